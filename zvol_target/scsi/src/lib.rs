@@ -1,0 +1,3 @@
+//! SPC and SBC: logical units on volumes.
+
+pub mod sam;

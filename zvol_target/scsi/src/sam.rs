@@ -1,0 +1,184 @@
+//! The SCSI architecture model's service interface (SAM-5, clauses 5 and 7), as a transport sees it.
+//!
+//! [`ScsiTarget`] is the first of the target's two narrow traits. A transport knows nothing else of this crate, and
+//! nothing here knows which transport calls.
+
+use std::sync::Arc;
+
+pub use volume::{Buffer, LocalBoxFuture};
+
+/// An I_T nexus: one initiator port and one target port that know each other (SAM-5 4.6).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nexus {
+    /// Unique among the nexuses alive in this process.
+    pub id: u64,
+    /// SCSI initiator port name. For iSCSI: name, ",i,0x" and the ISID (RFC 7143 4.4.2).
+    pub initiator_port: String,
+    /// SCSI initiator device name. For iSCSI: the initiator's iSCSI name.
+    pub initiator_device: String,
+    /// Relative target port identifier of the port the initiator came in by (SPC-5 7.7.6.8); 1 to 65535.
+    pub relative_target_port: u16,
+}
+
+/// Task attribute (SAM-5 8.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskAttribute {
+    /// SIMPLE
+    Simple,
+    /// ORDERED
+    Ordered,
+    /// HEAD OF QUEUE
+    HeadOfQueue,
+    /// ACA
+    AutoContingentAllegiance,
+}
+
+/// A logical unit number as it travels: eight bytes (SAM-5 4.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LogicalUnitNumber(pub [u8; 8]);
+
+/// One SCSI command: the input arguments of the Execute Command procedure call (SAM-5 5.1).
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Addressed logical unit.
+    pub logical_unit: LogicalUnitNumber,
+    /// Command identifier, unique in the nexus while the task lives (iSCSI: Initiator Task Tag).
+    pub identifier: u64,
+    /// Command descriptor block; at least 6 bytes, at most 260.
+    pub cdb: Vec<u8>,
+    /// Task attribute.
+    pub attribute: TaskAttribute,
+}
+
+/// Status (SAM-5 5.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// GOOD
+    Good = 0x00,
+    /// CHECK CONDITION
+    CheckCondition = 0x02,
+    /// CONDITION MET
+    ConditionMet = 0x04,
+    /// BUSY
+    Busy = 0x08,
+    /// RESERVATION CONFLICT
+    ReservationConflict = 0x18,
+    /// TASK SET FULL
+    TaskSetFull = 0x28,
+    /// ACA ACTIVE
+    AcaActive = 0x30,
+    /// TASK ABORTED
+    TaskAborted = 0x40,
+}
+
+/// What a command that ran to its end gives back.
+#[derive(Debug)]
+pub struct Completion {
+    /// Status.
+    pub status: Status,
+    /// Sense data in the format the logical unit reports; empty unless CHECK CONDITION.
+    pub sense: Vec<u8>,
+    /// Data-In, whole; the transport sends no more of it than the initiator expects.
+    pub data_in: Option<Buffer>,
+    /// Bytes of Data-Out the command asks for by its CDB, for the transport's residual count; 0 if it takes none.
+    pub data_out_wanted: u64,
+}
+
+/// How a task ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// With a status, to be reported.
+    Completed(Completion),
+    /// Aborted by a task management function or a lost nexus: nothing is reported (SAM-5 5.3.1, TAS = 0).
+    Aborted,
+}
+
+/// The initiator's data buffer of one command (SAM-5 5.4.3: Receive Data-Out).
+pub trait DataOut {
+    /// The next `length` bytes of the Data-Out buffer; fewer when the initiator announced fewer in all.
+    ///
+    /// The buffer's length is what arrived. Memory is taken when called, so a command asks no earlier than it can use it.
+    ///
+    /// # Errors
+    /// [`DeliveryError`] when the nexus is gone or the transport gave up the transfer; the command then ends as
+    /// [`Outcome::Aborted`], or with CHECK CONDITION where the transport says so.
+    fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>>;
+}
+
+/// Data-Out did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeliveryError {
+    /// The connection or session is gone.
+    #[error("the nexus was lost")]
+    NexusLost,
+    /// The initiator broke the protocol in this transfer (SPC-5: ABORTED COMMAND, 4Bh/00h).
+    #[error("the transfer failed")]
+    TransferFailed,
+}
+
+/// Task management functions (SAM-5 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskManagementFunction {
+    /// ABORT TASK: one task of this nexus, by its identifier.
+    AbortTask {
+        /// Logical unit of the task.
+        logical_unit: LogicalUnitNumber,
+        /// [`Command::identifier`] of the task.
+        identifier: u64,
+    },
+    /// ABORT TASK SET: all tasks of this nexus in the logical unit.
+    AbortTaskSet(LogicalUnitNumber),
+    /// CLEAR TASK SET: all tasks of every nexus in the logical unit.
+    ClearTaskSet(LogicalUnitNumber),
+    /// CLEAR ACA
+    ClearAca(LogicalUnitNumber),
+    /// LOGICAL UNIT RESET
+    LogicalUnitReset(LogicalUnitNumber),
+    /// Reset of every logical unit of the target (RFC 7143 11.5.1: TARGET WARM RESET, TARGET COLD RESET).
+    TargetReset,
+}
+
+/// Service response of a task management function (SAM-5 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionResponse {
+    /// FUNCTION COMPLETE. The tasks it names have ended.
+    Complete,
+    /// FUNCTION SUCCEEDED / no such task: for ABORT TASK of a task that is not there.
+    TaskDoesNotExist,
+    /// FUNCTION REJECTED
+    Rejected,
+    /// FUNCTION REJECTED because it is not supported here.
+    NotSupported,
+    /// INCORRECT LOGICAL UNIT NUMBER
+    IncorrectLogicalUnit,
+}
+
+/// A SCSI target device, as one target port offers it.
+///
+/// Futures stay on the reactor thread that polls them. Every method may be called from several threads at once.
+pub trait ScsiTarget: Send + Sync {
+    /// A nexus came into being: from now on its commands may come, and unit attentions are kept for it.
+    fn nexus_established(&self, nexus: &Arc<Nexus>);
+
+    /// A nexus ended (SAM-5 6.3.4 I_T nexus loss): its tasks are aborted, what was kept for it is dropped.
+    fn nexus_lost(&self, nexus: &Arc<Nexus>);
+
+    /// Runs one command. Tasks of a nexus may be executed concurrently; the caller has put them in order.
+    ///
+    /// The task enters the task set when this is called, not when the future is first polled, so that a task management
+    /// function called later sees it.
+    fn execute_command(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        command: Command,
+        data_out: Box<dyn DataOut>,
+    ) -> LocalBoxFuture<'static, Outcome>;
+
+    /// Runs a task management function; ready when every task it names has ended.
+    fn manage_tasks(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        function: TaskManagementFunction,
+    ) -> LocalBoxFuture<'static, FunctionResponse>;
+}

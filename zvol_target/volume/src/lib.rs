@@ -1,0 +1,99 @@
+//! What a logical unit stores its blocks on.
+//!
+//! [`Volume`] is the second of the target's two narrow traits: `scsi` calls it, and nothing of SCSI or iSCSI is known
+//! below it. Offsets and lengths are bytes here; logical block addresses end one layer up.
+//!
+//! Futures of a volume belong to the reactor thread that polls them (they are not `Send`): an operation completes on the
+//! thread that submitted it, with no hand-off.
+
+mod buffer;
+
+pub use buffer::Buffer;
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A future that stays on its reactor thread.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Sizes of a volume, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Capacity; a multiple of `logical_block_bytes`.
+    pub size_bytes: u64,
+    /// Smallest addressable unit: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// Unit the backend writes without reading first (volblocksize of a zvol); a power-of-two multiple of the logical block.
+    pub physical_block_bytes: u32,
+}
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// The write survives a power cut once its future is ready (SBC: FUA, or a disabled write cache).
+    Stable,
+    /// The write may be lost in a power cut until [`Volume::flush`] has completed.
+    Cached,
+}
+
+/// Why an operation on a volume failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// The range reaches beyond the end, or is not made of whole logical blocks.
+    #[error("range of {length} bytes at {offset} does not fit the volume of {size_bytes} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        length: u64,
+        /// Capacity of the volume.
+        size_bytes: u64,
+    },
+    /// No space to allocate what the write needs (ENOSPC, EDQUOT).
+    #[error("no space left for the write")]
+    OutOfSpace,
+    /// The volume is read-only.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// The backing store reported an error.
+    #[error("backing store: {0}")]
+    Device(#[from] std::io::Error),
+}
+
+/// A range of bytes that can be read, written and made stable.
+///
+/// Implementations keep POSIX semantics for overlapping operations in flight: none is ordered against another.
+/// Dropping a future gives up interest in its result; the operation itself runs to its end.
+pub trait Volume: Send + Sync {
+    /// Present sizes. The capacity can grow between two calls, the block sizes never change.
+    fn geometry(&self) -> Geometry;
+
+    /// Whether writes are refused with [`VolumeError::ReadOnly`].
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// Fills the whole `buffer` from `offset` and gives it back.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfRange`], [`VolumeError::Device`].
+    fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>>;
+
+    /// Writes the whole `buffer` at `offset`; ready when as stable as asked.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfRange`], [`VolumeError::OutOfSpace`], [`VolumeError::ReadOnly`], [`VolumeError::Device`].
+    fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
+
+    /// Makes every write that completed before this call stable.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfSpace`], [`VolumeError::Device`].
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
+}
