@@ -1,0 +1,312 @@
+"""A guest: User-Mode Linux with the OpenZFS module, booted from the Debian 13 root this runs in.
+
+The guest is an ordinary process tree in namespaces of its own (network, mounts, processes), so that two guests, of one
+checkout or of two, never meet. It sees the same root (read-only, with an overlay in memory) and the repository (writable) at
+the same path. See README.md beside this file for what it can't show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shlex
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = REPOSITORY / ".cache"
+
+HOST_ADDRESS = "192.0.2.1"
+"""Host side of the tap device; TEST-NET-1 (RFC 5737), inside the guest's own network namespace only."""
+GUEST_ADDRESS = "192.0.2.2"
+
+MAX_MAP_COUNT = 1048576
+"""Every page a guest process maps is a mapping of the host; at the default 65530 a busy guest panics."""
+
+MCONSOLE_MAGIC = 0xCAFEBABE
+MCONSOLE_VERSION = 2
+MCONSOLE_MAX_DATA = 512
+
+
+class GuestError(Exception):
+    """The guest could not be started or stopped; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A TCP port of the guest, reachable at `host_address`:`host_port` of the caller's network namespace.
+
+    `host_port` 0 takes a free port; `GuestProcess.ports` tells which.
+    """
+
+    guest_port: int
+    host_port: int = 0
+    host_address: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of the guest: /dev/ubda, /dev/ubdb, ... in order.
+
+    `path` None is a sparse scratch file that is removed with the guest; else the file is made if missing and kept.
+    """
+
+    size_bytes: int
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class GuestOptions:
+    """What to boot and what to give it."""
+
+    command: Sequence[str]
+    disks: Sequence[Disk] = ()
+    forwards: Sequence[Forward] = ()
+    memory_mib: int = 2560
+    environment: dict[str, str] = field(default_factory=dict)
+    working_directory: Path = REPOSITORY
+
+
+@contextlib.contextmanager
+def raised_sysctl(name: str, value: int) -> Iterator[None]:
+    """Holds a sysctl at no less than `value`; the last holder on this machine puts back what the first one found.
+
+    Raises GuestError when it is too low and can't be raised.
+    """
+    setting = Path("/proc/sys") / name.replace(".", "/")
+    record = Path("/run/lock") / f"zvaai-{name}"
+    with record.open("a+") as held:
+        # Exclusive only to look and change; shared while in use, so that a later exclusive lock means: nobody else.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = int(setting.read_text())
+        if found < value:
+            try:
+                setting.write_text(f"{value}\n")
+            except OSError as error:
+                raise GuestError(f"{name} is {found} and can't be raised ({error}): sysctl -w {name}={value}") from error
+            held.seek(0)
+            held.truncate()
+            held.write(str(found))
+            held.flush()
+        fcntl.flock(held, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.seek(0)
+                if before := held.read():
+                    setting.write_text(f"{before}\n")
+                    held.seek(0)
+                    held.truncate()
+
+
+class Forwarder:
+    """Carries TCP connections from sockets that listen in the caller's network namespace to the guest."""
+
+    def __init__(self, forwards: Sequence[Forward]) -> None:
+        self._listening: list[tuple[socket.socket, int]] = []
+        for forward in forwards:
+            listener = socket.create_server((forward.host_address, forward.host_port), backlog=64)
+            self._listening.append((listener, forward.guest_port))
+        self.ports = {guest_port: listener.getsockname()[1] for listener, guest_port in self._listening}
+
+    def start(self) -> None:
+        """Serves in a thread; to be called inside the guest's network namespace."""
+        if self._listening:
+            threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+
+    async def _serve(self) -> None:
+        for listener, guest_port in self._listening:
+            await asyncio.start_server(
+                lambda reader, writer, port=guest_port: self._carry(reader, writer, port), sock=listener
+            )
+        await asyncio.Event().wait()
+
+    @staticmethod
+    async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                while data := await source.read(1 << 18):
+                    sink.write(data)
+                    await sink.drain()
+                sink.write_eof()
+
+        try:
+            guest_reader, guest_writer = await asyncio.open_connection(GUEST_ADDRESS, port)
+        except OSError:
+            writer.close()
+            return
+        for end in (writer, guest_writer):
+            end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.gather(pump(reader, guest_writer), pump(guest_reader, writer))
+        writer.close()
+        guest_writer.close()
+
+
+class GuestProcess:
+    """A booting or running guest. Use as a context manager: leaving it ends the guest and removes what was scratch.
+
+    One guest a process: it moves the calling process into new network and mount namespaces.
+    """
+
+    def __init__(self, options: GuestOptions, kernel: Path = CACHE / "uml") -> None:
+        self._options = options
+        self._kernel = kernel
+        self._cleanup = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ports: dict[int, int] = {}
+        """Host port by guest port of each forward."""
+
+    def __enter__(self) -> GuestProcess:
+        with contextlib.ExitStack() as stack:
+            self._start(stack)
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._cleanup.close()
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        options = self._options
+        (CACHE / "guests").mkdir(parents=True, exist_ok=True)
+        self._state = Path(tempfile.mkdtemp(prefix="", dir=CACHE / "guests"))
+        stack.callback(shutil.rmtree, self._state, ignore_errors=True)
+        stack.enter_context(raised_sysctl("vm.max_map_count", MAX_MAP_COUNT))
+        forwarder = Forwarder(options.forwards)
+        self.ports = forwarder.ports
+
+        os.unshare(os.CLONE_NEWNET | os.CLONE_NEWNS)
+        _run("mount", "--make-rprivate", "/")
+        _run("ip", "link", "set", "lo", "up")
+        _run("ip", "tuntap", "add", "tap0", "mode", "tap")
+        _run("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", "tap0")
+        _run("ip", "link", "set", "tap0", "up")
+        memory = self._state / "memory"
+        memory.mkdir()
+        _run("mount", "-t", "tmpfs", "-o", f"size={options.memory_mib + 64}m", "memory", str(memory))
+        stack.callback(subprocess.run, ["umount", "--lazy", str(memory)], check=False)
+        forwarder.start()
+
+        self._write_command()
+        # The guest is the first process of a PID namespace: when it or this process dies, no helper of it survives.
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", *self._arguments(memory)],
+            stdin=subprocess.DEVNULL,
+            stderr=(self._state / "start.log").open("wb"),
+            env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"]},
+            start_new_session=True,
+        )
+
+    def _write_command(self) -> None:
+        options = self._options
+        disks = " ".join(f"/dev/ubd{chr(ord('a') + index)}" for index in range(len(options.disks)))
+        environment = {"ZVAAI_GUEST": "1", "ZVAAI_DISKS": disks, **options.environment}
+        lines = ["#!/bin/bash"]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+        lines += [f"cd {shlex.quote(str(options.working_directory))} || exit 127"]
+        lines += ["exec setsid --wait " + shlex.join(options.command)]
+        script = self._state / "command"
+        script.write_text("\n".join(lines) + "\n")
+        script.chmod(0o755)
+
+    def _arguments(self, memory: Path) -> list[str]:
+        arguments = [
+            str(self._kernel / "linux.uml"),
+            f"mem={self._options.memory_mib}M",
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "ro",
+            f"init={REPOSITORY}/packaging/uml/init",
+            "con0=fd:0,fd:1",
+            "con=null",
+            "ssl=null",
+            "loglevel=3",
+            "panic=-1",
+            "umid=guest",
+            f"uml_dir={self._state}/",
+            "vec0:transport=tap,ifname=tap0",
+            f"guest.repository={REPOSITORY}",
+            f"guest.modules={self._kernel}/modules",
+            f"guest.state={self._state}",
+        ]
+        for index, disk in enumerate(self._options.disks):
+            path = disk.path or self._state / f"disk{index}"
+            with path.open("ab") as file:
+                if file.tell() < disk.size_bytes:
+                    file.truncate(disk.size_bytes)
+            arguments.append(f"ubd{index}={path}")
+        return arguments
+
+    @property
+    def booted(self) -> bool:
+        """Whether the module is loaded and the command runs."""
+        return (self._state / "booted").exists()
+
+    def stop(self) -> None:
+        """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        data = b"cad"
+        request = struct.pack(f"=III{MCONSOLE_MAX_DATA}s", MCONSOLE_MAGIC, MCONSOLE_VERSION, len(data), data)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as console, contextlib.suppress(OSError):
+            console.sendto(request, str(self._state / "guest" / "mconsole"))
+
+    def kill(self) -> None:
+        """Ends the guest at once, as a power cut would: nothing the guest held in memory reaches its disks."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def poll(self) -> bool:
+        """Whether the guest has ended."""
+        return self._process is None or self._process.poll() is not None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The command's exit code once the guest is off.
+
+        Raises GuestError when the guest ended without one, subprocess.TimeoutExpired after `timeout` seconds.
+        """
+        if self._process is None:
+            raise GuestError("the guest was not started")
+        self._process.wait(timeout)
+        code = self._state / "exit_code"
+        if not code.exists():
+            start = (self._state / "start.log").read_text(errors="replace")
+            raise GuestError(
+                "the guest ended before the command did (panic, out of memory, or killed): see its console above\n" + start
+            )
+        return int(code.read_text())
+
+
+def _run(*command: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise GuestError(f"{shlex.join(command)}: {result.stderr.strip()}")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "64M", "4G" or a plain number. Raises ValueError."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    if text and text[-1].upper() in units:
+        return int(text[:-1]) * units[text[-1].upper()]
+    return int(text)
+
+
+def report(message: str) -> None:
+    """Says on standard error what goes on."""
+    print(f"guest: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""Command line of the guest: boots it, runs one command in it, ends with the command's exit code."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from guest import Disk, Forward, GuestError, GuestOptions, GuestProcess, parse_size, report
+
+
+def _disk(text: str) -> Disk:
+    size, _, path = text.partition(":")
+    return Disk(parse_size(size), Path(path) if path else None)
+
+
+def _forward(text: str) -> Forward:
+    host, _, guest = text.rpartition(":")
+    return Forward(int(guest), int(host or 0))
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="run",
+        description="Runs CMD as root in a guest with the OpenZFS module, from the current directory of the repository. "
+        "Console output is live; the exit code is the command's own (125: the guest itself failed).",
+    )
+    parser.add_argument("--disk", type=_disk, action="append", default=[], metavar="SIZE[:FILE]",
+                        help="a disk, /dev/ubda first; scratch, or kept in FILE (named in $ZVAAI_DISKS inside)")  # fmt: skip
+    parser.add_argument("--forward", type=_forward, action="append", default=[], metavar="[HOSTPORT]:GUESTPORT",
+                        help="make a TCP port of the guest reachable on 127.0.0.1 of this host; no HOSTPORT: a free one")  # fmt: skip
+    parser.add_argument("--memory", type=int, default=2560, metavar="MIB", help="memory of the guest (default 2560)")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of CMD")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="kill the guest after this long (exit code 124)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD...")
+    options = parser.parse_args(words)
+    if not options.command:
+        parser.error("CMD is missing")
+    return options
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the command line; returns the exit code."""
+    options = _arguments(words)
+    environment = dict(pair.partition("=")[::2] for pair in options.env)
+    guest_options = GuestOptions(
+        command=options.command[1:] if options.command[0] == "--" else options.command,
+        disks=options.disk,
+        forwards=options.forward,
+        memory_mib=options.memory,
+        environment=environment,
+        working_directory=Path.cwd(),
+    )
+    try:
+        with GuestProcess(guest_options) as guest:
+            for guest_port, host_port in guest.ports.items():
+                report(f"127.0.0.1:{host_port} leads to port {guest_port} of the guest")
+
+            def stop(_signal: int, _frame: FrameType | None) -> None:
+                guest.stop()
+
+            signal.signal(signal.SIGINT, stop)
+            signal.signal(signal.SIGTERM, stop)
+            try:
+                return guest.wait(options.timeout)
+            except subprocess.TimeoutExpired:
+                return 124
+    except GuestError as error:
+        report(str(error))
+        return 125
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
