@@ -4,11 +4,23 @@
 //! below it. Offsets and lengths are bytes here; logical block addresses end one layer up.
 //!
 //! Futures of a volume belong to the reactor thread that polls them (they are not `Send`): an operation completes on the
-//! thread that submitted it, with no hand-off.
+//! thread that submitted it, with no hand-off. How is the business of [`engine`].
+//!
+//! [`open`](open()) finds out what a path is and gives the backend for it: [`FileVolume`], [`BlockVolume`] or [`ZvolVolume`].
 
+mod block;
 mod buffer;
+pub mod engine;
+mod file;
+mod open;
+mod store;
+mod zvol;
 
+pub use block::BlockVolume;
 pub use buffer::Buffer;
+pub use file::FileVolume;
+pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
+pub use zvol::ZvolVolume;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -68,6 +80,14 @@ pub enum VolumeError {
 pub trait Volume: Send + Sync {
     /// Present sizes. The capacity can grow between two calls, the block sizes never change.
     fn geometry(&self) -> Geometry;
+
+    /// Looks at the backing store again: after a resize, [`Volume::geometry`] has the new capacity from here on.
+    ///
+    /// # Errors
+    /// [`VolumeError::Device`].
+    fn refresh(&self) -> Result<Geometry, VolumeError> {
+        Ok(self.geometry())
+    }
 
     /// Whether writes are refused with [`VolumeError::ReadOnly`].
     fn read_only(&self) -> bool {

@@ -1,0 +1,208 @@
+//! One operation on a file: what is asked, how far it got, what a result of the kernel means for it.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+
+use crate::Buffer;
+
+/// How often an operation that the kernel could not take now (EAGAIN) is handed in again.
+const MOST_ATTEMPTS: u32 = 64;
+
+/// What to do with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Fill the buffer.
+    Read,
+    /// Write the buffer.
+    Write,
+    /// Write the buffer, with `RWF_DSYNC`: done when on stable storage.
+    WriteStable,
+    /// Make what was written stable: fdatasync(2).
+    Synchronize,
+}
+
+/// What follows from a result of the kernel.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Not all is done: hand the rest in.
+    Continue,
+    /// The kernel could not take it without blocking, or was interrupted: hand the same in again.
+    Repeat,
+    /// All is done, or failed.
+    Finished(io::Result<()>),
+}
+
+/// An operation with all it needs, so that it can outlive whoever asked for it.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    file: Arc<File>,
+    action: Action,
+    in_memory: bool,
+    offset: u64,
+    buffer: Buffer,
+    done: usize,
+    attempts: u32,
+}
+
+impl Operation {
+    /// `offset` is in bytes; `in_memory` says that the file's data never leaves memory, so that no call on it waits for a
+    /// device.
+    pub(crate) fn new(
+        file: Arc<File>,
+        action: Action,
+        offset: u64,
+        buffer: Buffer,
+        in_memory: bool,
+    ) -> Self {
+        Self {
+            file,
+            action,
+            in_memory,
+            offset,
+            buffer,
+            done: 0,
+            attempts: 0,
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn action(&self) -> Action {
+        self.action
+    }
+
+    /// Whether it cannot wait for a device: running it in place is then cheaper than any hand-off.
+    pub(crate) fn completes_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
+    /// Where in the file the rest goes.
+    pub(crate) fn position(&self) -> u64 {
+        self.offset + self.done as u64
+    }
+
+    /// The part of the buffer that is not done.
+    pub(crate) fn rest(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.done..).unwrap_or_default()
+    }
+
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
+    /// Takes a result of the kernel: bytes moved, or an error.
+    pub(crate) fn advance(&mut self, result: io::Result<usize>) -> Progress {
+        let moved = match result {
+            Ok(moved) => moved,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::Repeat,
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && self.attempts < MOST_ATTEMPTS =>
+            {
+                self.attempts += 1;
+                return Progress::Repeat;
+            }
+            Err(error) => return Progress::Finished(Err(error)),
+        };
+        if self.action == Action::Synchronize {
+            return Progress::Finished(Ok(()));
+        }
+        self.done += moved;
+        if self.done >= self.buffer.len() {
+            return Progress::Finished(Ok(()));
+        }
+        if moved > 0 {
+            return Progress::Continue;
+        }
+        Progress::Finished(Err(match self.action {
+            Action::Read => io::ErrorKind::UnexpectedEof.into(),
+            _ => io::ErrorKind::WriteZero.into(),
+        }))
+    }
+
+    /// Runs to the end in the calling thread.
+    pub(crate) fn run_blocking(&mut self) -> io::Result<()> {
+        loop {
+            let result = self.call();
+            match self.advance(result.map_err(io::Error::from)) {
+                Progress::Finished(result) => return result,
+                Progress::Continue | Progress::Repeat => {}
+            }
+        }
+    }
+
+    fn call(&mut self) -> Result<usize, Errno> {
+        let file = Arc::clone(&self.file);
+        let position = self.position();
+        match self.action {
+            Action::Read => preadv2(
+                file,
+                &mut [IoSliceMut::new(self.rest())],
+                position,
+                ReadWriteFlags::empty(),
+            ),
+            Action::Write => pwritev2(
+                file,
+                &[IoSlice::new(self.rest())],
+                position,
+                ReadWriteFlags::empty(),
+            ),
+            Action::WriteStable => pwritev2(
+                file,
+                &[IoSlice::new(self.rest())],
+                position,
+                ReadWriteFlags::DSYNC,
+            ),
+            Action::Synchronize => rustix::fs::fdatasync(file).map(|()| 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(action: Action, length: usize) -> Operation {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        Operation::new(file, action, 4096, Buffer::zeroed(length), false)
+    }
+
+    #[test]
+    fn a_short_result_leaves_the_rest_to_do() {
+        let mut read = operation(Action::Read, 8192);
+        assert!(matches!(read.advance(Ok(512)), Progress::Continue));
+        assert_eq!(read.position(), 4096 + 512);
+        assert_eq!(read.rest().len(), 8192 - 512);
+        assert!(matches!(
+            read.advance(Ok(8192 - 512)),
+            Progress::Finished(Ok(()))
+        ));
+    }
+
+    #[test]
+    fn an_interruption_repeats_the_same() {
+        let mut write = operation(Action::Write, 512);
+        let interrupted = Errno::INTR.into();
+        assert!(matches!(write.advance(Err(interrupted)), Progress::Repeat));
+        assert_eq!(write.rest().len(), 512);
+    }
+
+    #[test]
+    fn a_file_that_ended_is_an_error() {
+        let ended = operation(Action::Read, 512).run_blocking().unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn eagain_is_not_repeated_for_ever() {
+        let mut write = operation(Action::Write, 512);
+        let last = (0..=MOST_ATTEMPTS)
+            .map(|_| write.advance(Err(Errno::AGAIN.into())))
+            .last();
+        assert!(matches!(last, Some(Progress::Finished(Err(_)))));
+    }
+}

@@ -1,0 +1,402 @@
+//! The engine on `io_uring`: one ring per thread, driven by one task of the thread's runtime.
+//!
+//! Operations are queued by the futures that wait for them. The driver hands all that are queued to the kernel with one
+//! system call, after the tasks that were ready have run, and reaps at once what completed inline. The ring's descriptor
+//! is watched by the runtime for what completes later.
+//!
+//! `unsafe` is here because the kernel works on memory by address: see [`Shared::submit`].
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use slab::Slab;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::operation::Progress;
+use super::{Action, EngineError, Operation};
+use crate::Buffer;
+
+/// Entries of the submission queue; the completion queue has twice as many (`io_uring_setup(2)`).
+const SUBMISSION_ENTRIES: u32 = 256;
+
+/// Operations the kernel has at a time, so that the completion queue cannot overflow. More wait in [`Shared::queued`].
+const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
+
+/// Kernel threads for operations that block: fsync, and everything on devices without `IOCB_NOWAIT`, such as zvols. The
+/// kernel's default, four per CPU, lets a few flushes stop all the rest on a small machine.
+const BOUNDED_WORKERS: u32 = 16;
+
+/// `RWF_DSYNC` of pwritev2(2).
+const RWF_DSYNC: i32 = 2;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Ring>>> = const { RefCell::new(None) };
+}
+
+/// The calling thread's ring, if it started one.
+pub(super) fn current() -> Option<Rc<Ring>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Sets up the calling thread's ring and spawns its driver.
+pub(super) fn start() -> Result<(), EngineError> {
+    if current().is_some() {
+        return Err(EngineError::Started);
+    }
+    let uring = set_up()?;
+    require_operations(&uring)?;
+    // Refused before Linux 5.15, which then keeps its own limit.
+    let _ = uring
+        .submitter()
+        .register_iowq_max_workers(&mut [BOUNDED_WORKERS, 0]);
+    // SAFETY: an `IoUring` owns its descriptor, always gives the same, and closes it when dropped by the `AsyncFd`.
+    let uring = unsafe { AsyncFd::register_with_interest(uring, Interest::READABLE) }
+        .map_err(|error| EngineError::Watch(error.into()))?;
+    let ring = Rc::new(Ring {
+        shared: RefCell::new(Shared {
+            uring,
+            slots: Slab::new(),
+            queued: VecDeque::new(),
+            in_flight: 0,
+            driver: None,
+            stopped: false,
+        }),
+    });
+    CURRENT.set(Some(Rc::clone(&ring)));
+    tokio::task::spawn_local(Driver(ring));
+    Ok(())
+}
+
+/// The newest flags first: task work is then run when this thread enters the kernel for the ring, not by interrupting it
+/// (Linux 6.1); older kernels refuse them with EINVAL.
+fn set_up() -> Result<IoUring, EngineError> {
+    let deferred = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(SUBMISSION_ENTRIES);
+    match deferred {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            IoUring::new(SUBMISSION_ENTRIES).map_err(EngineError::Setup)
+        }
+        other => other.map_err(EngineError::Setup),
+    }
+}
+
+fn require_operations(uring: &IoUring) -> Result<(), EngineError> {
+    let mut probe = Probe::new();
+    let known = uring.submitter().register_probe(&mut probe);
+    for (code, name) in [
+        (opcode::Read::CODE, "READ"),
+        (opcode::Write::CODE, "WRITE"),
+        (opcode::Fsync::CODE, "FSYNC"),
+    ] {
+        if known.is_err() || !probe.is_supported(code) {
+            return Err(EngineError::LacksOperation(name));
+        }
+    }
+    Ok(())
+}
+
+/// One thread's ring.
+pub(super) struct Ring {
+    shared: RefCell<Shared>,
+}
+
+struct Shared {
+    uring: AsyncFd<IoUring>,
+    /// Every operation that is not done, and results nobody has taken yet.
+    slots: Slab<Slot>,
+    /// Keys of operations to hand to the kernel, in order.
+    queued: VecDeque<usize>,
+    /// Operations the kernel has.
+    in_flight: usize,
+    driver: Option<Waker>,
+    /// The driver is gone, and nothing will complete any more.
+    stopped: bool,
+}
+
+struct Slot {
+    operation: Operation,
+    /// Run by a kernel thread that may block, because it could not be done without.
+    may_block: bool,
+    state: SlotState,
+}
+
+enum SlotState {
+    /// Queued or with the kernel; who waits, if anybody does yet.
+    Running(Option<Waker>),
+    /// As above, and nobody will ask for the result.
+    Abandoned,
+    Finished(io::Result<()>),
+}
+
+impl Ring {
+    /// Queues `operation` and waits for its end. Dropping the future leaves the operation to run.
+    pub(super) async fn run(self: Rc<Self>, operation: Operation) -> io::Result<Buffer> {
+        let key = {
+            let shared = &mut *self.shared.borrow_mut();
+            let key = shared.slots.insert(Slot {
+                operation,
+                may_block: false,
+                state: SlotState::Running(None),
+            });
+            shared.queued.push_back(key);
+            if let Some(driver) = &shared.driver {
+                driver.wake_by_ref();
+            }
+            key
+        };
+        Completion {
+            ring: self,
+            key: Some(key),
+        }
+        .await
+    }
+
+    /// Submits and reaps until nothing more can be done at once. Wakes those whose operations ended.
+    fn turn(&self) {
+        loop {
+            let mut ended = Vec::new();
+            let again = {
+                let shared = &mut *self.shared.borrow_mut();
+                shared.submit();
+                shared.reap(&mut ended);
+                // The kernel takes no more after an entry that failed: those behind it are still in the queue.
+                let left = !shared.uring.get_mut().submission().is_empty();
+                left || !shared.queued.is_empty() && shared.in_flight < MOST_IN_FLIGHT
+            };
+            // Outside the borrow: a waker that is dropped last drops its task, and so perhaps other completions.
+            ended.into_iter().for_each(Waker::wake);
+            if !again {
+                return;
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Hands queued operations to the kernel, as many as it may have, with one system call.
+    fn submit(&mut self) {
+        let uring = self.uring.get_mut();
+        let mut submission = uring.submission();
+        let task_work = submission.taskrun();
+        while self.in_flight < MOST_IN_FLIGHT && !submission.is_full() {
+            let Some(key) = self.queued.pop_front() else {
+                break;
+            };
+            let Some(slot) = self.slots.get_mut(key) else {
+                continue;
+            };
+            let entry = entry(slot).user_data(key as u64);
+            // SAFETY: the entry's descriptor and memory belong to the operation in the slot. A slot stays until the
+            // kernel has completed it (`reap` is what frees it, and dropping `Shared` waits), and the operation's
+            // memory is on the heap and is not touched before.
+            let pushed = unsafe { submission.push(&entry) };
+            if pushed.is_err() {
+                self.queued.push_front(key);
+                break;
+            }
+            self.in_flight += 1;
+        }
+        let waiting = submission.len();
+        drop(submission);
+        if waiting == 0 && !task_work {
+            return;
+        }
+        while let Err(error) = uring.submitter().submit() {
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                // EBUSY: completions wait to be reaped, which comes next.
+                io::ErrorKind::ResourceBusy => return,
+                // EAGAIN: the kernel is short of memory; entries not taken stay in the queue.
+                _ => {
+                    tracing::warn!(%error, "io_uring_enter failed, trying again");
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
+    /// Takes what the kernel completed; pushes the wakers of those who wait for it.
+    fn reap(&mut self, ended: &mut Vec<Waker>) {
+        for completed in self.uring.get_mut().completion() {
+            self.in_flight -= 1;
+            let Ok(key) = usize::try_from(completed.user_data()) else {
+                continue;
+            };
+            let Some(slot) = self.slots.get_mut(key) else {
+                continue;
+            };
+            let result = usize::try_from(completed.result())
+                .map_err(|_| io::Error::from_raw_os_error(-completed.result()));
+            match slot.operation.advance(result) {
+                Progress::Continue => self.queued.push_back(key),
+                Progress::Repeat => {
+                    slot.may_block = true;
+                    self.queued.push_back(key);
+                }
+                Progress::Finished(result) => {
+                    match std::mem::replace(&mut slot.state, SlotState::Finished(result)) {
+                        SlotState::Running(waker) => ended.extend(waker),
+                        SlotState::Abandoned | SlotState::Finished(_) => {
+                            self.slots.remove(key);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn entry(slot: &mut Slot) -> squeue::Entry {
+    let file = types::Fd(slot.operation.file().as_raw_fd());
+    let position = slot.operation.position();
+    let action = slot.operation.action();
+    let rest = slot.operation.rest();
+    // The kernel moves at most MAX_RW_COUNT, below 2 GiB, at a time; the rest is handed in again.
+    let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+    let memory = rest.as_mut_ptr();
+    let entry = match action {
+        Action::Read => opcode::Read::new(file, memory, length)
+            .offset(position)
+            .build(),
+        Action::Write => opcode::Write::new(file, memory, length)
+            .offset(position)
+            .build(),
+        Action::WriteStable => opcode::Write::new(file, memory, length)
+            .offset(position)
+            .rw_flags(RWF_DSYNC)
+            .build(),
+        Action::Synchronize => opcode::Fsync::new(file)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build(),
+    };
+    if slot.may_block {
+        entry.flags(squeue::Flags::ASYNC)
+    } else {
+        entry
+    }
+}
+
+impl Drop for Shared {
+    /// Waits for what the kernel still has: it works on memory that is freed next.
+    fn drop(&mut self) {
+        while self.in_flight > 0 {
+            // Only reaping can be done about an error here, and it comes next.
+            let _ = self.uring.get_ref().submitter().submit_and_wait(1);
+            self.in_flight -= self.uring.get_mut().completion().count();
+        }
+    }
+}
+
+/// The end of one operation. Dropped before, it gives up the result only.
+struct Completion {
+    ring: Rc<Ring>,
+    /// `None` once the result was given.
+    key: Option<usize>,
+}
+
+impl Future for Completion {
+    type Output = io::Result<Buffer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        // Dropped after the borrow ends, see `Ring::turn`.
+        let mut _replaced = None;
+        let shared = &mut *this.ring.shared.borrow_mut();
+        let stopped = || Poll::Ready(Err(io::Error::other("the I/O engine has stopped")));
+        let Some(key) = this.key else {
+            return stopped();
+        };
+        match shared.slots.get_mut(key).map(|slot| &mut slot.state) {
+            Some(SlotState::Running(waker)) if !shared.stopped => {
+                if !waker
+                    .as_ref()
+                    .is_some_and(|waker| waker.will_wake(context.waker()))
+                {
+                    _replaced = waker.replace(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            Some(SlotState::Finished(_)) => {
+                this.key = None;
+                let slot = shared.slots.remove(key);
+                Poll::Ready(match slot.state {
+                    SlotState::Finished(Err(error)) => Err(error),
+                    _ => Ok(slot.operation.into_buffer()),
+                })
+            }
+            _ => stopped(),
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        // Dropped after the borrow ends, see `Ring::turn`.
+
+        let shared = &mut *self.ring.shared.borrow_mut();
+        let Some(slot) = shared.slots.get_mut(key) else {
+            return;
+        };
+        let before = std::mem::replace(&mut slot.state, SlotState::Abandoned);
+        if matches!(before, SlotState::Finished(_)) {
+            shared.slots.remove(key);
+        }
+    }
+}
+
+/// The task that submits and reaps.
+struct Driver(Rc<Ring>);
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.0.turn();
+            let shared = &mut *self.0.shared.borrow_mut();
+            match &mut shared.driver {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => shared.driver = Some(context.waker().clone()),
+            }
+            match shared.uring.poll_read_ready(context) {
+                // What completed before this is cleared is reaped by the next turn; what completes after it makes the
+                // ring readable again.
+                Poll::Ready(Ok(mut ready)) => ready.clear_ready(),
+                // The runtime is shutting down.
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let wakers: Vec<_> = {
+            let shared = &mut *self.0.shared.borrow_mut();
+            shared.stopped = true;
+            let slots = shared.slots.iter_mut();
+            slots
+                .filter_map(|(_, slot)| match &mut slot.state {
+                    SlotState::Running(waker) => waker.take(),
+                    _ => None,
+                })
+                .collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        let _ = CURRENT.try_with(std::cell::RefCell::take);
+    }
+}

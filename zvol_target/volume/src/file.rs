@@ -1,0 +1,110 @@
+//! A volume on a regular file.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
+
+use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
+use crate::store::{Facts, Store, classify, volume_on_store};
+use crate::{Buffer, Geometry, VolumeError};
+
+const LOGICAL_BLOCK_BYTES: u32 = 512;
+
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems whose data is nowhere but in memory.
+const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// A volume on a regular file, locked with flock(2).
+///
+/// Logical block 512 bytes; physical block what the file system prefers (`st_blksize`, the record size on ZFS).
+pub struct FileVolume {
+    store: Store,
+}
+
+impl FileVolume {
+    pub(crate) fn open(
+        path: &Path,
+        metadata: &Metadata,
+        options: OpenOptions,
+    ) -> Result<Self, Problem> {
+        let direct = options.caching == Caching::Direct;
+        let flags = if direct {
+            OFlags::DIRECT
+        } else {
+            OFlags::empty()
+        };
+        let file = open_descriptor(path, metadata, options, flags)?;
+        lock(&file, options.read_only)?;
+        let metadata = file.metadata().map_err(Problem::system("fstat"))?;
+        let size_bytes = metadata.len();
+        if size_bytes == 0 {
+            return Err(Problem::Empty);
+        }
+        if size_bytes % u64::from(LOGICAL_BLOCK_BYTES) != 0 {
+            return Err(Problem::PartialBlock {
+                size_bytes,
+                logical_block_bytes: LOGICAL_BLOCK_BYTES,
+            });
+        }
+        if direct {
+            let mut block = Buffer::new(LOGICAL_BLOCK_BYTES as usize);
+            file.read_at(&mut block, 0).map_err(Problem::NoDirect)?;
+        }
+        let statistics =
+            fstatfs(&file).map_err(|error| Problem::system("fstatfs")(error.into()))?;
+        let facts = Facts {
+            geometry: Geometry {
+                size_bytes,
+                logical_block_bytes: LOGICAL_BLOCK_BYTES,
+                physical_block_bytes: physical_block(metadata.blksize()),
+            },
+            read_only: options.read_only,
+            in_memory: u64::try_from(statistics.f_type)
+                .is_ok_and(|magic| MEMORY_FILE_SYSTEMS.contains(&magic)),
+            classify,
+        };
+        Ok(Self {
+            store: Store::new(file, &facts),
+        })
+    }
+
+    fn present_size(&self) -> Result<u64, VolumeError> {
+        Ok(self.store.file().metadata()?.len())
+    }
+}
+
+volume_on_store!(FileVolume);
+
+fn lock(file: &File, shared: bool) -> Result<(), Problem> {
+    let operation = if shared {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    flock(file, operation).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => Problem::InUse,
+        other => Problem::system("flock")(other.into()),
+    })
+}
+
+/// `st_blksize` where it is a power of two that SCSI can report, else 4096.
+fn physical_block(preferred: u64) -> u32 {
+    match u32::try_from(preferred) {
+        Ok(bytes @ LOGICAL_BLOCK_BYTES..=0x0100_0000) if bytes.is_power_of_two() => bytes,
+        _ => 4096,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn physical_block_is_a_power_of_two_of_whole_logical_blocks() {
+        assert_eq!(physical_block(131_072), 131_072);
+        for odd in [0, 1, 96 << 10, u64::MAX] {
+            assert_eq!(physical_block(odd), 4096);
+        }
+    }
+}

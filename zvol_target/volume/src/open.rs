@@ -1,0 +1,248 @@
+//! From a path to a volume: what is it, may it be served, by which backend.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, major, minor};
+
+use crate::{BlockVolume, FileVolume, Volume, ZvolVolume};
+
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Nothing will be written. Several may then serve one file; a block device still belongs to one.
+    pub read_only: bool,
+    /// Whether the kernel's page cache is in between.
+    pub caching: Caching,
+}
+
+/// Whether reads and writes go through the kernel's page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caching {
+    /// What suits the backend: files through the page cache, block devices past it.
+    #[default]
+    Automatic,
+    /// Through the page cache.
+    PageCache,
+    /// Past it (`O_DIRECT`).
+    Direct,
+}
+
+/// Which backend serves a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// [`FileVolume`]
+    File,
+    /// [`BlockVolume`]
+    Block,
+    /// [`ZvolVolume`]
+    Zvol,
+}
+
+/// An opened volume.
+pub struct Opened {
+    /// The volume.
+    pub volume: Arc<dyn Volume>,
+    /// Its backend.
+    pub backend: Backend,
+}
+
+/// Why a path could not be opened as a volume.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct OpenError {
+    /// The path asked for.
+    pub path: PathBuf,
+    /// What is wrong, with the remedy.
+    #[source]
+    pub problem: Problem,
+}
+
+/// What keeps a path from being a volume, with the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// ENOENT, or a dangling symbolic link.
+    #[error("there is no such file or device; create it, or import the pool it is in")]
+    Missing,
+    /// Neither regular file nor block device.
+    #[error("it is {0}; give a regular file or a block device")]
+    NotAVolume(&'static str),
+    /// Somebody else has it open exclusively, has it mounted, or serves it.
+    #[error("it is in use by another process or mounted; stop its other user first")]
+    InUse,
+    /// EACCES, EPERM, EROFS.
+    #[error(
+        "it may not be opened for writing ({0}); correct its permissions, or serve it read-only"
+    )]
+    NotWritable(#[source] io::Error),
+    /// Size 0.
+    #[error("it is empty; give it a size, for a file with truncate -s")]
+    Empty,
+    /// The size is no multiple of the logical block.
+    #[error(
+        "its size of {size_bytes} bytes is not a multiple of {logical_block_bytes}; correct it, for a file with truncate -s"
+    )]
+    PartialBlock {
+        /// Size found.
+        size_bytes: u64,
+        /// Logical block.
+        logical_block_bytes: u32,
+    },
+    /// Block sizes that SCSI hosts cannot use.
+    #[error("its logical block of {0} bytes is not supported; it must be 512 or 4096")]
+    LogicalBlock(u32),
+    /// The file system refuses `O_DIRECT`, or wants larger blocks for it.
+    #[error(
+        "its file system does not support direct I/O of 512 bytes ({0}); use the page cache for it"
+    )]
+    NoDirect(#[source] io::Error),
+    /// Anything else the system said.
+    #[error("{doing}: {error}")]
+    System {
+        /// The system call or step.
+        doing: &'static str,
+        /// Its error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl Problem {
+    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { doing, error }
+    }
+}
+
+/// Opens the volume at `path`, whatever it is, and keeps others from opening it: a file by flock(2), a block device by
+/// `O_EXCL` (which also refuses a mounted device). The lock lasts until the volume and its last operation are gone.
+///
+/// Blocks for as long as the system needs to open the path.
+///
+/// # Errors
+/// [`OpenError`], which names the path and the remedy.
+pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
+    open_as_found(path, options).map_err(|problem| OpenError {
+        path: path.to_owned(),
+        problem,
+    })
+}
+
+fn open_as_found(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
+    // Looked at before opening: to open a FIFO waits, to open a character device can act on it.
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,
+        _ => Problem::system("stat")(error),
+    })?;
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        let volume = Arc::new(FileVolume::open(path, &metadata, options)?);
+        return Ok(Opened {
+            volume,
+            backend: Backend::File,
+        });
+    }
+    if !kind.is_block_device() {
+        return Err(Problem::NotAVolume(if kind.is_dir() {
+            "a directory"
+        } else if kind.is_char_device() {
+            "a character device"
+        } else {
+            "a FIFO or socket"
+        }));
+    }
+    if is_zvol(metadata.rdev()).map_err(Problem::system("reading /proc/devices"))? {
+        let volume = Arc::new(ZvolVolume::open(path, &metadata, options)?);
+        return Ok(Opened {
+            volume,
+            backend: Backend::Zvol,
+        });
+    }
+    let volume = Arc::new(BlockVolume::open(path, &metadata, options)?);
+    Ok(Opened {
+        volume,
+        backend: Backend::Block,
+    })
+}
+
+/// Opens `path` with `flags` besides what `options` ask for, and makes sure it is what `metadata` was taken of.
+pub(crate) fn open_descriptor(
+    path: &Path,
+    metadata: &Metadata,
+    options: OpenOptions,
+    flags: OFlags,
+) -> Result<File, Problem> {
+    let access = if options.read_only {
+        OFlags::RDONLY
+    } else {
+        OFlags::RDWR
+    };
+    let file = rustix::fs::open(path, access | flags | OFlags::CLOEXEC, Mode::empty())
+        .map(File::from)
+        .map_err(io::Error::from)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Problem::Missing,
+            io::ErrorKind::ResourceBusy => Problem::InUse,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                if !options.read_only =>
+            {
+                Problem::NotWritable(error)
+            }
+            io::ErrorKind::InvalidInput if flags.contains(OFlags::DIRECT) => {
+                Problem::NoDirect(error)
+            }
+            _ => Problem::system("open")(error),
+        })?;
+    let opened = file.metadata().map_err(Problem::system("fstat"))?;
+    let same = opened.file_type() == metadata.file_type()
+        && opened.dev() == metadata.dev()
+        && opened.ino() == metadata.ino()
+        && opened.rdev() == metadata.rdev();
+    if same {
+        Ok(file)
+    } else {
+        Err(Problem::Missing)
+    }
+}
+
+/// Whether a device number belongs to a whole zvol: by its driver's major number, and not a partition.
+fn is_zvol(device: u64) -> io::Result<bool> {
+    let devices = fs::read_to_string("/proc/devices")?;
+    if !has_driver(&devices, major(device), "zvol") {
+        return Ok(false);
+    }
+    let partition = format!(
+        "/sys/dev/block/{}:{}/partition",
+        major(device),
+        minor(device)
+    );
+    Ok(!fs::exists(partition)?)
+}
+
+/// Whether /proc/devices gives the block device major number `major` to `driver` (proc(5)).
+fn has_driver(devices: &str, major: u32, driver: &str) -> bool {
+    devices
+        .lines()
+        .skip_while(|line| *line != "Block devices:")
+        .filter_map(|line| line.trim().split_once(' '))
+        .any(|(number, name)| number.parse() == Ok(major) && name == driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICES: &str =
+        "Character devices:\n230 zvol\n  7 vcs\n\nBlock devices:\n  7 loop\n230 zvol\n259 blkext\n";
+
+    #[test]
+    fn a_zvol_is_known_by_its_block_major() {
+        assert!(has_driver(DEVICES, 230, "zvol"));
+        assert!(!has_driver(DEVICES, 7, "zvol"));
+        let only_character = &DEVICES[..DEVICES.find("230 zvol\n259").unwrap()];
+        assert!(!has_driver(only_character, 230, "zvol"));
+    }
+}

@@ -1,0 +1,205 @@
+//! What the backends have in common: a descriptor with sizes, and the operations on it.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::{self, Action, Operation};
+use crate::{Buffer, Geometry, Stability, VolumeError};
+
+/// An open file or device.
+///
+/// # Stable writes
+/// A stable write is one write with `RWF_DSYNC` (pwritev2(2)), never a write and an fdatasync:
+/// - on a block device opened with `O_DIRECT` the kernel sends the data with `REQ_FUA`: one request, and the device's other
+///   writes are not made to wait as by a cache flush. A zvol answers FUA with one ZIL commit of the blocks written;
+/// - on a file the kernel writes back and commits the range written, while fdatasync would write back every dirty page of
+///   the file, other hosts' cached writes included;
+/// - with `io_uring` it is one submission instead of two linked ones.
+pub(crate) struct Store {
+    file: Arc<File>,
+    size_bytes: AtomicU64,
+    logical_block_bytes: u32,
+    physical_block_bytes: u32,
+    read_only: bool,
+    in_memory: bool,
+    classify: fn(io::Error) -> VolumeError,
+    /// Counts cached writes that completed. Starts at 1: who had the store before may have left unflushed writes.
+    written: AtomicU64,
+    /// What `written` was when the last successful flush began: nothing since then, nothing to flush.
+    flushed: AtomicU64,
+}
+
+/// What a backend finds out before it can make a [`Store`].
+pub(crate) struct Facts {
+    pub geometry: Geometry,
+    pub read_only: bool,
+    /// The data never leaves memory (tmpfs, ramfs).
+    pub in_memory: bool,
+    /// What the backend makes of an error number.
+    pub classify: fn(io::Error) -> VolumeError,
+}
+
+impl Store {
+    pub(crate) fn new(file: File, facts: &Facts) -> Self {
+        Self {
+            file: Arc::new(file),
+            size_bytes: AtomicU64::new(facts.geometry.size_bytes),
+            logical_block_bytes: facts.geometry.logical_block_bytes,
+            physical_block_bytes: facts.geometry.physical_block_bytes,
+            read_only: facts.read_only,
+            in_memory: facts.in_memory,
+            classify: facts.classify,
+            written: AtomicU64::new(1),
+            flushed: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.size_bytes.load(Ordering::Acquire),
+            logical_block_bytes: self.logical_block_bytes,
+            physical_block_bytes: self.physical_block_bytes,
+        }
+    }
+
+    /// Takes a new size; what does not fill a logical block at the end is not used.
+    pub(crate) fn resize(&self, size_bytes: u64) -> Geometry {
+        let whole = size_bytes - size_bytes % u64::from(self.logical_block_bytes);
+        self.size_bytes.store(whole, Ordering::Release);
+        self.geometry()
+    }
+
+    pub(crate) async fn read(&self, offset: u64, buffer: Buffer) -> Result<Buffer, VolumeError> {
+        self.check(offset, buffer.len())?;
+        if buffer.is_empty() {
+            return Ok(buffer);
+        }
+        self.run(Action::Read, offset, buffer).await
+    }
+
+    pub(crate) async fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> Result<(), VolumeError> {
+        if self.read_only {
+            return Err(VolumeError::ReadOnly);
+        }
+        self.check(offset, buffer.len())?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        match stability {
+            Stability::Stable => {
+                self.run(Action::WriteStable, offset, buffer).await?;
+            }
+            Stability::Cached => {
+                self.run(Action::Write, offset, buffer).await?;
+                self.written.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
+        let written = self.written.load(Ordering::Acquire);
+        if self.read_only || self.flushed.load(Ordering::Acquire) >= written {
+            return Ok(());
+        }
+        self.run(Action::Synchronize, 0, Buffer::new(0)).await?;
+        self.flushed.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        action: Action,
+        offset: u64,
+        buffer: Buffer,
+    ) -> Result<Buffer, VolumeError> {
+        let file = Arc::clone(&self.file);
+        let operation = Operation::new(file, action, offset, buffer, self.in_memory);
+        engine::run(operation).await.map_err(self.classify)
+    }
+
+    fn check(&self, offset: u64, length: usize) -> Result<(), VolumeError> {
+        let size_bytes = self.size_bytes.load(Ordering::Acquire);
+        let length = length as u64;
+        let block = u64::from(self.logical_block_bytes);
+        let fits = offset % block == 0
+            && length % block == 0
+            && offset
+                .checked_add(length)
+                .is_some_and(|end| end <= size_bytes);
+        if fits {
+            return Ok(());
+        }
+        Err(VolumeError::OutOfRange {
+            offset,
+            length,
+            size_bytes,
+        })
+    }
+}
+
+/// What most backends make of an error number: ENOSPC and EDQUOT mean that there is no space, EROFS that nothing may be
+/// written.
+pub(crate) fn classify(error: io::Error) -> VolumeError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => VolumeError::OutOfSpace,
+        io::ErrorKind::ReadOnlyFilesystem => VolumeError::ReadOnly,
+        _ => VolumeError::Device(error),
+    }
+}
+
+/// [`Volume`](crate::Volume) for a backend with a `store` and a `present_size`.
+macro_rules! volume_on_store {
+    ($backend:ty) => {
+        impl $crate::Volume for $backend {
+            fn geometry(&self) -> $crate::Geometry {
+                self.store.geometry()
+            }
+
+            fn refresh(&self) -> Result<$crate::Geometry, $crate::VolumeError> {
+                Ok(self.store.resize(self.present_size()?))
+            }
+
+            fn read_only(&self) -> bool {
+                self.store.read_only()
+            }
+
+            fn read(
+                &self,
+                offset: u64,
+                buffer: $crate::Buffer,
+            ) -> $crate::LocalBoxFuture<'_, Result<$crate::Buffer, $crate::VolumeError>> {
+                Box::pin(self.store.read(offset, buffer))
+            }
+
+            fn write(
+                &self,
+                offset: u64,
+                buffer: $crate::Buffer,
+                stability: $crate::Stability,
+            ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
+                Box::pin(self.store.write(offset, buffer, stability))
+            }
+
+            fn flush(&self) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
+                Box::pin(self.store.flush())
+            }
+        }
+    };
+}
+pub(crate) use volume_on_store;

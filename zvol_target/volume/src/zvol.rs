@@ -1,0 +1,52 @@
+//! A volume on a zvol of the OpenZFS kernel module.
+
+use std::fs::Metadata;
+use std::io;
+use std::path::Path;
+
+use crate::VolumeError;
+use crate::block::{device_geometry, device_size, open_device};
+use crate::open::{OpenOptions, Problem};
+use crate::store::{self, Facts, Store, volume_on_store};
+
+/// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
+///
+/// The physical block is the volblocksize. `O_DIRECT` is what keeps errors with the writes that caused them: through the
+/// page cache a zvol's ENOSPC is lost at writeback (openzfs#2889).
+pub struct ZvolVolume {
+    store: Store,
+}
+
+impl ZvolVolume {
+    pub(crate) fn open(
+        path: &Path,
+        metadata: &Metadata,
+        options: OpenOptions,
+    ) -> Result<Self, Problem> {
+        let file = open_device(path, metadata, options)?;
+        let facts = Facts {
+            geometry: device_geometry(&file)?,
+            read_only: options.read_only,
+            in_memory: false,
+            classify,
+        };
+        Ok(Self {
+            store: Store::new(file, &facts),
+        })
+    }
+
+    fn present_size(&self) -> Result<u64, VolumeError> {
+        Ok(device_size(self.store.file())?)
+    }
+}
+
+volume_on_store!(ZvolVolume);
+
+/// What an error number of a zvol means.
+///
+/// A zvol can say EIO where no space is left: the kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too.
+/// An EIO alone does not tell; only the space left in pool and dataset does, and this crate cannot see it. It is therefore
+/// reported as the device's error, and this is the place that decides.
+fn classify(error: io::Error) -> VolumeError {
+    store::classify(error)
+}
