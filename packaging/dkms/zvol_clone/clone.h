@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Cloning a range between two proven zvols, step by step. */
+#ifndef CLONE_H
+#define CLONE_H
+
+struct volume;
+struct zvol_clone_range;
+
+/*
+ * Does what @request asks between the two volumes and sets its out fields. Returns 0 or a negative errno.
+ * zvol_clone.h is the contract.
+ */
+int clone_range(struct volume *source, struct volume *destination, struct zvol_clone_range *request);
+void clone_init(void);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* One end of a clone: an open file of user space that is proven to be a whole zvol. */
+#ifndef VOLUME_H
+#define VOLUME_H
+
+#include <linux/types.h>
+
+#include "zvol_clone.h"
+
+struct block_device;
+struct file;
+struct rw_semaphore;
+
+struct volume {
+	struct file *file;		/* pinned: the zvol's open count stays above 0, so its zvol_state_t stays */
+	struct block_device *bdev;
+	void *zv;			/* zvol_state_t */
+	u64 size;			/* bytes */
+	u32 block_size;			/* volblocksize */
+};
+
+/*
+ * Pins the file and proves what it is. @mode: FMODE_READ or FMODE_WRITE, what it must be open for.
+ * Returns 0 or a negative errno, and the reason in *stopped. Release it after success only.
+ */
+int volume_acquire(struct volume *volume, int fd, fmode_t mode, enum zvol_clone_stopped *stopped);
+void volume_release(struct volume *volume);
+
+/* Under the suspend lock the dataset stays: zvol_suspend() (rollback, receive, rename) waits. NULL: there is none now. */
+void *volume_hold_objset(struct volume *volume);
+void volume_release_objset(struct volume *volume);
+
+/* The pool (spa_t) of a held objset: for comparison only. */
+const void *objset_pool(const void *objset);
+
+/* As it is now: both can change while the file is open. */
+u64 volume_current_size(const struct volume *volume);
+bool volume_is_read_only(const struct volume *volume);
+
+#endif

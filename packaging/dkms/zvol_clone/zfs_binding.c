@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Finding two functions of zfs.ko without linking to it.
+ *
+ * Their addresses come from /proc/kallsyms as module parameters. They are believed only when
+ * - sprint_symbol() says that each is the very start of the function of that name in the module "zfs";
+ * - they lie inside the module that serves /dev/zfs, and it is live and called "zfs";
+ * - that module's version, srcversion and build ID are those of the zfs.ko this module was built for (zfs_identity.h). The
+ *   build ID is a hash of the whole linked module: equal means that every structure has the layout seen by zfs_layout.c.
+ *
+ * Linking any symbol of zfs.ko instead would make this module inherit its licence taint and lose GPL-only symbols
+ * (inherit_taint() in kernel/module/main.c), and neither function is exported.
+ *
+ * The calls are static_call(): on x86 a direct call, so that it does not matter that the entry of a function which is
+ * never called indirectly may lack its ENDBR or have it sealed (CONFIG_X86_KERNEL_IBT).
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/elfnote.h>
+#include <linux/err.h>
+#include <linux/fs.h>
+#include <linux/kallsyms.h>
+#include <linux/module.h>
+#include <linux/static_call.h>
+#include <linux/string.h>
+
+#include "zfs_binding.h"
+#include "zfs_identity.h"
+
+#define ZFS_MODULE "zfs"
+#define ZFS_DEVICE "/dev/zfs"
+#define ZFS_BUILD_ID_NOTE "/sys/module/zfs/notes/.note.gnu.build-id"
+
+/* Never defined: they give static_call() its types. zfs_layout.c asserts that the zfs headers declare the same. */
+int zvol_clone_range_type(void *, u64, void *, u64, u64);
+int dmu_read_l0_bps_type(void *, u64, u64, u64, void *, size_t *);
+
+DEFINE_STATIC_CALL_NULL(zvol_clone_range_call, zvol_clone_range_type);
+DEFINE_STATIC_CALL_NULL(dmu_read_l0_bps_call, dmu_read_l0_bps_type);
+
+/* What zfs.ko was when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
+static const char expected_version[] = ZFS_IDENTITY_VERSION;
+static const char expected_srcversion[] = ZFS_IDENTITY_SRCVERSION;
+static const u8 expected_build_id[] = { ZFS_IDENTITY_BUILD_ID };
+MODULE_INFO(zfs_version, ZFS_IDENTITY_VERSION);
+MODULE_INFO(zfs_srcversion, ZFS_IDENTITY_SRCVERSION);
+MODULE_INFO(zfs_build_id, ZFS_IDENTITY_BUILD_ID_TEXT);
+
+static struct module *zfs_module;
+
+static int verify_address(unsigned long address, const char *function, const struct module *zfs)
+{
+	char found[KSYM_SYMBOL_LEN];
+	char begin[64];
+	static const char end[] = " [" ZFS_MODULE "]";
+	size_t begin_length, found_length;
+
+	if (!address) {
+		pr_err("refused: no address for %s (parameter %s=; zvol_clone-load reads it from /proc/kallsyms)\n",
+		       function, function);
+		return -EINVAL;
+	}
+	sprint_symbol(found, address);
+	begin_length = scnprintf(begin, sizeof(begin), "%s+0x0/", function);
+	found_length = strlen(found);
+	if (strncmp(found, begin, begin_length) || found_length < sizeof(end) - 1 ||
+	    strcmp(found + found_length - (sizeof(end) - 1), end)) {
+		pr_err("refused: the address given for %s of the zfs module is %s\n", function, found);
+		return -EINVAL;
+	}
+	if (!within_module(address, zfs)) {
+		pr_err("refused: %s lies outside of the module that serves " ZFS_DEVICE "\n", function);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/*
+ * find_module() is not for modules since Linux 5.12. The file operations of /dev/zfs name their owner (zfsdev_fops in
+ * module/os/linux/zfs/zfs_ioctl_os.c), and an open file keeps it from being unloaded until we hold it ourselves.
+ */
+static struct module *pin_zfs(void)
+{
+	struct module *zfs = ERR_PTR(-ENODEV);
+	struct file *file = filp_open(ZFS_DEVICE, O_RDONLY, 0);
+
+	if (IS_ERR(file)) {
+		pr_err("refused: cannot open " ZFS_DEVICE " (error %ld): load the zfs module first\n", PTR_ERR(file));
+		return ERR_PTR(-ENODEV);
+	}
+	if (!S_ISCHR(file_inode(file)->i_mode) || !file->f_op->owner || strcmp(file->f_op->owner->name, ZFS_MODULE))
+		pr_err("refused: " ZFS_DEVICE " is not served by a module called " ZFS_MODULE "\n");
+	else if (file->f_op->owner->state != MODULE_STATE_LIVE || !try_module_get(file->f_op->owner))
+		pr_err("refused: the zfs module is being loaded or unloaded\n");
+	else
+		zfs = file->f_op->owner;
+	filp_close(file, NULL);
+	return zfs;
+}
+
+static bool same(const char *what, const char *expected, const char *loaded)
+{
+	if (loaded && !strcmp(expected, loaded))
+		return true;
+	pr_err("refused: built for a zfs module of %s %s, loaded is %s: build zvol_clone again\n", what, expected,
+	       loaded ? loaded : "one without");
+	return false;
+}
+
+/* sysfs shows the note section as it is in the ELF file: header, "GNU", the build ID. */
+static bool same_build_id(void)
+{
+	struct {
+		struct elf_note header;
+		char name[4];
+		u8 build_id[sizeof(expected_build_id)];
+		u8 beyond;
+	} __packed note = {};
+	const size_t expected_size = offsetof(typeof(note), beyond);
+	struct file *file = filp_open(ZFS_BUILD_ID_NOTE, O_RDONLY, 0);
+	loff_t position = 0;
+	ssize_t size;
+
+	if (IS_ERR(file)) {
+		pr_err("refused: cannot read the build ID of the zfs module from " ZFS_BUILD_ID_NOTE " (error %ld)\n",
+		       PTR_ERR(file));
+		return false;
+	}
+	size = kernel_read(file, &note, sizeof(note), &position);
+	filp_close(file, NULL);
+	if (size == expected_size && note.header.n_namesz == sizeof(note.name) && !memcmp(note.name, "GNU", 4) &&
+	    note.header.n_descsz == sizeof(note.build_id) &&
+	    !memcmp(note.build_id, expected_build_id, sizeof(expected_build_id)))
+		return true;
+	pr_err("refused: built for the zfs module of build ID " ZFS_IDENTITY_BUILD_ID_TEXT
+	       ", loaded is another build of the same source: build zvol_clone again\n");
+	return false;
+}
+
+int zfs_binding_acquire(unsigned long zvol_clone_range, unsigned long dmu_read_l0_bps)
+{
+	struct module *zfs = pin_zfs();
+	int error;
+
+	if (IS_ERR(zfs))
+		return PTR_ERR(zfs);
+	error = -ENOEXEC;
+	if (!same("version", expected_version, zfs->version) ||
+	    !same("srcversion", expected_srcversion, zfs->srcversion) || !same_build_id())
+		goto refuse;
+	error = verify_address(zvol_clone_range, "zvol_clone_range", zfs);
+	if (error)
+		goto refuse;
+	error = verify_address(dmu_read_l0_bps, "dmu_read_l0_bps", zfs);
+	if (error)
+		goto refuse;
+
+	static_call_update(zvol_clone_range_call, (typeof(&zvol_clone_range_type))zvol_clone_range);
+	static_call_update(dmu_read_l0_bps_call, (typeof(&dmu_read_l0_bps_type))dmu_read_l0_bps);
+	zfs_module = zfs;
+	return 0;
+
+refuse:
+	module_put(zfs);
+	return error;
+}
+
+/* Called when no ioctl can run any more: the device is gone and each open file pins this module. */
+void zfs_binding_release(void)
+{
+	module_put(zfs_module);
+	zfs_module = NULL;
+}
+
+const struct module *zfs_binding_module(void)
+{
+	return zfs_module;
+}
+
+int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_zv, u64 destination_offset, u64 length)
+{
+	return static_call(zvol_clone_range_call)(source_zv, source_offset, destination_zv, destination_offset, length);
+}
+
+int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count)
+{
+	return static_call(dmu_read_l0_bps_call)(objset, object, offset, length, block_pointers, count);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool.
+ *
+ * The interface to user space. Programs of any licence may include this file.
+ */
+#ifndef ZVOL_CLONE_H
+#define ZVOL_CLONE_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define ZVOL_CLONE_DEVICE "/dev/zvol_clone"
+#define ZVOL_CLONE_VERSION 1
+
+/* No range lock of a zvol is held for longer than one step. A volblocksize above it makes a step of one block. */
+#define ZVOL_CLONE_STEP (4U << 20)
+
+/* Why the call stopped. The errno is the same for each, except where "any" says it is that of the part that failed. */
+enum zvol_clone_stopped {
+	ZVOL_CLONE_COMPLETE = 0,		/* 0: all of the range was cloned */
+	ZVOL_CLONE_OTHER_VERSION = 1,		/* ENOTTY: `version` now holds the module's */
+	ZVOL_CLONE_BAD_REQUEST = 2,		/* EINVAL: flags or reserved not zero */
+	ZVOL_CLONE_NOT_PERMITTED = 3,		/* EPERM: the caller lacks CAP_SYS_ADMIN */
+	ZVOL_CLONE_BAD_DESCRIPTOR = 4,		/* EBADF: not open, source not for reading, destination not for writing */
+	ZVOL_CLONE_NOT_BLOCK_DEVICE = 5,	/* ENOTBLK */
+	ZVOL_CLONE_NOT_ZVOL = 6,		/* ENODEV: a block device of another driver */
+	ZVOL_CLONE_PARTITION = 7,		/* ENODEV: a partition of a zvol */
+	ZVOL_CLONE_REMOVED = 8,			/* ENXIO: the zvol is being removed, or lost its dataset */
+	ZVOL_CLONE_UNKNOWN_LAYOUT = 9,		/* EIO: the zvol's state does not look as this module was built to expect */
+	ZVOL_CLONE_READ_ONLY = 10,		/* EROFS: the destination */
+	ZVOL_CLONE_OTHER_POOL = 11,		/* EXDEV */
+	ZVOL_CLONE_OTHER_KEY = 12,		/* EXDEV: encrypted with different master keys, or only one encrypted */
+	ZVOL_CLONE_OTHER_BLOCK_SIZE = 13,	/* EINVAL: the volblocksizes differ */
+	ZVOL_CLONE_UNALIGNED = 14,		/* EINVAL: an offset or the length is no multiple of volblocksize */
+	ZVOL_CLONE_OUT_OF_RANGE = 15,		/* EINVAL: beyond the end of a zvol (also when it shrank meanwhile) */
+	ZVOL_CLONE_OVERLAP = 16,		/* EINVAL: the ranges overlap inside one zvol */
+	ZVOL_CLONE_DIRTY = 17,			/* EAGAIN: the block after bytes_done is not on disk yet; see dirty_length */
+	ZVOL_CLONE_SIGNAL = 18,			/* EINTR */
+	ZVOL_CLONE_PAGE_CACHE = 19,		/* any: writing back or invalidating cached pages failed */
+	ZVOL_CLONE_NO_MEMORY = 20,		/* ENOMEM: nothing was done */
+	ZVOL_CLONE_ZFS = 21,			/* any: zvol_clone_range() failed: ENOSPC, EDQUOT, EIO, EOPNOTSUPP ... */
+};
+
+/*
+ * The argument of ZVOL_CLONE_RANGE. Offsets and lengths are bytes, multiples of the volblocksize of both zvols.
+ *
+ * The ioctl returns 0 when the whole range was cloned, else -1 with errno. The fields marked out are set in both cases
+ * (not after EFAULT). Length 0 checks the descriptors and clones nothing.
+ *
+ * bytes_done counts from the start of the range: that much is cloned, in order. What follows it, up to one step, may or may
+ * not have been cloned already when zvol_clone_range() itself stopped (ZVOL_CLONE_ZFS, ZVOL_CLONE_DIRTY); it holds the
+ * old or the new data, block by block. Repeat it or write it.
+ *
+ * A clone is in the page cache of nobody and in the ZIL's memory: it is durable after fsync(2) of the destination.
+ */
+struct zvol_clone_range {
+	__u32 version;			/* in: ZVOL_CLONE_VERSION; out: the module's, when it differs */
+	__u32 flags;			/* in: 0 */
+	__s32 source_fd;		/* in: a zvol, open for reading */
+	__s32 destination_fd;		/* in: a zvol, open for writing; may be the source */
+	__u64 source_offset;		/* in */
+	__u64 destination_offset;	/* in */
+	__u64 length;			/* in */
+	__u64 bytes_done;		/* out */
+	__u64 dirty_length;		/* out: after ZVOL_CLONE_DIRTY, dirty bytes that follow bytes_done (0: not known) */
+	__u32 stopped;			/* out: enum zvol_clone_stopped */
+	__u32 reserved;			/* in: 0 */
+};
+
+#define ZVOL_CLONE_RANGE _IOWR('z', 0xc1, struct zvol_clone_range)
+
+#endif
