@@ -76,6 +76,8 @@ class GuestOptions:
     memory_mib: int = 2560
     environment: dict[str, str] = field(default_factory=dict)
     working_directory: Path = REPOSITORY
+    console: int | None = None
+    """File descriptor the console is written to; None: standard output."""
 
 
 @contextlib.contextmanager
@@ -110,6 +112,24 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
                     setting.write_text(f"{before}\n")
                     held.seek(0)
                     held.truncate()
+
+
+@contextlib.contextmanager
+def state_folder() -> Iterator[Path]:
+    """A folder of one guest, locked while it is used; removed afterwards, as are those that killed guests left."""
+    guests = CACHE / "guests"
+    guests.mkdir(parents=True, exist_ok=True)
+    for left in guests.iterdir():
+        with contextlib.suppress(OSError), (left / "lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    state = Path(tempfile.mkdtemp(prefix="", dir=guests))
+    with (state / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield state
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
 
 
 class Forwarder:
@@ -183,9 +203,7 @@ class GuestProcess:
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         options = self._options
-        (CACHE / "guests").mkdir(parents=True, exist_ok=True)
-        self._state = Path(tempfile.mkdtemp(prefix="", dir=CACHE / "guests"))
-        stack.callback(shutil.rmtree, self._state, ignore_errors=True)
+        self._state = stack.enter_context(state_folder())
         stack.enter_context(raised_sysctl("vm.max_map_count", MAX_MAP_COUNT))
         forwarder = Forwarder(options.forwards)
         self.ports = forwarder.ports
@@ -207,6 +225,7 @@ class GuestProcess:
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", *self._arguments(memory)],
             stdin=subprocess.DEVNULL,
+            stdout=options.console,
             stderr=(self._state / "start.log").open("wb"),
             env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"]},
             start_new_session=True,

@@ -1,0 +1,36 @@
+# Every target runs on Debian 13: directly there, elsewhere inside a root folder that is built once (packaging/rootfs).
+# All need root. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+enter := packaging/rootfs/enter
+.PHONY: help demo demo-reset test test-fast test-kernel test-long lint bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: ## serve an iSCSI LUN on a real zvol until Ctrl-C; JSON=1 prints where it is as one line of JSON
+	@JSON=$(JSON) packaging/demo/run
+
+demo-reset: ## throw the demo's data away
+	@packaging/demo/reset
+
+test: ## test-fast and test-kernel
+	@tests/run all
+
+test-fast: ## unit tests and the target on file volumes, natively
+	@tests/run fast
+
+test-kernel: ## the target, zvol_clone and the demo on the real OpenZFS module
+	@tests/run kernel
+
+test-long: ## the same, with longer random runs and the fallback kernel
+	@tests/run long
+
+lint: ## formatting and static checks of everything
+	@tests/lint
+
+bench: ## ours beside tgt, in one run
+	@tests/bench/run
+
+clean: ## remove all that was built (the demo's data stays)
+	@packaging/clean

@@ -1,0 +1,193 @@
+"""The demo's storage: a pool on one device, a zvol in it, and the target that serves it.
+
+Runs where the OpenZFS module is: inside the guest, or on a host that has it. Safe to repeat: what is there is used again.
+Ends, with the pool exported, on SIGTERM. A stand-in for the appliance service, which will own this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+VOLUME_BYTES = 4 << 30
+VOLBLOCKSIZE = 16384
+DEVICE_SECONDS = 20.0
+READY_SECONDS = 20.0
+
+
+class DemoError(Exception):
+    """The demo can't be served; the text says why and what to do."""
+
+
+def run(*command: str) -> str:
+    """Standard output of a command. Raises DemoError with its standard error."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise DemoError(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def report(message: str) -> None:
+    """Says on standard error what goes on."""
+    print(f"demo: {message}", file=sys.stderr, flush=True)
+
+
+def open_pool(pool: str, device: str) -> None:
+    """Imports the pool from `device`, or makes it there if the device was never used.
+
+    Raises DemoError when a pool of that name from elsewhere is imported: it is somebody's.
+    """
+    imported = run("zpool", "list", "-H", "-o", "name").split()
+    if pool in imported:
+        if device not in run("zpool", "list", "-v", "-H", "-P", pool):
+            raise DemoError(f"a pool named {pool} exists and is not the demo's (it does not lie on {device}); nothing was done")
+        return
+    if has_label(device):
+        report(f"importing the pool {pool}: its data is kept from last time")
+        # -f: the pool was last used by another boot of the guest, perhaps one that was killed.
+        run("zpool", "import", "-f", "-d", device, "-N", "-o", "cachefile=none", pool)
+        return
+    report(f"making the pool {pool}")
+    run("zpool", "create", "-O", "mountpoint=none", "-O", "compression=lz4", "-o", "cachefile=none", pool, device)  # fmt: skip
+
+
+def has_label(device: str) -> bool:
+    """Whether a ZFS label is on the device."""
+    return subprocess.run(["zdb", "-l", device], capture_output=True, check=False).returncode == 0
+
+
+def open_volume(volume: str) -> Path:
+    """The zvol's device node; the zvol is made (thin) when it is not there."""
+    if subprocess.run(["zfs", "list", "-H", volume], capture_output=True, check=False).returncode != 0:
+        report(f"making the zvol {volume}: {VOLUME_BYTES >> 30} GiB, thin, volblocksize {VOLBLOCKSIZE >> 10}K")
+        run("zfs", "create", "-s", "-V", str(VOLUME_BYTES), "-o", f"volblocksize={VOLBLOCKSIZE}", volume)
+    device = Path("/dev/zvol") / volume
+    until = time.monotonic() + DEVICE_SECONDS
+    while not device.exists():
+        if time.monotonic() > until:
+            raise DemoError(f"{device} did not appear within {DEVICE_SECONDS:.0f} s: is udevd running?")
+        time.sleep(0.02)
+    return device
+
+
+class ControlSocket:
+    """JSON-RPC 2.0 to the target's control socket (zvol_target/docs/control.md)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def call(self, method: str, parameters: dict[str, Any] | None = None) -> Any:
+        """The method's result. Raises DemoError with the target's own message, OSError while it does not listen."""
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters or {}}
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(str(self._path))
+            control.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(control.makefile().readline())
+        if "error" in answer:
+            raise DemoError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+
+def identity(volume: str) -> str:
+    """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own."""
+    found, source = run("zfs", "get", "-H", "-o", "value,source", "zvaai:uuid", volume).split()
+    if source == "local":
+        return found
+    made = str(uuid.uuid4())
+    run("zfs", "set", f"zvaai:uuid={made}", volume)
+    return made
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    stopping = False
+    target: subprocess.Popen[bytes] | None = None
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        if target is not None:
+            target.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+    open_pool(options.pool, options.device)
+    try:
+        volume = f"{options.pool}/lun0"
+        device = open_volume(volume)
+        options.state.mkdir(parents=True, exist_ok=True)
+        control = Path(f"/run/zvaai-demo-{os.getpid()}.sock")
+        report("starting the target")
+        target = subprocess.Popen(
+            [options.target, "serve", "--config", options.state / "target.json", "--control", control]
+            + ["--listen", options.listen, "--advertise", options.advertise]
+        )
+        configure(ControlSocket(control), target, options, device, identity(volume))
+        if stopping:
+            target.terminate()
+        code = target.wait()
+        control.unlink(missing_ok=True)
+        if not stopping:
+            raise DemoError(f"the target ended by itself (exit code {code})")
+    finally:
+        if target is not None and target.poll() is None:
+            target.terminate()
+            target.wait()
+        run("zpool", "export", options.pool)
+
+
+def configure(
+    control: ControlSocket, target: subprocess.Popen[bytes], options: argparse.Namespace, device: Path, lun_uuid: str
+) -> None:
+    """Brings the target to what the demo serves, and says in the state folder that it is ready."""
+    until = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            status = control.call("status")
+            break
+        except OSError as error:
+            if target.poll() is not None or time.monotonic() > until:
+                raise DemoError(f"the target does not answer: {error}") from error
+            time.sleep(0.02)
+    control.call("targets.create", {"name": options.iqn})
+    control.call(
+        "luns.create",
+        {"target": options.iqn, "lun": {"number": 0, "uuid": lun_uuid, "path": str(device), "product": "ZVAAI DEMO"}},
+    )
+    ready = options.state / "ready.json"
+    ready.with_suffix(".new").write_text(json.dumps({"iqn": options.iqn, "luns": [0], "status": status}))
+    ready.with_suffix(".new").rename(ready)
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="serve", description=__doc__)
+    parser.add_argument("--pool", required=True)
+    parser.add_argument("--device", required=True, help="the pool's only device, or file")
+    parser.add_argument("--state", required=True, type=Path, help="folder for the target's configuration and ready.json")
+    parser.add_argument("--target", required=True, help="the zvaai-target program")
+    parser.add_argument("--listen", required=True, help="ADDRESS:PORT of the portal")
+    parser.add_argument("--advertise", required=True, help="ADDRESS:PORT that discovery tells initiators")
+    parser.add_argument("--iqn", required=True)
+    try:
+        serve(parser.parse_args(words))
+    except DemoError as error:
+        report(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

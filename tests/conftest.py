@@ -1,0 +1,83 @@
+"""Fixtures of both tiers: the same tests run on file volumes natively and on zvols in the guest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from support.programs import IN_GUEST
+from support.target import Target
+from support.zfs import Pool
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--seed N, so that a failing random run can be had again."""
+    parser.addoption("--seed", type=int, default=int(os.environ.get("ZVAAI_SEED", "1")), help="seed of all random choices")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """The tier and the seed, at the top of every run."""
+    return f"tier: {'kernel (guest)' if IN_GUEST else 'fast (native)'}, seed: {config.getoption('--seed')}"
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """Seed of all random choices."""
+    return int(pytestconfig.getoption("--seed"))
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """The pool of the kernel tier, on the guest's first disk."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    pool = Pool("tank", os.environ["ZVAAI_DISKS"].split()[0])
+    yield pool
+    pool.destroy()
+
+
+VolumeMaker = Callable[[str, int], Path]
+
+
+@pytest.fixture
+def make_volume(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[VolumeMaker]:
+    """Makes what a LUN lies on, of a name and a size in MiB: a zvol in the kernel tier, a sparse file in the fast one."""
+    if not IN_GUEST:
+
+        def make_file(name: str, size_mib: int) -> Path:
+            path = tmp_path / name
+            with path.open("wb") as file:
+                file.truncate(size_mib << 20)
+            return path
+
+        yield make_file
+        return
+    pool: Pool = request.getfixturevalue("pool")
+    made: list[str] = []
+
+    def make_zvol(name: str, size_mib: int) -> Path:
+        made.append(name)
+        return pool.create_volume(name, size_mib)
+
+    yield make_zvol
+    for name in made:
+        pool.destroy_volume(name)
+
+
+@pytest.fixture
+def target(make_volume: VolumeMaker, tmp_path: Path) -> Iterator[Target]:
+    """A running target with no LUN; stopped before its volumes go."""
+    directory = tmp_path / "target"
+    directory.mkdir()
+    target = Target(directory)
+    target.start()
+    target.create()
+    yield target
+    code = target.stop()
+    assert code == 0, f"the target ended with {code}:\n{(directory / 'target.log').read_text()}"

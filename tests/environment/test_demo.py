@@ -1,0 +1,103 @@
+"""`make demo` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.images import digest, file_system_image
+from support.programs import CACHE, IN_GUEST, REPOSITORY, run
+
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+class Demo:
+    """One `make demo JSON=1`."""
+
+    def __init__(self, state: Path) -> None:
+        self._environment = {**os.environ, "ZVAAI_DEMO_STATE": str(state)}
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Mapping[str, Any]:
+        """What the JSON line says."""
+        self._process = subprocess.Popen(
+            ["make", "demo", "JSON=1"], cwd=REPOSITORY, env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the demo ended without a line of JSON"
+        answer: Mapping[str, Any] = json.loads(line)
+        return answer
+
+    def make(self, goal: str) -> subprocess.CompletedProcess[str]:
+        """Another make target beside it."""
+        return subprocess.run(
+            ["make", goal], cwd=REPOSITORY, env=self._environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def interrupt(self) -> str:
+        """Ctrl-C: the signal goes to the whole foreground group. Returns the rest of standard output."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGINT)
+        rest, _ = self._process.communicate(timeout=60)
+        return rest
+
+    def close(self) -> None:
+        """Ends it if a test left it running."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    """A demo with data of its own."""
+    demo = Demo(tmp_path / "state")
+    yield demo
+    demo.close()
+
+
+def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
+    image = file_system_image(tmp_path, seed, 32)
+    started = time.monotonic()
+    answer = demo.start()
+    print(f"demo: ready after {time.monotonic() - started:.1f} s, warm")
+    assert answer["luns"] == [0]
+    url = f"iscsi://{answer['iscsi_portal']}"
+    # Discovery leads to an address that can be reached from here, not to the guest's own.
+    listing = run(*NOBODY, "iscsi-ls", "-s", url)
+    assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
+    run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
+    run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
+
+    refused = demo.make("demo")
+    assert refused.returncode != 0 and "runs already" in refused.stderr
+    refused = demo.make("demo-reset")
+    assert refused.returncode != 0 and "it runs" in refused.stderr
+
+    assert demo.interrupt() == "", "standard output is for the one line of JSON"
+    host, _, port = str(answer["iscsi_portal"]).rpartition(":")
+    with pytest.raises(OSError), socket.create_connection((host, int(port)), timeout=2):
+        pass
+    if IN_GUEST:
+        assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
+    else:
+        survivors = subprocess.run(["pgrep", "-f", f"{CACHE}/uml/linux.uml.*{tmp_path}"], capture_output=True, check=False)
+        assert survivors.returncode == 1, survivors.stdout
+
+    answer = demo.start()
+    back = tmp_path / "back"
+    url = f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/0"
+    run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
+    assert digest(back) == digest(image), "the data was not kept"
+    demo.interrupt()
+    assert demo.make("demo-reset").returncode == 0
+    assert not (tmp_path / "state").exists()

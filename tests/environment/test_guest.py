@@ -1,0 +1,141 @@
+"""The guest's promises: exit codes, live output, disks, ports, isolation, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+from support.programs import CACHE, REPOSITORY, wait_for
+
+RUN = REPOSITORY / "packaging/uml/run"
+MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+
+
+def guest(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a guest of its own."""
+    return subprocess.run([RUN, *words], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_shell_with_the_module_within_15_seconds() -> None:
+    started = time.monotonic()
+    result = guest("cat", "/sys/module/zfs/version")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert time.monotonic() - started < 15
+    pinned = re.search(r"^ZFS_VERSION=(.*)$", (REPOSITORY / "packaging/uml/versions").read_text(), re.MULTILINE)
+    assert pinned is not None
+    assert result.stdout.splitlines()[0] == pinned[1]
+
+
+def test_user_land_and_module_are_one_version() -> None:
+    versions = guest("zfs", "version").stdout.splitlines()[:2]
+    assert versions[0].removeprefix("zfs-") == versions[1].removeprefix("zfs-kmod-"), versions
+
+
+def test_exit_code_and_arguments_arrive_unchanged() -> None:
+    result = guest("sh", "-c", 'printf "%s|" "$@"; exit 42', "sh", "a b", "$HOME", "'\"")
+    assert result.returncode == 42
+    assert "a b|$HOME|'\"|" in result.stdout
+
+
+def test_repository_is_writable_and_the_root_is_not_changed(tmp_path: Path) -> None:
+    mark = CACHE / f"mark-{os.getpid()}"
+    try:
+        assert guest("sh", "-c", f"echo written >{mark}; echo x >/etc/{mark.name}").returncode == 0
+        assert mark.read_text() == "written\n"
+        assert not Path("/etc", mark.name).exists()
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def test_disks_are_there_in_order_and_a_named_one_is_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    script = "blockdev --getsize64 $ZVAAI_DISKS; echo hello | dd of=/dev/ubdb conv=fsync status=none"
+    result = guest("--disk", "64M", "--disk", f"32M:{kept}", "sh", "-c", script)
+    assert re.search(r"67108864\s+33554432", result.stdout), result.stdout
+    assert kept.read_bytes()[:5] == b"hello"
+
+
+def test_a_forwarded_port_reaches_the_guest() -> None:
+    process = subprocess.Popen(
+        [RUN, "--forward", ":8000", "python3", "-m", "http.server", "8000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        port = re.search(r"127\.0\.0\.1:(\d+) leads to port 8000", first)
+        assert port, first
+
+        def answers() -> bool:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/", timeout=2) as answer:
+                    return bool(answer.status == 200)
+            except OSError:
+                return False
+
+        wait_for(answers, "the guest answers by the forwarded port")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def test_two_guests_at_once_do_not_meet() -> None:
+    script = "zpool create -f same /dev/ubda && zfs create same/a && ip -br address show vec0 && sleep 1 && zfs list -H -o name"
+    both = [
+        subprocess.Popen([RUN, "--disk", "256M", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
+    for process in both:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        assert "192.0.2.2" in output and "same/a" in output
+
+
+def test_sigterm_reaches_the_command() -> None:
+    process = subprocess.Popen(
+        [RUN, "bash", "-c", 'trap "echo asked; exit 9" TERM; echo up; while :; do sleep 0.1; done'],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "up" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 9
+    assert "asked" in output
+
+
+def guest_processes() -> set[str]:
+    """Identifiers of the User-Mode Linux processes of this checkout."""
+    return set(
+        subprocess.run(["pgrep", "-f", f"{CACHE}/uml/linux.uml"], capture_output=True, text=True, check=False).stdout.split()
+    )
+
+
+def test_nothing_is_left_behind() -> None:
+    """The sysctl is put back, and a killed run leaves no process; its folder goes with the next guest."""
+    processes, setting, folders = guest_processes(), MAX_MAP_COUNT.read_text(), set((CACHE / "guests").iterdir())
+    others = bool(processes)
+    assert guest("true").returncode == 0
+    if not others:
+        assert MAX_MAP_COUNT.read_text() == setting
+    process = subprocess.Popen([RUN, "sleep", "1000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(lambda: guest_processes() > processes, "the guest runs")
+    process.kill()
+    process.wait()
+    wait_for(lambda: guest_processes() <= processes, "the guest's processes are gone")
+    assert guest("true").returncode == 0
+    assert set((CACHE / "guests").iterdir()) <= folders
+    if not others:
+        assert MAX_MAP_COUNT.read_text() == setting
+
+
+def test_a_guest_that_panics_is_reported() -> None:
+    result = guest("sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60")
+    assert result.returncode == 125
+    assert "ended before the command did" in result.stderr

@@ -1,0 +1,75 @@
+"""The preflight names what is missing, with the remedy, before anything is built.
+
+Each lack is made for real in a mount namespace of the test's own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from support.programs import REPOSITORY
+
+PREFLIGHT = REPOSITORY / "packaging/preflight"
+
+
+def preflight(setup: str = "true", program: Path = PREFLIGHT, purpose: str = "test") -> tuple[int, str]:
+    """Exit code and output of the preflight after `setup` in a mount namespace; within 5 s, as promised."""
+    script = f"{setup} && exec {program} {purpose}"
+    command = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script]
+    started = time.monotonic()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert time.monotonic() - started < 5
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_passes_here() -> None:
+    assert preflight() == (0, "")
+
+
+def test_not_root() -> None:
+    code, text = preflight("exec setpriv --reuid 65534 --regid 65534 --clear-groups " + str(PREFLIGHT) + " demo")
+    assert code == 1
+    assert "not root" in text and "sudo make demo" in text
+
+
+def test_no_tun_device() -> None:
+    code, text = preflight("mount -t tmpfs tmpfs /dev/net")
+    assert code == 1
+    assert "/dev/net/tun is missing" in text and "modprobe tun" in text
+
+
+def test_little_memory(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 2000000 kB\nMemAvailable: 1000000 kB\n")
+    code, text = preflight(f"mount --bind {meminfo} /proc/meminfo")
+    assert code == 1
+    assert "976 MiB of memory available" in text
+
+
+def test_sysctl_that_cannot_be_raised(tmp_path: Path) -> None:
+    setting = tmp_path / "max_map_count"
+    setting.write_text("65530\n")
+    code, text = preflight(f"mount --bind {setting} /proc/sys/vm/max_map_count && mount -o remount,bind,ro /proc/sys/vm/max_map_count")
+    assert code == 1
+    assert "vm.max_map_count is 65530" in text and "sysctl -w vm.max_map_count=1048576" in text
+
+
+def test_little_disk_space(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "packaging").mkdir(parents=True)
+    copy = f"mount -t tmpfs -o size=20m tmpfs {checkout} && mkdir {checkout}/packaging && cp {PREFLIGHT} {checkout}/packaging/"
+    code, text = preflight(copy, checkout / "packaging/preflight")
+    assert code == 1
+    assert "free where the checkout lies" in text and "free space" in text
+
+
+def test_every_lack_is_named_at_once(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    shutil.copy("/proc/meminfo", meminfo)
+    meminfo.write_text("MemAvailable: 1000 kB\n")
+    code, text = preflight(f"mount --bind {meminfo} /proc/meminfo && mount -t tmpfs tmpfs /dev/net")
+    assert code == 1
+    assert "memory available" in text and "/dev/net/tun" in text

@@ -1,0 +1,37 @@
+"""Running other programs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = REPOSITORY / ".cache"
+IN_GUEST = os.environ.get("ZVAAI_GUEST") == "1"
+"""Whether this runs in the kernel tier, inside the guest."""
+
+
+class ProgramFailed(AssertionError):
+    """A program ended with another exit code than 0; the text has its command line and output."""
+
+
+def run(*command: str | Path, timeout: float = 120, **options: object) -> str:
+    """Standard output of a program that ends well. Raises ProgramFailed, subprocess.TimeoutExpired."""
+    words = [str(word) for word in command]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **options)  # type: ignore[call-overload]
+    if result.returncode != 0:
+        raise ProgramFailed(f"{shlex.join(words)}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+    return str(result.stdout)
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout: float = 30) -> None:
+    """Returns once `condition` holds. Raises TimeoutError naming `what`."""
+    until = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: not within {timeout} s")
+        time.sleep(0.02)

@@ -1,0 +1,127 @@
+"""The target under test: the real daemon, with a configuration and control socket of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.programs import CACHE, wait_for
+
+PROGRAM = CACHE / "target/release/zvaai-target"
+IQN = "iqn.2026-11.example.zvaai:test"
+
+
+class RpcError(Exception):
+    """The control socket answered with an error: its code and message."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Account:
+    """A CHAP account: user name and secret."""
+
+    name: str
+    secret: str
+
+
+class Target:
+    """One running `zvaai-target` with one iSCSI target.
+
+    `directory` keeps its configuration, so that a restarted daemon comes back with what it served.
+    """
+
+    def __init__(self, directory: Path, listen: str = "127.0.0.1:0", options: Sequence[str] = ()) -> None:
+        self.directory = directory
+        self._listen = listen
+        self._options = list(options)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.portal = ""
+
+    def start(self) -> None:
+        """Returns once the portal listens."""
+        log = (self.directory / "target.log").open("ab")
+        command = [PROGRAM, "serve", "--config", self.directory / "target.json", "--control", self.socket_path]
+        self._process = subprocess.Popen([*command, "--listen", self._listen, *self._options], stderr=log, stdout=log)
+        log.close()
+        wait_for(self._ready, f"the target is ready (log: {self.directory / 'target.log'})")
+        portals = self.call("status")["portals"]
+        self.portal = str(portals[0]["address"])
+        # A restarted target keeps its address: initiators reconnect to it.
+        self._listen = self.portal
+
+    def _ready(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the target ended:\n{(self.directory / 'target.log').read_text()}")
+        try:
+            self.call("status")
+        except OSError:
+            return False
+        return True
+
+    @property
+    def socket_path(self) -> Path:
+        """The control socket."""
+        return self.directory / "control.sock"
+
+    @property
+    def process_id(self) -> int:
+        """Process identifier of the daemon."""
+        assert self._process is not None
+        return self._process.pid
+
+    def call(self, method: str, parameters: dict[str, Any] | None = None) -> Any:
+        """One JSON-RPC 2.0 call; the result. Raises RpcError, OSError while nothing listens."""
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters or {}}
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(30)
+            control.connect(str(self.socket_path))
+            control.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(control.makefile().readline())
+        if "error" in answer:
+            raise RpcError(answer["error"]["code"], answer["error"]["message"])
+        return answer["result"]
+
+    def create(self, iqn: str = IQN) -> None:
+        """Makes an iSCSI target without LUNs."""
+        self.call("targets.create", {"name": iqn})
+
+    def add_lun(self, number: int, path: Path, iqn: str = IQN, **options: Any) -> str:
+        """Serves `path` as LUN `number`; returns its UUID."""
+        identity = str(uuid.uuid4())
+        self.call("luns.create", {"target": iqn, "lun": {"number": number, "uuid": identity, "path": str(path), **options}})
+        return identity
+
+    def url(self, lun: int | None = None, iqn: str = IQN, account: Account | None = None) -> str:
+        """libiscsi's URL of the portal, or of a LUN."""
+        user = f"{account.name}%{account.secret}@" if account else ""
+        return f"iscsi://{user}{self.portal}" + ("" if lun is None else f"/{iqn}/{lun}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.terminate()
+        return self._process.wait(timeout=20)
+
+
+def table(output: str) -> dict[str, str]:
+    """`name: value` lines of a libiscsi tool's output."""
+    return {key.strip(): value.strip() for key, value in re.findall(r"^([^:\n]+):(.*)$", output, re.MULTILINE)}

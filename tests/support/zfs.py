@@ -1,0 +1,38 @@
+"""Pools of the kernel tier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.programs import run, wait_for
+
+
+class Pool:
+    """A pool on one disk of the guest, destroyed at the end."""
+
+    def __init__(self, name: str, disk: str) -> None:
+        self.name = name
+        run("zpool", "create", "-f", "-O", "mountpoint=none", "-O", "compression=lz4", name, disk)
+
+    def create_volume(self, name: str, size_mib: int, **properties: str) -> Path:
+        """A thin zvol's device node, once udev made it."""
+        words = [word for key, value in properties.items() for word in ("-o", f"{key}={value}")]
+        run("zfs", "create", "-s", "-V", f"{size_mib}M", *words, f"{self.name}/{name}")
+        device = Path("/dev/zvol") / self.name / name
+        wait_for(device.exists, f"{device} is there")
+        return device
+
+    def destroy_volume(self, name: str) -> None:
+        """Removes the zvol with all that hangs on it."""
+        run("zfs", "destroy", "-r", f"{self.name}/{name}")
+
+    def scrub(self) -> None:
+        """Reads and checks every block. Raises AssertionError when one is wrong."""
+        run("zpool", "scrub", "-w", self.name)
+        status = run("zpool", "status", "-v", self.name)
+        assert "scrub repaired 0B" in status and "with 0 errors" in status, status
+        assert "errors: No known data errors" in status, status
+
+    def destroy(self) -> None:
+        """Removes the pool."""
+        run("zpool", "destroy", "-f", self.name)
