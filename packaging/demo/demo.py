@@ -169,7 +169,7 @@ def main() -> int:
     started = time.monotonic()
     try:
         port = free_port()
-        host = os.path.exists("/dev/zfs")
+        host = Path("/dev/zfs").exists()
         report("starting on this host's OpenZFS" if host else "booting the guest; usually 10 s")
         with on_host(port) if host else in_guest(port) as running:
             wait_until_ready(running, lambda: interrupted)

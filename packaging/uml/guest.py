@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import os
 import shlex
 import shutil
@@ -149,9 +150,7 @@ class Forwarder:
 
     async def _serve(self) -> None:
         for listener, guest_port in self._listening:
-            await asyncio.start_server(
-                lambda reader, writer, port=guest_port: self._carry(reader, writer, port), sock=listener
-            )
+            await asyncio.start_server(functools.partial(self._carry, port=guest_port), sock=listener)
         await asyncio.Event().wait()
 
     @staticmethod
@@ -195,9 +194,7 @@ class GuestProcess:
             self._cleanup = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
         self._cleanup.close()
 

@@ -29,10 +29,12 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         description="Runs CMD as root in a guest with the OpenZFS module, from the current directory of the repository. "
         "Console output is live; the exit code is the command's own (125: the guest itself failed).",
     )
-    parser.add_argument("--disk", type=_disk, action="append", default=[], metavar="SIZE[:FILE]",
-                        help="a disk, /dev/ubda first; scratch, or kept in FILE (named in $ZVAAI_DISKS inside)")  # fmt: skip
-    parser.add_argument("--forward", type=_forward, action="append", default=[], metavar="[HOSTPORT]:GUESTPORT",
-                        help="make a TCP port of the guest reachable on 127.0.0.1 of this host; no HOSTPORT: a free one")  # fmt: skip
+    disk_help = "a disk, /dev/ubda first; scratch, or kept in FILE (named in $ZVAAI_DISKS inside)"
+    parser.add_argument("--disk", type=_disk, action="append", default=[], metavar="SIZE[:FILE]", help=disk_help)
+    forward_help = "make a TCP port of the guest reachable on 127.0.0.1 of this host; no HOSTPORT: a free one"
+    parser.add_argument(
+        "--forward", type=_forward, action="append", default=[], metavar="[HOSTPORT]:GUESTPORT", help=forward_help
+    )
     parser.add_argument("--memory", type=int, default=2560, metavar="MIB", help="memory of the guest (default 2560)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of CMD")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="kill the guest after this long (exit code 124)")

@@ -29,7 +29,12 @@ class Demo:
     def start(self) -> Mapping[str, Any]:
         """What the JSON line says."""
         self._process = subprocess.Popen(
-            ["make", "demo", "JSON=1"], cwd=REPOSITORY, env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+            ["make", "demo", "JSON=1"],
+            cwd=REPOSITORY,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -62,7 +62,10 @@ def test_disks_are_there_in_order_and_a_named_one_is_kept(tmp_path: Path) -> Non
 
 def test_a_forwarded_port_reaches_the_guest() -> None:
     process = subprocess.Popen(
-        [RUN, "--forward", ":8000", "python3", "-m", "http.server", "8000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [RUN, "--forward", ":8000", "python3", "-m", "http.server", "8000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         assert process.stdout is not None

@@ -52,7 +52,9 @@ def test_little_memory(tmp_path: Path) -> None:
 def test_sysctl_that_cannot_be_raised(tmp_path: Path) -> None:
     setting = tmp_path / "max_map_count"
     setting.write_text("65530\n")
-    code, text = preflight(f"mount --bind {setting} /proc/sys/vm/max_map_count && mount -o remount,bind,ro /proc/sys/vm/max_map_count")
+    code, text = preflight(
+        f"mount --bind {setting} /proc/sys/vm/max_map_count && mount -o remount,bind,ro /proc/sys/vm/max_map_count"
+    )
     assert code == 1
     assert "vm.max_map_count is 65530" in text and "sysctl -w vm.max_map_count=1048576" in text
 

@@ -1,1 +1,1 @@
-"""What the suites share: running programs, the target under test, disk images, pools of the guest, the kernel's initiator."""
+"""What the suites share: programs, the target under test, disk images, pools of the guest, the kernel's initiator."""

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
@@ -19,10 +20,10 @@ class ProgramFailed(AssertionError):
     """A program ended with another exit code than 0; the text has its command line and output."""
 
 
-def run(*command: str | Path, timeout: float = 120, **options: object) -> str:
+def run(*command: str | Path, timeout: float = 120, **options: Any) -> str:
     """Standard output of a program that ends well. Raises ProgramFailed, subprocess.TimeoutExpired."""
     words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **options)  # type: ignore[call-overload]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **options)
     if result.returncode != 0:
         raise ProgramFailed(f"{shlex.join(words)}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
     return str(result.stdout)

@@ -51,8 +51,9 @@ class Target:
     def start(self) -> None:
         """Returns once the portal listens."""
         log = (self.directory / "target.log").open("ab")
-        command = [PROGRAM, "serve", "--config", self.directory / "target.json", "--control", self.socket_path]
-        self._process = subprocess.Popen([*command, "--listen", self._listen, *self._options], stderr=log, stdout=log)
+        files = ["--config", str(self.directory / "target.json"), "--control", str(self.socket_path)]
+        command = [str(PROGRAM), "serve", *files, "--listen", self._listen, *self._options]
+        self._process = subprocess.Popen(command, stderr=log, stdout=log)
         log.close()
         wait_for(self._ready, f"the target is ready (log: {self.directory / 'target.log'})")
         portals = self.call("status")["portals"]

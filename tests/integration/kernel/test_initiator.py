@@ -109,9 +109,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
     pool.scrub()
 
 
-def test_a_stopped_target_comes_back_for_a_mounted_file_system(
-    target: Target, make_volume: VolumeMaker, tmp_path: Path
-) -> None:
+def test_a_stopped_target_comes_back_for_a_mounted_file_system(target: Target, make_volume: VolumeMaker, tmp_path: Path) -> None:
     """fio with verify runs through a kill -9 and restart of the target, and the file system is clean afterwards."""
     target.add_lun(0, make_volume("volume", 128))
     initiator = Initiator()
