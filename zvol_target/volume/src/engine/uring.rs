@@ -76,15 +76,16 @@ pub(super) fn start() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The newest flags first: task work is then run when this thread enters the kernel for the ring, not by interrupting it
-/// (Linux 6.1); older kernels refuse them with EINVAL.
+/// With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) a completion does not interrupt this thread while it computes; one that
+/// sleeps in epoll_wait(2) is woken. Older kernels refuse the flag with EINVAL, and interrupt.
+///
+/// Not `IORING_SETUP_DEFER_TASKRUN`: with it the kernel (seen with 6.18) can let a completion wait for the next
+/// io_uring_enter(2) without making the ring readable, and a sleeping thread never learns of it.
 fn set_up() -> Result<IoUring, EngineError> {
-    let deferred = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
+    let cooperative = IoUring::builder()
+        .setup_coop_taskrun()
         .build(SUBMISSION_ENTRIES);
-    match deferred {
+    match cooperative {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             IoUring::new(SUBMISSION_ENTRIES).map_err(EngineError::Setup)
         }
@@ -189,7 +190,6 @@ impl Shared {
     fn submit(&mut self) {
         let uring = self.uring.get_mut();
         let mut submission = uring.submission();
-        let task_work = submission.taskrun();
         while self.in_flight < MOST_IN_FLIGHT && !submission.is_full() {
             let Some(key) = self.queued.pop_front() else {
                 break;
@@ -208,9 +208,9 @@ impl Shared {
             }
             self.in_flight += 1;
         }
-        let waiting = submission.len();
+        let nothing = submission.is_empty();
         drop(submission);
-        if waiting == 0 && !task_work {
+        if nothing {
             return;
         }
         while let Err(error) = uring.submitter().submit() {

@@ -1,0 +1,121 @@
+//! What the tests on real files and devices share.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::fs::File;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use volume::engine::{self, EngineChoice, EngineKind};
+use volume::{Buffer, OpenOptions, Volume};
+
+pub fn runtime() -> LocalRuntime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .unwrap()
+}
+
+/// Runs `body` on `io_uring` and on the thread pool. A kernel that refuses `io_uring` leaves the thread pool.
+pub fn on_each_engine<F: Future<Output = ()>>(body: impl Fn() -> F) {
+    for choice in [EngineChoice::Automatic, EngineChoice::ThreadPool] {
+        runtime().block_on(async {
+            let kind = engine::start(choice).unwrap();
+            if let EngineKind::ThreadPool {
+                refusal: Some(refusal),
+            } = kind
+            {
+                println!("no io_uring here: {refusal}");
+            }
+            body().await;
+        });
+    }
+}
+
+pub fn sparse_file(directory: &Path, size: u64) -> PathBuf {
+    let path = directory.join("volume");
+    File::create(&path).unwrap().set_len(size).unwrap();
+    path
+}
+
+pub fn open(path: &Path, options: OpenOptions) -> Arc<dyn Volume> {
+    volume::open(path, options)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .volume
+}
+
+/// Bytes that tell their own position, and `seed`.
+pub fn pattern(length: usize, seed: u8) -> Buffer {
+    let mut buffer = Buffer::new(length);
+    for (at, byte) in buffer.iter_mut().enumerate() {
+        *byte = (at % 251) as u8 ^ (at >> 12) as u8 ^ seed;
+    }
+    buffer
+}
+
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: only root can set this up");
+    }
+    root
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A loop device on a file, detached when dropped.
+pub struct LoopDevice(pub PathBuf);
+
+impl LoopDevice {
+    pub fn new(file: &Path, sector: u32) -> Self {
+        let path = run(Command::new("losetup")
+            .args(["--find", "--show", "--sector-size", &sector.to_string()])
+            .arg(file));
+        Self(path.into())
+    }
+
+    pub fn size_changed(&self) {
+        run(Command::new("losetup").arg("--set-capacity").arg(&self.0));
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.0)
+            .status();
+    }
+}
+
+/// A small tmpfs, unmounted when dropped.
+pub struct Tmpfs(pub tempfile::TempDir);
+
+impl Tmpfs {
+    pub fn new(bytes: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(directory.path()));
+        Self(directory)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.0.path())
+            .status();
+    }
+}

@@ -1,0 +1,343 @@
+//! Reading, writing and flushing on real files and devices, with each engine.
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, sparse_file};
+use volume::engine::{self, EngineChoice, EngineError};
+use volume::{Buffer, Caching, Geometry, OpenOptions, Stability, Volume, VolumeError};
+
+const SIZE: u64 = 16 << 20;
+
+fn options(caching: Caching) -> OpenOptions {
+    OpenOptions {
+        caching,
+        ..OpenOptions::default()
+    }
+}
+
+async fn exercise(volume: &dyn Volume) {
+    let block = volume.geometry().logical_block_bytes as usize;
+    let end = volume.geometry().size_bytes;
+    for (offset, length) in [
+        (0, block),
+        (block as u64, 7 * block),
+        (4 << 20, 3 << 20),
+        (end - block as u64, block),
+    ] {
+        for (seed, stability) in [(1, Stability::Cached), (2, Stability::Stable)] {
+            volume
+                .write(offset, pattern(length, seed), stability)
+                .await
+                .unwrap();
+            let read = volume.read(offset, Buffer::new(length)).await.unwrap();
+            assert!(
+                read[..] == pattern(length, seed)[..],
+                "{length} at {offset}"
+            );
+        }
+    }
+    volume.flush().await.unwrap();
+}
+
+async fn refuses_what_does_not_fit(volume: &dyn Volume) {
+    let block = u64::from(volume.geometry().logical_block_bytes);
+    let end = volume.geometry().size_bytes;
+    for (offset, length) in [
+        (1, block),
+        (0, block - 1),
+        (end, block),
+        (end - block, 2 * block),
+        (u64::MAX - block + 1, block),
+    ] {
+        let read = volume.read(offset, Buffer::zeroed(length as usize)).await;
+        assert!(
+            matches!(read, Err(VolumeError::OutOfRange { size_bytes, .. }) if size_bytes == end),
+            "read of {length} at {offset}: {read:?}"
+        );
+        let write = volume
+            .write(offset, Buffer::zeroed(length as usize), Stability::Cached)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfRange { .. })));
+    }
+}
+
+/// 64 tasks at once, each with its own blocks; some give up before the end.
+async fn concurrently(volume: std::sync::Arc<dyn Volume>) {
+    let volume = Rc::new(volume);
+    let tasks: Vec<_> = (0..64_u64)
+        .map(|task| {
+            let volume = Rc::clone(&volume);
+            tokio::task::spawn_local(async move {
+                let offset = task * (128 << 10);
+                for turn in 0..8_u8 {
+                    let seed = task as u8 ^ turn;
+                    let write = volume.write(offset, pattern(64 << 10, seed), Stability::Cached);
+                    write.await.unwrap();
+                    let read = volume.read(offset, Buffer::new(64 << 10)).await.unwrap();
+                    assert!(read[..] == pattern(64 << 10, seed)[..]);
+                    give_up(volume.read(offset, Buffer::new(64 << 10))).await;
+                    let other = offset + (64 << 10);
+                    give_up(volume.write(other, pattern(4096, seed), Stability::Stable)).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Polls `future` once, so that its operation is under way, and drops it.
+async fn give_up<T>(future: impl Future<Output = T>) {
+    let mut future = Box::pin(future);
+    std::future::poll_fn(|context| {
+        let _ = future.as_mut().poll(context);
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn file_through_the_page_cache_and_past_it() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    for caching in [Caching::Automatic, Caching::Direct] {
+        on_each_engine(async || {
+            let volume = open(&path, options(caching));
+            assert_eq!(volume.geometry().size_bytes, SIZE);
+            exercise(&*volume).await;
+            refuses_what_does_not_fit(&*volume).await;
+            concurrently(volume).await;
+        });
+    }
+}
+
+#[test]
+fn block_device() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = sparse_file(directory.path(), SIZE);
+    for sector in [512, 4096] {
+        let device = LoopDevice::new(&file, sector);
+        for caching in [Caching::Automatic, Caching::PageCache] {
+            on_each_engine(async || {
+                let volume = open(&device.0, options(caching));
+                let Geometry {
+                    size_bytes,
+                    logical_block_bytes,
+                    physical_block_bytes,
+                } = volume.geometry();
+                assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
+                assert!(physical_block_bytes >= sector);
+                exercise(&*volume).await;
+                refuses_what_does_not_fit(&*volume).await;
+                concurrently(volume).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn file_in_memory() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(2 * SIZE);
+    let path = sparse_file(tmpfs.0.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        exercise(&*volume).await;
+        refuses_what_does_not_fit(&*volume).await;
+        concurrently(volume).await;
+    });
+}
+
+#[test]
+fn a_full_file_system_is_out_of_space() {
+    if !is_root() {
+        return;
+    }
+    // A file on tmpfs is written in place; the loop device makes the engine do it, with an ENOSPC of the file below.
+    let tmpfs = Tmpfs::new(1 << 20);
+    let path = sparse_file(tmpfs.0.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let write = volume
+            .write(0, pattern(2 << 20, 1), Stability::Cached)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+        let read = volume.read(2 << 20, Buffer::new(4096)).await.unwrap();
+        assert!(read.iter().all(|&byte| byte == 0), "reading goes on");
+    });
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), 64 << 20);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        let write = volume
+            .write(0, pattern(40 << 20, 1), Stability::Stable)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+    });
+}
+
+/// A small ext4 on a loop device.
+struct Ext4 {
+    directory: tempfile::TempDir,
+    _device: LoopDevice,
+    _image: tempfile::TempDir,
+}
+
+impl Ext4 {
+    fn new() -> Self {
+        let image = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let device = LoopDevice::new(&sparse_file(image.path(), SIZE), 512);
+        let directory = tempfile::tempdir().unwrap();
+        for (program, arguments) in [("mkfs.ext4", vec!["-q"]), ("mount", vec![])] {
+            let mut command = std::process::Command::new(program);
+            command.args(arguments).arg(&device.0);
+            if program == "mount" {
+                command.arg(directory.path());
+            }
+            assert!(command.status().unwrap().success(), "{command:?}");
+        }
+        Self {
+            directory,
+            _device: device,
+            _image: image,
+        }
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.directory.path()).status();
+    }
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let read_only = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let volume = open(&path, read_only);
+        assert!(volume.read_only());
+        let write = volume.write(0, pattern(512, 1), Stability::Stable).await;
+        assert!(matches!(write, Err(VolumeError::ReadOnly)));
+        volume.read(0, Buffer::new(512)).await.unwrap();
+        volume.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_shrank_is_an_error_of_the_device() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(6144).unwrap();
+        let read = volume.read(4096, Buffer::new(4096)).await;
+        assert!(matches!(read, Err(VolumeError::Device(_))), "{read:?}");
+        file.set_len(SIZE).unwrap();
+    });
+}
+
+#[test]
+fn writes_given_up_run_to_their_end() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        give_up(volume.write(0, pattern(1 << 20, 7), Stability::Stable)).await;
+        let file = std::fs::File::open(&path).unwrap();
+        let mut found = vec![0; 1 << 20];
+        while found[..] != pattern(1 << 20, 7)[..] {
+            tokio::task::yield_now().await;
+            file.read_exact_at(&mut found, 0).unwrap();
+        }
+        volume
+            .write(0, Buffer::zeroed(1 << 20), Stability::Stable)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_waits_for_the_kernel() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    for _ in 0..16 {
+        on_each_engine(async || {
+            let volume = open(&path, options(Caching::Direct));
+            for task in 0..32_u64 {
+                let offset = task * (64 << 10);
+                give_up(volume.read(offset, Buffer::new(64 << 10))).await;
+                // One that is still awaited by a task when the runtime goes.
+                let path = path.clone();
+                tokio::task::spawn_local(async move {
+                    let read_only = OpenOptions {
+                        read_only: true,
+                        caching: Caching::Direct,
+                    };
+                    if let Ok(opened) = volume::open(&path, read_only) {
+                        let _ = opened.volume.read(0, Buffer::new(1 << 20)).await;
+                    }
+                });
+            }
+            tokio::task::yield_now().await;
+        });
+    }
+}
+
+#[test]
+fn more_operations_than_the_ring_holds() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = Rc::new(open(&path, options(Caching::Direct)));
+        volume
+            .write(0, pattern(SIZE as usize, 3), Stability::Stable)
+            .await
+            .unwrap();
+        let tasks: Vec<_> = (0..2000_u64)
+            .map(|task| {
+                let volume = Rc::clone(&volume);
+                let offset = task * 4096;
+                tokio::task::spawn_local(async move {
+                    let read = volume.read(offset, Buffer::new(4096)).await.unwrap();
+                    (offset as usize, read)
+                })
+            })
+            .collect();
+        let expected = pattern(SIZE as usize, 3);
+        for task in tasks {
+            let (offset, read) = task.await.unwrap();
+            assert!(read[..] == expected[offset..offset + 4096], "{offset}");
+        }
+    });
+}
+
+#[test]
+fn a_thread_starts_its_engine_once() {
+    runtime().block_on(async {
+        if engine::start(EngineChoice::Uring).is_err() {
+            println!("skipped: no io_uring here");
+            return;
+        }
+        let again = engine::start(EngineChoice::Automatic);
+        assert!(matches!(again, Err(EngineError::Started)));
+    });
+    runtime().block_on(async {
+        engine::start(EngineChoice::Uring).expect("the engine ended with its runtime");
+    });
+}
