@@ -1,3 +1,35 @@
 //! SPC and SBC: logical units on volumes.
+//!
+//! A transport sees [`sam`], the daemon [`Device`] and [`LogicalUnit`]. A command goes from the [`Device`] through the task
+//! set of its logical unit and the command table to one module of `commands`, one for each family.
 
+mod additional_sense;
+mod address;
+mod cdb;
+mod command_table;
+mod commands;
+mod device;
+mod execution;
+mod identity;
+mod logical_unit;
+mod router;
 pub mod sam;
+mod sense;
+mod statistics;
+mod task_management;
+mod task_set;
+mod unit_attention;
+
+
+pub use address::MAXIMUM_LOGICAL_UNIT_NUMBER;
+pub use device::{Device, InventoryError};
+pub use identity::{IdentityError, ProductIdentification};
+pub use logical_unit::{LogicalUnit, LogicalUnitError, LogicalUnitOptions};
+pub use statistics::{FamilyStatistics, Statistics};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks; a holder that panicked left nothing half done here, as every critical section is a few assignments.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use volume::{Buffer, LocalBoxFuture};
 
-/// An I_T nexus: one initiator port and one target port that know each other (SAM-5 4.6).
+/// An `I_T` nexus: one initiator port and one target port that know each other (SAM-5 4.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nexus {
     /// Unique among the nexuses alive in this process.
@@ -161,7 +161,7 @@ pub trait ScsiTarget: Send + Sync {
     /// A nexus came into being: from now on its commands may come, and unit attentions are kept for it.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 
-    /// A nexus ended (SAM-5 6.3.4 I_T nexus loss): its tasks are aborted, what was kept for it is dropped.
+    /// A nexus ended (SAM-5 6.3.4 `I_T` nexus loss): its tasks are aborted, what was kept for it is dropped.
     fn nexus_lost(&self, nexus: &Arc<Nexus>);
 
     /// Runs one command. Tasks of a nexus may be executed concurrently; the caller has put them in order.

@@ -1,0 +1,259 @@
+//! Every command a logical unit knows, once: dispatch, checks of reserved bits and REPORT SUPPORTED OPERATION CODES all read
+//! this table.
+
+use crate::additional_sense::AdditionalSense;
+use crate::cdb::Cdb;
+use crate::sense::Sense;
+use crate::statistics::Family;
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    TestUnitReady,
+    RequestSense,
+    Read,
+    Write,
+    Inquiry,
+    ModeSelect,
+    ModeSense,
+    StartStopUnit,
+    ReadCapacity10,
+    ReadCapacity16,
+    WriteAndVerify,
+    Verify,
+    SynchronizeCache,
+    ReportLuns,
+    ReportSupportedOperationCodes,
+    ReportSupportedTaskManagementFunctions,
+}
+
+/// One command.
+#[derive(Debug)]
+pub(crate) struct CommandDescription {
+    pub(crate) operation: Operation,
+    pub(crate) family: Family,
+    pub(crate) has_service_action: bool,
+    /// CDB usage data (SPC-5 6.35.3): the operation code, then a one for every bit that is looked at; in byte 1 of a command
+    /// with a service action, that action in bits 4 to 0. As long as the CDB.
+    pub(crate) usage: &'static [u8],
+}
+
+impl CommandDescription {
+    pub(crate) fn operation_code(&self) -> u8 {
+        self.usage[0]
+    }
+
+    pub(crate) fn service_action(&self) -> Option<u8> {
+        self.has_service_action
+            .then(|| self.usage[1] & SERVICE_ACTION)
+    }
+
+    /// Whether a pending unit attention is left for a later command (SAM-5 5.14.1).
+    pub(crate) fn runs_despite_unit_attention(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Inquiry | Operation::ReportLuns | Operation::RequestSense
+        )
+    }
+
+    /// Refuses a CDB that is too short or has a bit set that the command does not define.
+    fn check(&self, cdb: Cdb) -> Result<(), Sense> {
+        if cdb.0.len() < self.usage.len() {
+            return Err(Sense::illegal_request(
+                AdditionalSense::INVALID_FIELD_IN_CDB,
+            ));
+        }
+        for (at, (&byte, &usage)) in cdb.0.iter().zip(self.usage).enumerate().skip(1) {
+            let allowed = if at == 1 && self.has_service_action {
+                usage | SERVICE_ACTION
+            } else {
+                usage
+            };
+            let surplus = byte & !allowed;
+            if surplus != 0 {
+                // At most 16 bytes and 8 bits.
+                return Err(Sense::invalid_field_in_cdb(
+                    at as u16,
+                    Some(surplus.ilog2() as u8),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+const SERVICE_ACTION: u8 = 0x1f;
+
+const fn command(operation: Operation, family: Family, usage: &'static [u8]) -> CommandDescription {
+    CommandDescription {
+        operation,
+        family,
+        has_service_action: false,
+        usage,
+    }
+}
+
+const fn service_action(
+    operation: Operation,
+    family: Family,
+    usage: &'static [u8],
+) -> CommandDescription {
+    CommandDescription {
+        operation,
+        family,
+        has_service_action: true,
+        usage,
+    }
+}
+
+/// Sorted by operation code, then service action.
+///
+/// Of the obsolete fields none is accepted: PMI and the address of READ CAPACITY, `FUA_NV`, `SYNC_NV`, RELADR. Neither are fields
+/// of functions that are not there: protection information, grouping, duration limits, saved mode pages, NACA.
+#[rustfmt::skip]
+pub(crate) static COMMANDS: &[CommandDescription] = &[
+    command(Operation::TestUnitReady, Family::Other, &[0x00, 0, 0, 0, 0, 0]),
+    command(Operation::RequestSense, Family::Other, &[0x03, 0x01, 0, 0, 0xff, 0]),
+    command(Operation::Read, Family::Read, &[0x08, 0x1f, 0xff, 0xff, 0xff, 0]),
+    command(Operation::Write, Family::Write, &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0]),
+    command(Operation::Inquiry, Family::Other, &[0x12, 0x01, 0xff, 0xff, 0xff, 0]),
+    command(Operation::ModeSelect, Family::Other, &[0x15, 0x10, 0, 0, 0xff, 0]),
+    command(Operation::ModeSense, Family::Other, &[0x1a, 0x08, 0xff, 0xff, 0xff, 0]),
+    command(Operation::StartStopUnit, Family::Other, &[0x1b, 0x01, 0, 0, 0x05, 0]),
+    command(Operation::ReadCapacity10, Family::Other, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    command(Operation::Read, Family::Read, &[0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0]),
+    command(Operation::Write, Family::Write, &[0x2a, 0x18, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0]),
+    command(Operation::WriteAndVerify, Family::Write, &[0x2e, 0x16, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0]),
+    command(Operation::Verify, Family::Verify, &[0x2f, 0x16, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0]),
+    command(Operation::SynchronizeCache, Family::SynchronizeCache, &[0x35, 0x02, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0]),
+    command(Operation::ModeSelect, Family::Other, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    command(Operation::ModeSense, Family::Other, &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0]),
+    command(Operation::Read, Family::Read,
+        &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::Write, Family::Write,
+        &[0x8a, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::WriteAndVerify, Family::Write,
+        &[0x8e, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::Verify, Family::Verify,
+        &[0x8f, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::SynchronizeCache, Family::SynchronizeCache,
+        &[0x91, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    service_action(Operation::ReadCapacity16, Family::Other,
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::ReportLuns, Family::Other, &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    service_action(Operation::ReportSupportedOperationCodes, Family::Other,
+        &[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    service_action(Operation::ReportSupportedTaskManagementFunctions, Family::Other,
+        &[0xa3, 0x0d, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::Read, Family::Read, &[0xa8, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::Write, Family::Write, &[0xaa, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::WriteAndVerify, Family::Write,
+        &[0xae, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    command(Operation::Verify, Family::Verify, &[0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+];
+
+/// Commands with the operation code: one, or one for each service action; none when the code is not supported.
+pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
+    let first = COMMANDS.partition_point(|command| command.operation_code() < code);
+    let rest = COMMANDS.get(first..).unwrap_or_default();
+    let count = rest
+        .iter()
+        .take_while(|command| command.operation_code() == code)
+        .count();
+    rest.get(..count).unwrap_or_default()
+}
+
+/// The command a CDB asks for, its reserved bits checked.
+///
+/// # Errors
+/// The sense data to report: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
+pub(crate) fn find(cdb: Cdb) -> Result<&'static CommandDescription, Sense> {
+    let candidates = with_operation_code(cdb.operation_code());
+    if candidates.is_empty() {
+        return Err(Sense::illegal_request(
+            AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
+        ));
+    }
+    let action = cdb.byte(1) & SERVICE_ACTION;
+    let command = candidates
+        .iter()
+        .find(|command| {
+            command
+                .service_action()
+                .is_none_or(|supported| supported == action)
+        })
+        .ok_or(Sense::invalid_field_in_cdb(1, Some(4)))?;
+    command.check(cdb)?;
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_sorted_and_each_command_stands_once() {
+        let keys: Vec<_> = COMMANDS
+            .iter()
+            .map(|command| (command.operation_code(), command.service_action()))
+            .collect();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:x?}");
+    }
+
+    #[test]
+    fn usage_is_as_long_as_the_operation_code_group_says() {
+        for command in COMMANDS {
+            let length = match command.operation_code() >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                5 => 12,
+                group => panic!("no command of group {group} here"),
+            };
+            assert_eq!(command.usage.len(), length, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_found_with_all_its_bits_and_refused_with_any_other() {
+        for command in COMMANDS {
+            assert_eq!(find(Cdb(command.usage)).unwrap().usage, command.usage);
+            for at in 1..command.usage.len() {
+                for bit in 0..8 {
+                    let mut cdb = command.usage.to_vec();
+                    let is_action = at == 1 && command.has_service_action && bit < 5;
+                    if cdb[at] & 1 << bit != 0 || is_action {
+                        continue;
+                    }
+                    cdb[at] |= 1 << bit;
+                    assert_eq!(
+                        find(Cdb(&cdb)).unwrap_err(),
+                        Sense::invalid_field_in_cdb(at as u16, Some(bit))
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_codes_and_service_actions_are_told_apart() {
+        assert_eq!(
+            find(Cdb(&[0xff; 16])).unwrap_err().additional,
+            AdditionalSense::INVALID_COMMAND_OPERATION_CODE
+        );
+        assert_eq!(
+            find(Cdb(&[0; 0])).unwrap_err().additional,
+            AdditionalSense::INVALID_FIELD_IN_CDB
+        );
+        let mut cdb = [0; 16];
+        cdb[..2].copy_from_slice(&[0x9e, 0x1f]);
+        assert_eq!(
+            find(Cdb(&cdb)).unwrap_err(),
+            Sense::invalid_field_in_cdb(1, Some(4))
+        );
+        assert_eq!(
+            find(Cdb(&[0x28, 0, 0, 0, 0, 0])).unwrap_err().additional,
+            AdditionalSense::INVALID_FIELD_IN_CDB
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! READ CAPACITY(10) and (16) (SBC-4 5.20, 5.21).
+
+use crate::execution::{Execution, Reply};
+
+pub(crate) fn read_capacity_10(execution: &Execution) -> Reply {
+    let capacity = execution.unit.capacity();
+    let last = u32::try_from(capacity.blocks().saturating_sub(1)).unwrap_or(u32::MAX);
+    let mut data = [0; 8];
+    data[..4].copy_from_slice(&last.to_be_bytes());
+    data[4..].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    Reply::parameter_data(&data, 8)
+}
+
+/// Without protection information (`PROT_EN` = 0) and provisioning management (LBPME = 0). The volume begins at the border of a
+/// physical block, so LOWEST ALIGNED LOGICAL BLOCK ADDRESS is zero.
+pub(crate) fn read_capacity_16(execution: &Execution) -> Reply {
+    let capacity = execution.unit.capacity();
+    let mut data = [0; 32];
+    data[..8].copy_from_slice(&capacity.blocks().saturating_sub(1).to_be_bytes());
+    data[8..12].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    // LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: at most 15, as checked when the unit was made.
+    data[13] = capacity.blocks_per_physical_block().trailing_zeros() as u8 & 0x0f;
+    Reply::parameter_data(&data, execution.cdb.u32(10))
+}

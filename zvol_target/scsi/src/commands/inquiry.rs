@@ -1,0 +1,78 @@
+//! INQUIRY (SPC-5 6.7).
+
+use crate::cdb::Cdb;
+use crate::commands::vital_product_data;
+use crate::device::Device;
+use crate::execution::{Execution, Reply};
+use crate::identity::ProductIdentification;
+use crate::sense::Sense;
+
+/// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct-access block device is connected.
+pub(crate) const DIRECT_ACCESS: u8 = 0x00;
+/// A well-known logical unit is.
+pub(crate) const WELL_KNOWN: u8 = 0x1e;
+/// Nothing is, nor can be.
+pub(crate) const NOT_PRESENT: u8 = 0x7f;
+
+const EVPD: u8 = 0x01;
+
+/// # Errors
+/// INVALID FIELD IN CDB for a page that is not there, or a page code without EVPD.
+pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
+    let cdb = execution.cdb;
+    let data = if cdb.bit(1, EVPD) {
+        vital_product_data::page(execution.unit, execution.nexus, cdb.byte(2))
+            .ok_or(Sense::invalid_field_in_cdb(2, None))?
+    } else {
+        standard_data(cdb, DIRECT_ACCESS, &execution.unit.options.product)?
+    };
+    Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
+}
+
+/// INQUIRY to the REPORT LUNS well-known logical unit, or where there is none.
+///
+/// # Errors
+/// As [`inquiry`].
+pub(crate) fn inquiry_without_unit(
+    device: &Device,
+    cdb: Cdb,
+    well_known: bool,
+) -> Result<Reply, Sense> {
+    let peripheral = if well_known { WELL_KNOWN } else { NOT_PRESENT };
+    let data = if cdb.bit(1, EVPD) {
+        vital_product_data::page_without_unit(peripheral, cdb.byte(2))
+            .ok_or(Sense::invalid_field_in_cdb(2, None))?
+    } else {
+        standard_data(cdb, peripheral, device.product())?
+    };
+    Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
+}
+
+/// Standard INQUIRY data (SPC-5 6.7.2).
+fn standard_data(
+    cdb: Cdb,
+    peripheral: u8,
+    product: &ProductIdentification,
+) -> Result<Vec<u8>, Sense> {
+    /// SPC-4.
+    const VERSION: u8 = 0x06;
+    const HISUP: u8 = 0x10;
+    const RESPONSE_DATA_FORMAT: u8 = 0x02;
+    const CMDQUE: u8 = 0x02;
+    /// SAM-5, SPC-4 and SBC-3, no version claimed.
+    const VERSION_DESCRIPTORS: [u16; 3] = [0x00a0, 0x0460, 0x04c0];
+    if cdb.byte(2) != 0 {
+        return Err(Sense::invalid_field_in_cdb(2, None));
+    }
+    let mut data = vec![0; 96];
+    data[0] = peripheral;
+    data[2] = VERSION;
+    data[3] = HISUP | RESPONSE_DATA_FORMAT;
+    data[4] = 96 - 5;
+    data[7] = CMDQUE;
+    data[8..36].copy_from_slice(&product.inquiry_bytes());
+    for (field, descriptor) in data[58..74].chunks_exact_mut(2).zip(VERSION_DESCRIPTORS) {
+        field.copy_from_slice(&descriptor.to_be_bytes());
+    }
+    Ok(data)
+}

@@ -1,0 +1,15 @@
+//! Commands, one module for each family.
+
+pub(crate) mod capacity;
+pub(crate) mod inquiry;
+pub(crate) mod mode_pages;
+pub(crate) mod mode_select;
+pub(crate) mod mode_sense;
+pub(crate) mod power;
+pub(crate) mod read_write;
+pub(crate) mod report_luns;
+pub(crate) mod report_supported;
+pub(crate) mod request_sense;
+pub(crate) mod synchronize_cache;
+pub(crate) mod verify;
+pub(crate) mod vital_product_data;

@@ -1,0 +1,242 @@
+//! One command on its way through a logical unit: what command families work with.
+
+use volume::{Buffer, VolumeError};
+
+use crate::additional_sense::AdditionalSense;
+use crate::cdb::{BlockRange, Cdb};
+use crate::device::Device;
+use crate::logical_unit::{Capacity, LogicalUnit};
+use crate::sam::{DataOut, DeliveryError, Nexus};
+use crate::sense::{Sense, SenseKey};
+use crate::task_set::{Aborted, Task};
+
+/// Most bytes one READ, WRITE or VERIFY with data moves: MAXIMUM TRANSFER LENGTH of the Block Limits page.
+///
+/// A READ holds its data in memory whole, so this times the queue depth is what a nexus can make the target hold. Hosts
+/// split larger requests by this field; none gains from commands above 1 MiB.
+pub(crate) const MAXIMUM_TRANSFER_BYTES: u32 = 4 << 20;
+
+/// Most bytes moved at once between Data-Out and the volume, and most a VERIFY reads at once.
+pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
+
+/// Data of a command that ended with GOOD.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) data_in: Option<Buffer>,
+}
+
+impl Reply {
+    /// Data-In cut to the allocation length (SPC-5 4.2.5.6).
+    pub(crate) fn parameter_data(data: &[u8], allocation_length: u32) -> Self {
+        let length = data.len().min(allocation_length as usize);
+        Self {
+            data_in: data
+                .get(..length)
+                .filter(|data| !data.is_empty())
+                .map(Buffer::from),
+        }
+    }
+}
+
+/// Why a command did not end with GOOD.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// CHECK CONDITION.
+    Check(Sense),
+    /// No status: the task was aborted.
+    Aborted,
+}
+
+impl From<Sense> for Failure {
+    fn from(sense: Sense) -> Self {
+        Self::Check(sense)
+    }
+}
+
+impl From<Aborted> for Failure {
+    fn from(Aborted: Aborted) -> Self {
+        Self::Aborted
+    }
+}
+
+impl From<DeliveryError> for Failure {
+    fn from(error: DeliveryError) -> Self {
+        match error {
+            DeliveryError::NexusLost => Self::Aborted,
+            DeliveryError::TransferFailed => Self::Check(Sense::new(
+                SenseKey::AbortedCommand,
+                AdditionalSense::DATA_PHASE_ERROR,
+            )),
+        }
+    }
+}
+
+/// A running command.
+pub(crate) struct Execution<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) unit: &'a LogicalUnit,
+    pub(crate) number: u16,
+    pub(crate) nexus: &'a Nexus,
+    pub(crate) cdb: Cdb<'a>,
+    pub(crate) task: &'a Task,
+    pub(crate) data_out: &'a mut dyn DataOut,
+    /// For [`crate::sam::Completion::data_out_wanted`].
+    pub(crate) data_out_wanted: u64,
+    /// Bytes moved so far, for the counters.
+    pub(crate) bytes: u64,
+}
+
+/// A checked range of blocks, in bytes of the volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteRange {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) block_bytes: u32,
+}
+
+impl ByteRange {
+    /// Ranges of at most [`CHUNK_BYTES`], in order: offset and length.
+    pub(crate) fn chunks(self) -> impl Iterator<Item = (u64, u32)> {
+        (0..self.length)
+            .step_by(CHUNK_BYTES as usize)
+            .map(move |at| {
+                (
+                    self.offset + at,
+                    (self.length - at).min(u64::from(CHUNK_BYTES)) as u32,
+                )
+            })
+    }
+}
+
+impl Execution<'_> {
+    /// The CDB's blocks in bytes, if they all exist.
+    ///
+    /// # Errors
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub(crate) fn byte_range(&self) -> Result<ByteRange, Sense> {
+        let BlockRange {
+            address, blocks, ..
+        } = self.cdb.block_range();
+        byte_range(self.unit.capacity(), address, u64::from(blocks))
+    }
+
+    /// [`Execution::byte_range`] of a command that transfers the blocks.
+    ///
+    /// # Errors
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than MAXIMUM TRANSFER LENGTH (SBC-4 6.6.4).
+    pub(crate) fn transfer_range(&self) -> Result<ByteRange, Sense> {
+        let range = self.byte_range()?;
+        if range.length > u64::from(MAXIMUM_TRANSFER_BYTES) {
+            return Err(Sense::invalid_field_in_cdb(
+                self.cdb.block_range().blocks_at,
+                None,
+            ));
+        }
+        Ok(range)
+    }
+
+    /// Refuses writes to a write-protected unit.
+    ///
+    /// # Errors
+    /// DATA PROTECT.
+    pub(crate) fn require_writable(&self) -> Result<(), Sense> {
+        self.unit
+            .write_protection()
+            .map_or(Ok(()), |why| Err(Sense::new(SenseKey::DataProtect, why)))
+    }
+
+    /// The next `length` bytes of Data-Out, or fewer, whole blocks, when the initiator announced fewer in all.
+    ///
+    /// The standards of the transports leave three ways for an initiator that announces less than the CDB asks for (FCP-4
+    /// 9.4.2; RFC 7143 11.4.5.1 only has the residual count). Whole blocks are processed; a part of a block never is:
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT, as ILLEGAL REQUEST while nothing was transferred, else ABORTED COMMAND.
+    ///
+    /// # Errors
+    /// [`Failure`] as said, or when the transfer failed or the task was aborted meanwhile.
+    pub(crate) async fn receive_blocks(
+        &mut self,
+        length: u32,
+        block_bytes: u32,
+    ) -> Result<Buffer, Failure> {
+        let data = self.receive(length).await?;
+        if data.len() % block_bytes as usize != 0 {
+            let key = if self.bytes == 0 {
+                SenseKey::IllegalRequest
+            } else {
+                SenseKey::AbortedCommand
+            };
+            return Err(Sense::new(
+                key,
+                AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
+            )
+            .into());
+        }
+        Ok(data)
+    }
+
+    /// The next `length` bytes of Data-Out, or fewer when the initiator announced fewer in all.
+    ///
+    /// # Errors
+    /// [`Failure`] when the transfer failed or the task was aborted meanwhile.
+    pub(crate) async fn receive(&mut self, length: u32) -> Result<Buffer, Failure> {
+        let mut data = self
+            .task
+            .unless_aborted(self.data_out.receive(length))
+            .await??;
+        data.truncate(length as usize);
+        Ok(data)
+    }
+
+    /// Leaves a long command between two of its steps.
+    ///
+    /// # Errors
+    /// [`Aborted`].
+    pub(crate) fn check_aborted(&self) -> Result<(), Aborted> {
+        if self.task.is_aborted() {
+            Err(Aborted)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sense data for an operation of the volume that failed, `otherwise` naming what a failure of the backing store is
+    /// here. The range that failed is not known closer than the whole operation, so INFORMATION stays invalid.
+    pub(crate) fn volume_failure(&self, error: &VolumeError, otherwise: AdditionalSense) -> Sense {
+        match error {
+            VolumeError::OutOfSpace => Sense::new(
+                SenseKey::DataProtect,
+                AdditionalSense::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
+            ),
+            VolumeError::ReadOnly => {
+                Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED)
+            }
+            // The volume shrank after the range was checked.
+            VolumeError::OutOfRange { .. } => {
+                Sense::address_out_of_range(self.unit.capacity().blocks())
+            }
+            error => {
+                tracing::warn!(
+                    logical_unit = self.number,
+                    initiator = %self.nexus.initiator_port,
+                    operation_code = self.cdb.operation_code(),
+                    %error,
+                    "the volume failed a command"
+                );
+                Sense::new(SenseKey::MediumError, otherwise)
+            }
+        }
+    }
+}
+
+/// `blocks` blocks from `address` in bytes, if they all exist. No block at the address just behind the last one is in range.
+fn byte_range(capacity: Capacity, address: u64, blocks: u64) -> Result<ByteRange, Sense> {
+    let block_bytes = capacity.block_bytes();
+    match address.checked_add(blocks) {
+        Some(end) if end <= capacity.blocks() => Ok(ByteRange {
+            offset: address * u64::from(block_bytes),
+            length: blocks * u64::from(block_bytes),
+            block_bytes,
+        }),
+        _ => Err(Sense::address_out_of_range(address.max(capacity.blocks()))),
+    }
+}

@@ -1,0 +1,173 @@
+//! Names of a logical unit: what INQUIRY and the Device Identification page are made from.
+
+use sha2::{Digest, Sha256};
+
+/// IEEE company identifier in the NAA designator.
+///
+/// The project has no identifier assigned by the IEEE. 02-5A-56 has the bit for local administration set, so it can
+/// meet no vendor's; what makes a designator unique is the 100 bits after it.
+const COMPANY_IDENTIFIER: u32 = 0x02_5a56;
+
+/// Why a product identification was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Longer than its field.
+    #[error("{field} {text:?} is longer than {maximum} characters")]
+    TooLong {
+        /// Name of the field.
+        field: &'static str,
+        /// What was given.
+        text: String,
+        /// Width of the field.
+        maximum: usize,
+    },
+    /// A character other than ASCII 20h to 7Eh (SPC-5 4.3.1).
+    #[error("{field} {text:?} has a character that is not printable ASCII")]
+    NotPrintable {
+        /// Name of the field.
+        field: &'static str,
+        /// What was given.
+        text: String,
+    },
+}
+
+/// T10 VENDOR IDENTIFICATION, PRODUCT IDENTIFICATION and PRODUCT REVISION LEVEL (SPC-5 6.7.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductIdentification {
+    vendor: [u8; 8],
+    product: [u8; 16],
+    revision: [u8; 4],
+}
+
+impl ProductIdentification {
+    /// Left-aligned and padded with spaces to 8, 16 and 4 bytes.
+    ///
+    /// # Errors
+    /// [`IdentityError`] when a text is too long or not printable ASCII.
+    pub fn new(vendor: &str, product: &str, revision: &str) -> Result<Self, IdentityError> {
+        Ok(Self {
+            vendor: padded("vendor", vendor)?,
+            product: padded("product", product)?,
+            revision: padded("revision", revision)?,
+        })
+    }
+
+    /// The 28 bytes as standard INQUIRY data has them from byte 8 on.
+    pub(crate) fn inquiry_bytes(&self) -> [u8; 28] {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&self.vendor);
+        bytes[8..24].copy_from_slice(&self.product);
+        bytes[24..].copy_from_slice(&self.revision);
+        bytes
+    }
+
+    /// T10 vendor identification, as in a T10 vendor ID based designator.
+    pub(crate) fn vendor(&self) -> &[u8; 8] {
+        &self.vendor
+    }
+}
+
+fn padded<const N: usize>(field: &'static str, text: &str) -> Result<[u8; N], IdentityError> {
+    if !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
+        return Err(IdentityError::NotPrintable {
+            field,
+            text: text.to_owned(),
+        });
+    }
+    let mut bytes = [b' '; N];
+    bytes
+        .get_mut(..text.len())
+        .ok_or_else(|| IdentityError::TooLong {
+            field,
+            text: text.to_owned(),
+            maximum: N,
+        })?
+        .copy_from_slice(text.as_bytes());
+    Ok(bytes)
+}
+
+/// NAA IEEE Registered Extended designator (SPC-5 7.7.6.6.6): NAA 6, the company identifier, and as vendor specific
+/// identifier and extension the first 100 bits of the SHA-256 of the UUID's 16 bytes.
+///
+/// Hashed, as a UUID has 128 bits and versions whose leading or trailing bits are alike.
+pub(crate) fn naa(uuid: [u8; 16]) -> [u8; 16] {
+    const NAA_IEEE_REGISTERED_EXTENDED: u32 = 6;
+    let hash = Sha256::digest(uuid);
+    let mut name = [0; 16];
+    let head =
+        (NAA_IEEE_REGISTERED_EXTENDED << 28) | (COMPANY_IDENTIFIER << 4) | u32::from(hash[0] >> 4);
+    name[..4].copy_from_slice(&head.to_be_bytes());
+    for (to, pair) in name[4..].iter_mut().zip(hash.windows(2)) {
+        *to = (pair[0] << 4) | (pair[1] >> 4);
+    }
+    name
+}
+
+/// Unit serial number: the UUID as 32 lower-case hexadecimal digits.
+pub(crate) fn serial_number(uuid: [u8; 16]) -> String {
+    use std::fmt::Write;
+    uuid.iter()
+        .fold(String::with_capacity(32), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: [u8; 16] = [
+        0x4f, 0x1c, 0x6d, 0x2e, 0x90, 0x3b, 0x4a, 0x57, 0x8c, 0x01, 0x22, 0x33, 0x44, 0x55, 0x66,
+        0x77,
+    ];
+
+    #[test]
+    fn naa_is_the_one_hosts_have_seen() {
+        // A change of this value would make every datastore of an installation a foreign copy.
+        let hash = Sha256::digest(UUID);
+        let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name: String = naa(UUID).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(name, format!("6025a56{}", &digits[..25]));
+    }
+
+    #[test]
+    fn uuids_that_differ_in_one_bit_have_different_names() {
+        let names: std::collections::HashSet<_> = (0..128)
+            .map(|bit| {
+                let mut uuid = UUID;
+                uuid[bit / 8] ^= 1 << (bit % 8);
+                naa(uuid)
+            })
+            .chain([naa(UUID)])
+            .collect();
+        assert_eq!(names.len(), 129);
+    }
+
+    #[test]
+    fn serial_number_is_the_uuid() {
+        assert_eq!(serial_number(UUID), "4f1c6d2e903b4a578c01223344556677");
+    }
+
+    #[test]
+    fn product_identification_is_padded_or_refused() {
+        let product = ProductIdentification::new("ZVAAI", "zvol", "0.1").unwrap();
+        assert_eq!(&product.inquiry_bytes(), b"ZVAAI   zvol            0.1 ");
+        assert!(matches!(
+            ProductIdentification::new("NINE CHAR", "", ""),
+            Err(IdentityError::TooLong {
+                field: "vendor",
+                maximum: 8,
+                ..
+            })
+        ));
+        assert!(matches!(
+            ProductIdentification::new("ZVAAI", "z\u{f6}l", ""),
+            Err(IdentityError::NotPrintable {
+                field: "product",
+                ..
+            })
+        ));
+    }
+}

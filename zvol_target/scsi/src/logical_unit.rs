@@ -1,0 +1,210 @@
+//! A direct-access block device on a volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use volume::{Geometry, Volume};
+
+use crate::additional_sense::AdditionalSense;
+use crate::identity::{self, ProductIdentification};
+use crate::sense::SenseFormat;
+use crate::statistics::{Counters, Statistics};
+use crate::task_set::TaskSet;
+use crate::unit_attention::UnitAttentions;
+
+/// What a logical unit is made with.
+#[derive(Clone, Debug)]
+pub struct LogicalUnitOptions {
+    /// What the unit is known by, for as long as its data lives: NAA name and unit serial number derive from it.
+    pub uuid: [u8; 16],
+    /// What INQUIRY shows.
+    pub product: ProductIdentification,
+    /// WCE of the Caching mode page: whether a WRITE without FUA may be lost in a power cut until SYNCHRONIZE CACHE.
+    pub write_cache: bool,
+    /// Refuse writes even though the volume takes them.
+    pub read_only: bool,
+}
+
+/// Why a volume cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogicalUnitError {
+    /// Logical blocks hosts do not know.
+    #[error("a logical block of {0} bytes is not supported: it must be 512 or 4096 bytes")]
+    LogicalBlock(u32),
+    /// READ CAPACITY(16) cannot say it.
+    #[error(
+        "a physical block of {physical} bytes is not supported: it must be a power of two from the logical block \
+         ({logical} bytes) to 32768 times that"
+    )]
+    PhysicalBlock {
+        /// Bytes of a physical block.
+        physical: u32,
+        /// Bytes of a logical block.
+        logical: u32,
+    },
+    /// Nothing to serve.
+    #[error("the volume of {0} bytes is smaller than one logical block")]
+    Empty(u64),
+}
+
+/// A logical unit (SAM-5 4.6.16): a volume with identity, task set, unit attentions and mode parameters.
+pub struct LogicalUnit {
+    pub(crate) volume: Arc<dyn Volume>,
+    pub(crate) options: LogicalUnitOptions,
+    pub(crate) tasks: TaskSet,
+    pub(crate) unit_attentions: UnitAttentions,
+    pub(crate) counters: Counters,
+    pub(crate) mode: ModeParameters,
+    /// Capacity hosts were last told of, to notice a change.
+    known_size_bytes: AtomicU64,
+}
+
+/// Mode parameters that MODE SELECT changes; false by default, and again after a reset.
+#[derive(Debug, Default)]
+pub(crate) struct ModeParameters {
+    /// `D_SENSE` of the Control mode page.
+    pub(crate) descriptor_sense: AtomicBool,
+    /// SWP of the Control mode page.
+    pub(crate) software_write_protect: AtomicBool,
+}
+
+impl LogicalUnit {
+    /// A logical unit on `volume`.
+    ///
+    /// # Errors
+    /// [`LogicalUnitError`] when the geometry of the volume has no form in SBC.
+    pub fn new(
+        volume: Arc<dyn Volume>,
+        options: LogicalUnitOptions,
+    ) -> Result<Self, LogicalUnitError> {
+        /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT has four bits.
+        const MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK: u32 = 1 << 15;
+        let Geometry {
+            size_bytes,
+            logical_block_bytes: logical,
+            physical_block_bytes: physical,
+        } = volume.geometry();
+        if !matches!(logical, 512 | 4096) {
+            return Err(LogicalUnitError::LogicalBlock(logical));
+        }
+        let exponent_exists = physical.is_power_of_two()
+            && physical >= logical
+            && physical / logical <= MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK;
+        if !exponent_exists {
+            return Err(LogicalUnitError::PhysicalBlock { physical, logical });
+        }
+        if size_bytes < u64::from(logical) {
+            return Err(LogicalUnitError::Empty(size_bytes));
+        }
+        Ok(Self {
+            volume,
+            options,
+            tasks: TaskSet::default(),
+            unit_attentions: UnitAttentions::default(),
+            counters: Counters::default(),
+            mode: ModeParameters::default(),
+            known_size_bytes: AtomicU64::new(size_bytes),
+        })
+    }
+
+    /// The volume below.
+    pub fn volume(&self) -> &Arc<dyn Volume> {
+        &self.volume
+    }
+
+    /// What the unit was made with.
+    pub fn options(&self) -> &LogicalUnitOptions {
+        &self.options
+    }
+
+    /// NAA IEEE Registered Extended name (SPC-5 7.7.6.6.6).
+    pub fn naa(&self) -> [u8; 16] {
+        identity::naa(self.options.uuid)
+    }
+
+    /// Unit serial number: 32 hexadecimal digits.
+    pub fn serial_number(&self) -> String {
+        identity::serial_number(self.options.uuid)
+    }
+
+    /// Present counters.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.snapshot()
+    }
+
+    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4 4.10).
+    pub(crate) fn capacity(&self) -> Capacity {
+        let geometry = self.volume.geometry();
+        if self.known_size_bytes.load(Ordering::Relaxed) != geometry.size_bytes
+            && self
+                .known_size_bytes
+                .swap(geometry.size_bytes, Ordering::Relaxed)
+                != geometry.size_bytes
+        {
+            self.unit_attentions
+                .establish(AdditionalSense::CAPACITY_DATA_HAS_CHANGED, None);
+        }
+        Capacity(geometry)
+    }
+
+    pub(crate) fn sense_format(&self) -> SenseFormat {
+        SenseFormat::from_bit(self.mode.descriptor_sense.load(Ordering::Relaxed))
+    }
+
+    /// Why writes are refused, if they are.
+    pub(crate) fn write_protection(&self) -> Option<AdditionalSense> {
+        if self.options.read_only || self.volume.read_only() {
+            Some(AdditionalSense::WRITE_PROTECTED)
+        } else if self.mode.software_write_protect.load(Ordering::Relaxed) {
+            Some(AdditionalSense::LOGICAL_UNIT_SOFTWARE_WRITE_PROTECTED)
+        } else {
+            None
+        }
+    }
+
+    /// What a reset does beside aborting the tasks (SAM-5 6.3.2, 6.3.3): default mode parameters, and a unit attention for
+    /// every nexus, the one that asked for the reset included.
+    pub(crate) fn reset(&self, condition: AdditionalSense) {
+        self.mode.descriptor_sense.store(false, Ordering::Relaxed);
+        self.mode
+            .software_write_protect
+            .store(false, Ordering::Relaxed);
+        self.unit_attentions.establish(condition, None);
+    }
+}
+
+impl std::fmt::Debug for LogicalUnit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("LogicalUnit")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sizes at one moment, in logical blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity(Geometry);
+
+impl Capacity {
+    pub(crate) fn block_bytes(self) -> u32 {
+        self.0.logical_block_bytes
+    }
+
+    pub(crate) fn blocks(self) -> u64 {
+        self.0.size_bytes / u64::from(self.0.logical_block_bytes)
+    }
+
+    pub(crate) fn blocks_per_physical_block(self) -> u32 {
+        self.0.physical_block_bytes / self.0.logical_block_bytes
+    }
+}
+
+/// A logical unit reached as a task set, so that a task keeps its unit alive.
+pub(crate) struct UnitTasks(pub(crate) Arc<LogicalUnit>);
+
+impl AsRef<TaskSet> for UnitTasks {
+    fn as_ref(&self) -> &TaskSet {
+        &self.0.tasks
+    }
+}

@@ -1,0 +1,198 @@
+//! The task router and device server (SAM-5 4.6.19): checks that come before a command, dispatch, status.
+
+use std::sync::Arc;
+
+use crate::additional_sense::AdditionalSense;
+use crate::address::Address;
+use crate::cdb::Cdb;
+use crate::command_table::{self, CommandDescription, Operation};
+use crate::commands::{
+    capacity, inquiry, mode_select, mode_sense, power, read_write, report_luns, report_supported,
+    request_sense, synchronize_cache, verify,
+};
+use crate::device::Device;
+use crate::execution::{Execution, Failure, Reply};
+use crate::logical_unit::{LogicalUnit, UnitTasks};
+use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttribute};
+use crate::sense::{Sense, SenseFormat, SenseKey};
+use crate::task_set::{Aborted, EnteredTask};
+
+/// Runs a command that is in the task set of its logical unit.
+pub(crate) async fn execute(
+    device: Arc<Device>,
+    number: u16,
+    unit: Arc<LogicalUnit>,
+    nexus: Arc<Nexus>,
+    command: Command,
+    mut data_out: Box<dyn DataOut>,
+    entered: EnteredTask<UnitTasks>,
+) -> Outcome {
+    let mut execution = Execution {
+        device: &device,
+        unit: &unit,
+        number,
+        nexus: &nexus,
+        cdb: Cdb(&command.cdb),
+        task: entered.task(),
+        data_out: &mut *data_out,
+        data_out_wanted: 0,
+        bytes: 0,
+    };
+    let description = command_table::find(execution.cdb);
+    let result = run(&mut execution, description, command.attribute).await;
+    let Execution {
+        data_out_wanted,
+        bytes,
+        ..
+    } = execution;
+    let family = description.map_or(crate::statistics::Family::Other, |description| {
+        description.family
+    });
+    let result = match result {
+        Ok(reply) => Ok(reply),
+        Err(Failure::Check(sense)) => Err(sense),
+        Err(Failure::Aborted) => {
+            // The nexus may be gone without the task having been told.
+            drop(entered);
+            unit.counters.aborted();
+            return Outcome::Aborted;
+        }
+    };
+    if entered.finish() == Err(Aborted) {
+        unit.counters.aborted();
+        return Outcome::Aborted;
+    }
+    match &result {
+        Err(sense) if sense.key == SenseKey::UnitAttention => unit.counters.unit_attention(),
+        result => unit.counters.completed(family, bytes, result.is_ok()),
+    }
+    Outcome::Completed(completion(result, data_out_wanted, unit.sense_format()))
+}
+
+fn completion(
+    result: Result<Reply, Sense>,
+    data_out_wanted: u64,
+    format: SenseFormat,
+) -> Completion {
+    match result {
+        Ok(reply) => Completion {
+            status: Status::Good,
+            sense: Vec::new(),
+            data_in: reply.data_in,
+            data_out_wanted,
+        },
+        Err(sense) => Completion {
+            status: Status::CheckCondition,
+            sense: sense.to_bytes(format),
+            data_in: None,
+            data_out_wanted,
+        },
+    }
+}
+
+async fn run(
+    execution: &mut Execution<'_>,
+    description: Result<&CommandDescription, Sense>,
+    attribute: TaskAttribute,
+) -> Result<Reply, Failure> {
+    execution.task.enabled().await?;
+    if attribute == TaskAttribute::AutoContingentAllegiance {
+        // There is never an ACA condition here (NORMACA = 0).
+        return Err(Sense::new(
+            SenseKey::AbortedCommand,
+            AdditionalSense::INVALID_MESSAGE_ERROR,
+        )
+        .into());
+    }
+    if !description.is_ok_and(CommandDescription::runs_despite_unit_attention) {
+        report_unit_attention(execution)?;
+    }
+    match description?.operation {
+        Operation::TestUnitReady => Ok(Reply::default()),
+        Operation::RequestSense => Ok(request_sense::request_sense(execution)),
+        Operation::Read => read_write::read(execution).await,
+        Operation::Write => read_write::write(execution).await,
+        Operation::WriteAndVerify => verify::write_and_verify(execution).await,
+        Operation::Verify => verify::verify(execution).await,
+        Operation::SynchronizeCache => synchronize_cache::synchronize_cache(execution).await,
+        Operation::StartStopUnit => power::start_stop_unit(execution).await,
+        Operation::Inquiry => Ok(inquiry::inquiry(execution)?),
+        Operation::ModeSense => Ok(mode_sense::mode_sense(execution)?),
+        Operation::ModeSelect => mode_select::mode_select(execution).await,
+        Operation::ReadCapacity10 => Ok(capacity::read_capacity_10(execution)),
+        Operation::ReadCapacity16 => Ok(capacity::read_capacity_16(execution)),
+        Operation::ReportLuns => Ok(report_luns::report_luns(
+            execution.device,
+            execution.nexus,
+            execution.cdb,
+        )?),
+        Operation::ReportSupportedOperationCodes => {
+            Ok(report_supported::operation_codes(execution.cdb)?)
+        }
+        Operation::ReportSupportedTaskManagementFunctions => {
+            Ok(report_supported::task_management_functions(execution.cdb)?)
+        }
+    }
+}
+
+/// Reports the next unit attention of the nexus, if there is one, instead of running the command (SAM-5 5.14).
+fn report_unit_attention(execution: &Execution) -> Result<(), Sense> {
+    let nexus = execution.nexus.id;
+    let Some(condition) = execution.unit.unit_attentions.take(nexus) else {
+        return Ok(());
+    };
+    if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
+        execution.device.clear_reported_luns_changed(nexus);
+    }
+    Err(Sense::new(SenseKey::UnitAttention, condition))
+}
+
+/// Answers a command to the REPORT LUNS well-known logical unit, or to a number with no logical unit (SAM-5 4.6.4, SPC-5 6.7.2
+/// and 8.2).
+pub(crate) fn execute_without_unit(
+    device: &Device,
+    nexus: &Nexus,
+    command: &Command,
+) -> Completion {
+    let result = answer_without_unit(
+        device,
+        nexus,
+        Address::from(command.logical_unit),
+        Cdb(&command.cdb),
+    );
+    completion(result, 0, SenseFormat::Fixed)
+}
+
+fn answer_without_unit(
+    device: &Device,
+    nexus: &Nexus,
+    address: Address,
+    cdb: Cdb,
+) -> Result<Reply, Sense> {
+    let well_known = address == Address::ReportLuns;
+    let not_supported = Sense::illegal_request(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
+    // That there is no logical unit comes before anything that is wrong with the CDB.
+    let operation = command_table::with_operation_code(cdb.operation_code())
+        .first()
+        .map(|command| command.operation);
+    match operation {
+        Some(Operation::Inquiry | Operation::RequestSense) => {}
+        Some(Operation::ReportLuns) if well_known || address == Address::Number(0) => {}
+        Some(Operation::TestUnitReady) if well_known => {}
+        _ if well_known => {
+            return Err(Sense::illegal_request(
+                AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
+            ));
+        }
+        _ => return Err(not_supported),
+    }
+    match command_table::find(cdb)?.operation {
+        Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, well_known),
+        Operation::ReportLuns => report_luns::report_luns(device, nexus, cdb),
+        Operation::RequestSense if well_known => {
+            Ok(request_sense::parameter_data(cdb, request_sense::NO_SENSE))
+        }
+        Operation::RequestSense => Ok(request_sense::parameter_data(cdb, not_supported)),
+        _ => Ok(Reply::default()),
+    }
+}

@@ -1,0 +1,205 @@
+//! Sense data (SPC-5 4.4).
+
+use crate::additional_sense::AdditionalSense;
+
+/// Sense key (SPC-5 4.4.8, table 48).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SenseKey {
+    NoSense = 0x0,
+    MediumError = 0x3,
+    IllegalRequest = 0x5,
+    UnitAttention = 0x6,
+    DataProtect = 0x7,
+    AbortedCommand = 0xb,
+    Miscompare = 0xe,
+}
+
+/// Format of sense data, chosen by `D_SENSE` in the Control mode page or DESC in REQUEST SENSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SenseFormat {
+    /// Response code 70h.
+    Fixed,
+    /// Response code 72h.
+    Descriptor,
+}
+
+impl SenseFormat {
+    pub(crate) fn from_bit(descriptor: bool) -> Self {
+        if descriptor {
+            Self::Descriptor
+        } else {
+            Self::Fixed
+        }
+    }
+}
+
+/// Where an invalid field is: the sense-key specific data of ILLEGAL REQUEST (SPC-5 4.4.2.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldPointer {
+    in_cdb: bool,
+    byte: u16,
+    bit: Option<u8>,
+}
+
+impl FieldPointer {
+    fn to_bytes(self) -> [u8; 3] {
+        const SKSV: u8 = 0x80;
+        const CDB: u8 = 0x40;
+        const BPV: u8 = 0x08;
+        let [high, low] = self.byte.to_be_bytes();
+        let flags =
+            SKSV | if self.in_cdb { CDB } else { 0 } | self.bit.map_or(0, |bit| BPV | (bit & 7));
+        [flags, high, low]
+    }
+}
+
+/// One sense condition, before it takes a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sense {
+    pub(crate) key: SenseKey,
+    pub(crate) additional: AdditionalSense,
+    pub(crate) information: Option<u64>,
+    pub(crate) field: Option<FieldPointer>,
+}
+
+impl Sense {
+    pub(crate) const fn new(key: SenseKey, additional: AdditionalSense) -> Self {
+        Self {
+            key,
+            additional,
+            information: None,
+            field: None,
+        }
+    }
+
+    pub(crate) const fn illegal_request(additional: AdditionalSense) -> Self {
+        Self::new(SenseKey::IllegalRequest, additional)
+    }
+
+    /// INVALID FIELD IN CDB, the field being the whole `byte` or starting at its `bit`.
+    pub(crate) const fn invalid_field_in_cdb(byte: u16, bit: Option<u8>) -> Self {
+        let mut sense = Self::illegal_request(AdditionalSense::INVALID_FIELD_IN_CDB);
+        sense.field = Some(FieldPointer {
+            in_cdb: true,
+            byte,
+            bit,
+        });
+        sense
+    }
+
+    /// INVALID FIELD IN PARAMETER LIST, pointed at in the Data-Out.
+    pub(crate) const fn invalid_field_in_parameter_list(byte: u16, bit: Option<u8>) -> Self {
+        let mut sense = Self::illegal_request(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
+        sense.field = Some(FieldPointer {
+            in_cdb: false,
+            byte,
+            bit,
+        });
+        sense
+    }
+
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INFORMATION is the first address that is not there.
+    pub(crate) const fn address_out_of_range(first: u64) -> Self {
+        let mut sense = Self::illegal_request(AdditionalSense::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE);
+        sense.information = Some(first);
+        sense
+    }
+
+    /// Bytes to send: at most 32.
+    pub(crate) fn to_bytes(self, format: SenseFormat) -> Vec<u8> {
+        match format {
+            SenseFormat::Fixed => self.fixed().to_vec(),
+            SenseFormat::Descriptor => self.descriptors(),
+        }
+    }
+
+    /// SPC-5 4.4.3. An INFORMATION that does not fit four bytes is left out, as VALID then has to be zero.
+    fn fixed(self) -> [u8; 18] {
+        const RESPONSE_CODE: u8 = 0x70;
+        const VALID: u8 = 0x80;
+        let mut data = [0; 18];
+        data[0] = RESPONSE_CODE;
+        data[2] = self.key as u8;
+        if let Some(Ok(information)) = self.information.map(u32::try_from) {
+            data[0] |= VALID;
+            data[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        data[7] = 10;
+        data[12] = self.additional.code;
+        data[13] = self.additional.qualifier;
+        if let Some(field) = self.field {
+            data[15..18].copy_from_slice(&field.to_bytes());
+        }
+        data
+    }
+
+    /// SPC-5 4.4.2.
+    fn descriptors(self) -> Vec<u8> {
+        const RESPONSE_CODE: u8 = 0x72;
+        const INFORMATION: u8 = 0x00;
+        const SENSE_KEY_SPECIFIC: u8 = 0x02;
+        const VALID: u8 = 0x80;
+        let mut data = vec![
+            RESPONSE_CODE,
+            self.key as u8,
+            self.additional.code,
+            self.additional.qualifier,
+            0,
+            0,
+            0,
+            0,
+        ];
+        if let Some(information) = self.information {
+            data.extend_from_slice(&[INFORMATION, 0x0a, VALID, 0]);
+            data.extend_from_slice(&information.to_be_bytes());
+        }
+        if let Some(field) = self.field {
+            let [flags, high, low] = field.to_bytes();
+            data.extend_from_slice(&[SENSE_KEY_SPECIFIC, 0x06, 0, 0, flags, high, low, 0]);
+        }
+        data[7] = (data.len() - 8) as u8;
+        data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_format_carries_key_code_and_field_pointer() {
+        let data = Sense::invalid_field_in_cdb(0x102, Some(4)).to_bytes(SenseFormat::Fixed);
+        assert_eq!(
+            data,
+            [
+                0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xcc, 1, 2
+            ]
+        );
+    }
+
+    #[test]
+    fn descriptor_format_carries_information_and_field_pointer() {
+        let data = Sense::address_out_of_range(0x1_2345_6789).to_bytes(SenseFormat::Descriptor);
+        assert_eq!(
+            data,
+            [
+                0x72, 5, 0x21, 0, 0, 0, 0, 12, 0, 0x0a, 0x80, 0, 0, 0, 0, 1, 0x23, 0x45, 0x67, 0x89
+            ]
+        );
+        let data =
+            Sense::invalid_field_in_parameter_list(7, None).to_bytes(SenseFormat::Descriptor);
+        assert_eq!(
+            data,
+            [0x72, 5, 0x26, 0, 0, 0, 0, 8, 2, 6, 0, 0, 0x80, 0, 7, 0]
+        );
+    }
+
+    #[test]
+    fn information_that_does_not_fit_is_not_valid_in_fixed_format() {
+        let fits = Sense::address_out_of_range(0xffff_ffff).to_bytes(SenseFormat::Fixed);
+        assert_eq!((fits[0], &fits[3..7]), (0xf0, &[0xff; 4][..]));
+        let too_large = Sense::address_out_of_range(0x1_0000_0000).to_bytes(SenseFormat::Fixed);
+        assert_eq!((too_large[0], &too_large[3..7]), (0x70, &[0; 4][..]));
+    }
+}

@@ -1,0 +1,279 @@
+//! The task set of one logical unit, shared by all nexuses (SAM-5 8; TST = 000b).
+//!
+//! A task is in the set from [`TaskSet::enter`] until its [`EnteredTask`] is finished or dropped. Tasks live on the
+//! reactor thread of their nexus; aborting and enabling reach them across threads through [`Task`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use tokio::sync::Notify;
+
+use crate::lock;
+use crate::sam::TaskAttribute;
+
+/// Most tasks in one task set; more are answered TASK SET FULL.
+///
+/// A transport bounds what one nexus may queue (iSCSI by its command window); this bounds their sum.
+pub(crate) const MAXIMUM_TASKS: usize = 8192;
+
+/// The task was aborted: it ends with no status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aborted;
+
+/// Not yet enabled by the rules of its and its neighbours' attributes (SAM-5 8.5.3).
+const DORMANT: u8 = 0;
+const ENABLED: u8 = 1;
+const ABORTED: u8 = 2;
+
+/// One task, as other threads see it.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// Order of entry into the set.
+    sequence: u64,
+    nexus: u64,
+    identifier: u64,
+    attribute: TaskAttribute,
+    /// Changed under the lock of the set only.
+    state: AtomicU8,
+    /// Wakes the one future that runs this task.
+    wake: Notify,
+    ended: AtomicBool,
+}
+
+impl Task {
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ABORTED
+    }
+
+    /// Ready when the task may run.
+    pub(crate) async fn enabled(&self) -> Result<(), Aborted> {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                ENABLED => return Ok(()),
+                ABORTED => return Err(Aborted),
+                _ => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// The output of `future`, unless the task is aborted while it is pending; it is dropped then.
+    pub(crate) async fn unless_aborted<F: Future>(&self, future: F) -> Result<F::Output, Aborted> {
+        let mut future = pin!(future);
+        let mut aborted = pin!(async {
+            while !self.is_aborted() {
+                self.wake.notified().await;
+            }
+        });
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => aborted.as_mut().poll(context).map(|()| Err(Aborted)),
+        })
+        .await
+    }
+
+    fn change(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.wake.notify_one();
+    }
+}
+
+/// A task's membership in its set, held by the future that runs it.
+pub(crate) struct EnteredTask<S: AsRef<TaskSet>> {
+    set: S,
+    task: Arc<Task>,
+    left: bool,
+}
+
+impl<S: AsRef<TaskSet>> EnteredTask<S> {
+    pub(crate) fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Takes the task out of the set and says whether it had been aborted before.
+    ///
+    /// From here on no task management function finds it, so a status may be reported.
+    pub(crate) fn finish(mut self) -> Result<(), Aborted> {
+        self.left = true;
+        if self.set.as_ref().leave(&self.task) {
+            Err(Aborted)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl<S: AsRef<TaskSet>> Drop for EnteredTask<S> {
+    fn drop(&mut self) {
+        if !self.left {
+            self.set.as_ref().leave(&self.task);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    next_sequence: u64,
+    tasks: BTreeMap<u64, Arc<Task>>,
+    dormant: BTreeSet<u64>,
+    ordered: BTreeSet<u64>,
+    head_of_queue: usize,
+}
+
+impl Members {
+    /// SAM-5 8.6: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED; the last two after all
+    /// HEAD OF QUEUE.
+    fn may_run(&self, sequence: u64, attribute: TaskAttribute) -> bool {
+        let oldest = |first: Option<&u64>| first.is_none_or(|&first| first >= sequence);
+        match attribute {
+            TaskAttribute::HeadOfQueue => true,
+            TaskAttribute::Ordered => self.head_of_queue == 0 && oldest(self.tasks.keys().next()),
+            TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {
+                self.head_of_queue == 0 && oldest(self.ordered.first())
+            }
+        }
+    }
+
+    /// Enables, in the order of entry, what no longer waits for anything.
+    fn enable_dormant(&mut self) {
+        while let Some(&sequence) = self.dormant.first() {
+            if let Some(task) = self.tasks.get(&sequence) {
+                if !self.may_run(sequence, task.attribute) {
+                    return;
+                }
+                if !task.is_aborted() {
+                    task.change(ENABLED);
+                }
+            }
+            self.dormant.remove(&sequence);
+        }
+    }
+}
+
+/// The tasks of a logical unit.
+#[derive(Debug, Default)]
+pub(crate) struct TaskSet {
+    members: Mutex<Members>,
+    /// Notified whenever an aborted task has ended.
+    aborted_task_ended: Notify,
+}
+
+impl TaskSet {
+    /// Puts a task into the set that `set` leads to; `None` when the set is full.
+    pub(crate) fn enter<S: AsRef<TaskSet>>(
+        set: S,
+        nexus: u64,
+        identifier: u64,
+        attribute: TaskAttribute,
+    ) -> Option<EnteredTask<S>> {
+        let task = {
+            let mut members = lock(&set.as_ref().members);
+            if members.tasks.len() >= MAXIMUM_TASKS {
+                return None;
+            }
+            let sequence = members.next_sequence;
+            members.next_sequence += 1;
+            let runs = members.may_run(sequence, attribute);
+            let task = Arc::new(Task {
+                sequence,
+                nexus,
+                identifier,
+                attribute,
+                state: AtomicU8::new(if runs { ENABLED } else { DORMANT }),
+                wake: Notify::new(),
+                ended: AtomicBool::new(false),
+            });
+            members.tasks.insert(sequence, Arc::clone(&task));
+            if !runs {
+                members.dormant.insert(sequence);
+            }
+            match attribute {
+                TaskAttribute::Ordered => {
+                    members.ordered.insert(sequence);
+                }
+                TaskAttribute::HeadOfQueue => members.head_of_queue += 1,
+                TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
+            }
+            task
+        };
+        Some(EnteredTask {
+            set,
+            task,
+            left: false,
+        })
+    }
+
+    /// Aborts every task for which `which(nexus, identifier)` is true. Those that wait end at once, those in an operation
+    /// of the volume after it. Wait for them with [`TaskSet::wait_until_ended`].
+    pub(crate) fn abort(&self, which: impl Fn(u64, u64) -> bool) -> AbortedTasks {
+        let members = lock(&self.members);
+        let tasks: Vec<_> = members
+            .tasks
+            .values()
+            .filter(|task| which(task.nexus, task.identifier))
+            .map(Arc::clone)
+            .collect();
+        for task in &tasks {
+            task.change(ABORTED);
+        }
+        AbortedTasks(tasks)
+    }
+
+    /// Ready when all of `tasks`, aborted in this set, have ended.
+    pub(crate) async fn wait_until_ended(&self, tasks: &AbortedTasks) {
+        loop {
+            let mut ended = pin!(self.aborted_task_ended.notified());
+            ended.as_mut().enable();
+            if tasks
+                .0
+                .iter()
+                .all(|task| task.ended.load(Ordering::Acquire))
+            {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Takes the task out, enables what waited for it, and says whether it was aborted. Called once for each task.
+    fn leave(&self, task: &Task) -> bool {
+        let mut members = lock(&self.members);
+        members.tasks.remove(&task.sequence);
+        match task.attribute {
+            TaskAttribute::Ordered => {
+                members.ordered.remove(&task.sequence);
+            }
+            TaskAttribute::HeadOfQueue => members.head_of_queue -= 1,
+            TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
+        }
+        if !members.dormant.is_empty() {
+            members.dormant.remove(&task.sequence);
+            members.enable_dormant();
+        }
+        let aborted = task.is_aborted();
+        drop(members);
+        task.ended.store(true, Ordering::Release);
+        if aborted {
+            self.aborted_task_ended.notify_waiters();
+        }
+        aborted
+    }
+}
+
+/// Tasks that were aborted and may not have ended yet.
+#[derive(Debug)]
+pub(crate) struct AbortedTasks(Vec<Arc<Task>>);
+
+impl AbortedTasks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Nexuses the tasks came by; one may stand here several times.
+    pub(crate) fn nexuses(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().map(|task| task.nexus)
+    }
+}
