@@ -1,1 +1,24 @@
-//! To be written.
+//! An iSCSI target (RFC 7143), `ErrorRecoveryLevel` 0: everything between the socket and the SAM procedure calls of
+//! [`scsi::sam`].
+//!
+//! A [`Server`] has reactor threads; each connection, which is a session (`MaxConnections` is 1), lives on one of them as a
+//! single future that receives, runs commands and sends in turn. There is no channel and no lock on the way of a command.
+
+mod config;
+mod login;
+mod name;
+pub mod pdu;
+mod reactor;
+mod registry;
+mod server;
+mod session;
+mod text;
+
+pub use config::{
+    Authentication, ChapAccount, ConfigurationError, Portal, SECRET_LENGTH_MAX, SECRET_LENGTH_MIN,
+    Secret, ServerOptions, TargetDefinition, TargetPort,
+};
+pub use login::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
+pub use name::{IscsiName, NameError};
+pub use registry::SessionInformation;
+pub use server::{Server, ServerError};

@@ -1,0 +1,302 @@
+//! What the owner of a [`crate::Server`] says about targets, portals and accounts.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use scsi::sam::ScsiTarget;
+
+use crate::name::IscsiName;
+
+/// Shortest CHAP secret taken, bytes: 96 bits (RFC 7143 9.2.1).
+pub const SECRET_LENGTH_MIN: usize = 12;
+/// Longest CHAP secret taken, bytes.
+pub const SECRET_LENGTH_MAX: usize = 255;
+
+/// A CHAP secret. Its bytes never appear in `Debug` output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Takes a secret of 12 to 255 bytes.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::SecretLength`].
+    pub fn new(secret: &[u8]) -> Result<Self, ConfigurationError> {
+        if !(SECRET_LENGTH_MIN..=SECRET_LENGTH_MAX).contains(&secret.len()) {
+            return Err(ConfigurationError::SecretLength);
+        }
+        Ok(Self(secret.to_vec()))
+    }
+
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(..)")
+    }
+}
+
+/// A CHAP name and secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChapAccount {
+    /// `CHAP_N`.
+    pub name: String,
+    /// The secret.
+    pub secret: Secret,
+    /// The only initiator that may use the account; any if `None`.
+    pub initiator: Option<IscsiName>,
+}
+
+/// Who has to prove what at login.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Authentication {
+    /// Accounts of initiators. CHAP is required if there is one, and not done if there is none.
+    pub incoming: Vec<ChapAccount>,
+    /// The target's own account, for initiators that ask for it (mutual CHAP).
+    pub outgoing: Option<ChapAccount>,
+}
+
+/// One target port: a target in one portal group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetPort {
+    /// Portal group tag; the portals with this tag lead to the port.
+    pub portal_group_tag: u16,
+    /// Relative target port identifier (SPC-5 7.7.6.8), 1 to 65535.
+    pub relative_target_port: u16,
+}
+
+/// An iSCSI target node.
+#[derive(Clone)]
+pub struct TargetDefinition {
+    /// iSCSI name.
+    pub name: IscsiName,
+    /// `TargetAlias`, shown to initiators.
+    pub alias: Option<String>,
+    /// The ports, each in another portal group; at least one.
+    pub ports: Vec<TargetPort>,
+    /// Initiators that may log in and see the target in discovery; any if empty.
+    pub initiators: Vec<IscsiName>,
+    /// CHAP.
+    pub authentication: Authentication,
+    /// The SCSI target device behind it.
+    pub device: Arc<dyn ScsiTarget>,
+}
+
+impl fmt::Debug for TargetDefinition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TargetDefinition")
+            .field("name", &self.name)
+            .field("alias", &self.alias)
+            .field("ports", &self.ports)
+            .field("initiators", &self.initiators)
+            .field("authentication", &self.authentication)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A network portal (RFC 7143 3.1): an address to listen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Portal {
+    /// Address and port. Port 0 lets the system choose; an unspecified address means every local one of its family.
+    pub address: SocketAddr,
+    /// Portal group it belongs to.
+    pub group_tag: u16,
+}
+
+/// How a server runs.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Reactor threads; connections are spread over them. At least 1.
+    pub reactors: usize,
+    /// Connections at once, over all portals; further ones are closed at accept.
+    pub max_connections: usize,
+    /// Time from accept to the end of login.
+    pub login_timeout: Duration,
+    /// Silence of an initiator after which a NOP-In asks whether it is still there; as much again ends the connection.
+    pub keepalive_interval: Duration,
+    /// CHAP for discovery sessions.
+    pub discovery_authentication: Authentication,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            reactors: 1,
+            max_connections: 1024,
+            login_timeout: Duration::from_secs(15),
+            keepalive_interval: Duration::from_secs(15),
+            discovery_authentication: Authentication::default(),
+        }
+    }
+}
+
+/// A configuration that is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigurationError {
+    /// A CHAP secret is too short or too long.
+    #[error("a CHAP secret has {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX} bytes")]
+    SecretLength,
+    /// One secret for both directions (RFC 7143 9.2.1 forbids it).
+    #[error("account \"{0}\": incoming and outgoing CHAP secrets must differ")]
+    SecretReused(String),
+    /// A CHAP name is empty, too long, or has a NUL byte.
+    #[error("a CHAP name has 1 to 255 bytes and no NUL")]
+    AccountName,
+    /// Two incoming accounts have one name.
+    #[error("account \"{0}\" is there twice")]
+    DuplicateAccount(String),
+    /// Two targets have one name.
+    #[error("target {0} is there twice")]
+    DuplicateTarget(IscsiName),
+    /// A target has no port, two ports in one portal group, or the relative target port 0.
+    #[error(
+        "target {0}: at least one port, each in a portal group of its own, relative port not 0"
+    )]
+    Ports(IscsiName),
+    /// An alias is longer than 255 bytes or has a NUL byte.
+    #[error("target {0}: the alias has at most 255 bytes and no NUL")]
+    Alias(IscsiName),
+    /// No reactor thread.
+    #[error("at least one reactor thread is needed")]
+    NoReactor,
+}
+
+fn is_text_value(text: &str) -> bool {
+    text.len() <= 255 && !text.contains('\0')
+}
+
+impl Authentication {
+    pub(crate) fn validate(&self) -> Result<(), ConfigurationError> {
+        for account in self.incoming.iter().chain(&self.outgoing) {
+            if account.name.is_empty() || !is_text_value(&account.name) {
+                return Err(ConfigurationError::AccountName);
+            }
+        }
+        let mut names = HashSet::new();
+        if let Some(twice) = self
+            .incoming
+            .iter()
+            .find(|account| !names.insert(&account.name))
+        {
+            return Err(ConfigurationError::DuplicateAccount(twice.name.clone()));
+        }
+        let reused = self.incoming.iter().find(|account| {
+            self.outgoing
+                .as_ref()
+                .is_some_and(|outgoing| outgoing.secret == account.secret)
+        });
+        match reused {
+            Some(account) => Err(ConfigurationError::SecretReused(account.name.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl TargetDefinition {
+    pub(crate) fn validate(&self) -> Result<(), ConfigurationError> {
+        let mut tags: Vec<_> = self
+            .ports
+            .iter()
+            .map(|port| port.portal_group_tag)
+            .collect();
+        tags.sort_unstable();
+        tags.dedup();
+        let no_relative_port = |port: &TargetPort| port.relative_target_port == 0;
+        if tags.is_empty()
+            || tags.len() < self.ports.len()
+            || self.ports.iter().any(no_relative_port)
+        {
+            return Err(ConfigurationError::Ports(self.name.clone()));
+        }
+        if self
+            .alias
+            .as_deref()
+            .is_some_and(|alias| !is_text_value(alias))
+        {
+            return Err(ConfigurationError::Alias(self.name.clone()));
+        }
+        self.authentication.validate()
+    }
+
+    /// The port of this target in a portal group.
+    pub(crate) fn port(&self, portal_group_tag: u16) -> Option<TargetPort> {
+        self.ports
+            .iter()
+            .copied()
+            .find(|port| port.portal_group_tag == portal_group_tag)
+    }
+
+    /// Whether an initiator may log in.
+    pub(crate) fn admits(&self, initiator: &IscsiName) -> bool {
+        self.initiators.is_empty() || self.initiators.contains(initiator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(name: &str, secret: &[u8]) -> ChapAccount {
+        ChapAccount {
+            name: name.into(),
+            secret: Secret::new(secret).unwrap(),
+            initiator: None,
+        }
+    }
+
+    #[test]
+    fn short_secrets_are_refused_and_secrets_are_not_shown() {
+        assert_eq!(
+            Secret::new(b"elevenbytes"),
+            Err(ConfigurationError::SecretLength)
+        );
+        assert_eq!(
+            Secret::new(&[1; 256]),
+            Err(ConfigurationError::SecretLength)
+        );
+        let shown = format!("{:?}", account("user", b"twelve bytes"));
+        assert!(
+            !shown.contains("twelve") && !shown.contains("116"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn accounts_are_checked() {
+        let valid = Authentication {
+            incoming: vec![
+                account("a", b"secret number one"),
+                account("b", b"secret number two"),
+            ],
+            outgoing: Some(account("a", b"secret number three")),
+        };
+        assert_eq!(valid.validate(), Ok(()));
+        let mut twice = valid.clone();
+        twice.incoming[1].name = "a".into();
+        assert_eq!(
+            twice.validate(),
+            Err(ConfigurationError::DuplicateAccount("a".into()))
+        );
+        let mut reused = valid.clone();
+        reused.outgoing = Some(account("c", b"secret number two"));
+        assert_eq!(
+            reused.validate(),
+            Err(ConfigurationError::SecretReused("b".into()))
+        );
+        let mut nameless = valid;
+        nameless.outgoing = Some(account("", b"secret number three"));
+        assert_eq!(nameless.validate(), Err(ConfigurationError::AccountName));
+        let outgoing_only = Authentication {
+            incoming: Vec::new(),
+            outgoing: Some(account("c", b"secret number two")),
+        };
+        assert_eq!(outgoing_only.validate(), Ok(()));
+    }
+}

@@ -1,0 +1,339 @@
+//! Challenge Handshake Authentication Protocol (RFC 1994) as iSCSI uses it (RFC 7143 12.1.3, 9.2.1).
+
+use md5::{Digest as _, Md5};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+
+use crate::config::{Authentication, ChapAccount};
+use crate::name::IscsiName;
+use crate::text::{format_binary, parse_binary, parse_number, push};
+
+/// Bytes of the challenges made here.
+const CHALLENGE_LENGTH: usize = 32;
+/// Longest challenge, response or name taken (12.1.3: up to 1024 bytes of binary).
+const VALUE_LENGTH_MAX: usize = 1024;
+
+/// Hash function of the responses, by its number in the IANA registry "PPP Authentication Algorithms".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Md5,
+    Sha256,
+}
+
+impl Algorithm {
+    fn of_number(number: &str) -> Option<Self> {
+        match number {
+            "5" => Some(Self::Md5),
+            "7" => Some(Self::Sha256),
+            _ => None,
+        }
+    }
+
+    const fn number(self) -> &'static str {
+        match self {
+            Self::Md5 => "5",
+            Self::Sha256 => "7",
+        }
+    }
+
+    /// RFC 1994 4.1: hash of identifier, secret and challenge.
+    fn response(self, identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8> {
+        let parts = [&[identifier][..], secret, challenge].concat();
+        match self {
+            Self::Md5 => Md5::digest(parts).to_vec(),
+            Self::Sha256 => Sha256::digest(parts).to_vec(),
+        }
+    }
+}
+
+/// Why a step of CHAP failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ChapError {
+    #[error("a CHAP key is missing or out of place")]
+    MissingKey,
+    #[error("a CHAP key has a malformed value")]
+    Malformed,
+    #[error("no CHAP algorithm in common")]
+    Algorithm,
+    #[error("wrong CHAP name or secret")]
+    Refused,
+    #[error("our own challenge came back")]
+    Reflection,
+    #[error("mutual authentication was asked for, but no outgoing account is configured")]
+    NoOutgoingAccount,
+    #[error("the operating system gave no random bytes")]
+    Random,
+}
+
+/// The exchange on the target's side.
+#[derive(Debug)]
+pub(super) enum Chap {
+    /// `AuthMethod=CHAP` was chosen: `CHAP_A` comes next.
+    AwaitAlgorithm,
+    /// The challenge was sent: `CHAP_N` and `CHAP_R` come next.
+    AwaitResponse(Challenge),
+    /// The initiator is who it says it is.
+    Done {
+        /// `CHAP_N`.
+        account: String,
+    },
+}
+
+/// A challenge of ours under way.
+#[derive(Debug)]
+pub(super) struct Challenge {
+    algorithm: Algorithm,
+    identifier: u8,
+    challenge: [u8; CHALLENGE_LENGTH],
+}
+
+impl Chap {
+    /// Handles the CHAP keys of one request, and writes our keys to `answer`.
+    pub fn step(
+        &mut self,
+        keys: &[(String, String)],
+        authentication: &Authentication,
+        initiator: &IscsiName,
+        answer: &mut Vec<u8>,
+    ) -> Result<(), ChapError> {
+        let find = |name: &str| {
+            let mut values = keys.iter().filter(|(key, _)| key == name);
+            match (values.next(), values.next()) {
+                (Some((_, value)), None) => Ok(value.as_str()),
+                _ => Err(ChapError::MissingKey),
+            }
+        };
+        match self {
+            Self::AwaitAlgorithm => {
+                let algorithm = find("CHAP_A")?
+                    .split(',')
+                    .find_map(Algorithm::of_number)
+                    .ok_or(ChapError::Algorithm)?;
+                let mut random = [0; CHALLENGE_LENGTH + 1];
+                getrandom::fill(&mut random).map_err(|_| ChapError::Random)?;
+                let [identifier, challenge @ ..] = random;
+                push(answer, "CHAP_A", algorithm.number());
+                push(answer, "CHAP_I", &identifier.to_string());
+                push(answer, "CHAP_C", &format_binary(&challenge));
+                *self = Self::AwaitResponse(Challenge {
+                    algorithm,
+                    identifier,
+                    challenge,
+                });
+            }
+            Self::AwaitResponse(sent) => {
+                let name = find("CHAP_N")?;
+                let response =
+                    parse_binary(find("CHAP_R")?, VALUE_LENGTH_MAX).ok_or(ChapError::Malformed)?;
+                let account = sent
+                    .check(name, &response, authentication, initiator)
+                    .ok_or(ChapError::Refused)?;
+                let asked =
+                    ["CHAP_I", "CHAP_C"].map(|name| keys.iter().any(|(key, _)| key == name));
+                if asked != [false, false] {
+                    let identifier = parse_number(find("CHAP_I")?)
+                        .and_then(|number| u8::try_from(number).ok())
+                        .ok_or(ChapError::Malformed)?;
+                    let challenge = parse_binary(find("CHAP_C")?, VALUE_LENGTH_MAX)
+                        .ok_or(ChapError::Malformed)?;
+                    // 9.2.1: whoever sends our challenge back wants us to compute its own answer.
+                    if challenge == sent.challenge {
+                        return Err(ChapError::Reflection);
+                    }
+                    let outgoing = authentication
+                        .outgoing
+                        .as_ref()
+                        .ok_or(ChapError::NoOutgoingAccount)?;
+                    let secret = outgoing.secret.expose();
+                    let response = sent.algorithm.response(identifier, secret, &challenge);
+                    push(answer, "CHAP_N", &outgoing.name);
+                    push(answer, "CHAP_R", &format_binary(&response));
+                }
+                *self = Self::Done {
+                    account: account.name.clone(),
+                };
+            }
+            Self::Done { .. } => return Err(ChapError::MissingKey),
+        }
+        Ok(())
+    }
+}
+
+impl Challenge {
+    /// The account whose secret gives `response`. Takes as long for a wrong name as for a wrong secret.
+    fn check<'a>(
+        &self,
+        name: &str,
+        response: &[u8],
+        authentication: &'a Authentication,
+        initiator: &IscsiName,
+    ) -> Option<&'a ChapAccount> {
+        let mut found = None;
+        for account in &authentication.incoming {
+            let secret = account.secret.expose();
+            let expected = self
+                .algorithm
+                .response(self.identifier, secret, &self.challenge);
+            let mut equal = expected.ct_eq(response);
+            equal &= account.name.as_bytes().ct_eq(name.as_bytes());
+            let bound_elsewhere = account
+                .initiator
+                .as_ref()
+                .is_some_and(|bound| bound != initiator);
+            if bool::from(equal) && !bound_elsewhere {
+                found = Some(account);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+    use crate::text::parse;
+
+    fn authentication(mutual: bool) -> Authentication {
+        let account = |name: &str, secret: &[u8]| ChapAccount {
+            name: name.into(),
+            secret: Secret::new(secret).unwrap(),
+            initiator: None,
+        };
+        Authentication {
+            incoming: vec![
+                account("other", b"another secret"),
+                account("user", b"incoming secret"),
+            ],
+            outgoing: mutual.then(|| account("target", b"outgoing secret")),
+        }
+    }
+
+    fn initiator() -> IscsiName {
+        "iqn.2001-04.com.example:host".parse().unwrap()
+    }
+
+    fn keys(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|&(key, value)| (key.into(), value.into()))
+            .collect()
+    }
+
+    /// Chooses `algorithm`; gives identifier and challenge.
+    fn challenge(chap: &mut Chap, algorithm: &str) -> (u8, Vec<u8>) {
+        let mut answer = Vec::new();
+        let offered = keys(&[("CHAP_A", algorithm)]);
+        chap.step(&offered, &authentication(false), &initiator(), &mut answer)
+            .unwrap();
+        let answer = parse(&answer).unwrap();
+        (
+            answer[1].1.parse().unwrap(),
+            parse_binary(&answer[2].1, 1024).unwrap(),
+        )
+    }
+
+    #[test]
+    fn rfc_1994_response_is_the_hash_of_identifier_secret_and_challenge() {
+        // md5sum and sha256sum of the bytes 01 "secret" "challenge".
+        let md5 = format_binary(&Algorithm::Md5.response(1, b"secret", b"challenge"));
+        assert_eq!(md5, format_binary(&Md5::digest(b"\x01secretchallenge")));
+        assert_eq!(
+            Algorithm::Sha256.response(1, b"secret", b"challenge").len(),
+            32
+        );
+    }
+
+    #[test]
+    fn right_secret_is_accepted_with_both_algorithms() {
+        for (offer, algorithm) in [("5", Algorithm::Md5), ("8,7,5", Algorithm::Sha256)] {
+            let mut chap = Chap::AwaitAlgorithm;
+            let (identifier, challenge) = challenge(&mut chap, offer);
+            let response = algorithm.response(identifier, b"incoming secret", &challenge);
+            let response = keys(&[("CHAP_N", "user"), ("CHAP_R", &format_binary(&response))]);
+            chap.step(
+                &response,
+                &authentication(false),
+                &initiator(),
+                &mut Vec::new(),
+            )
+            .unwrap();
+            assert!(matches!(chap, Chap::Done { account } if account == "user"));
+        }
+    }
+
+    #[test]
+    fn wrong_name_secret_or_initiator_is_refused() {
+        let mut bound = authentication(false);
+        bound.incoming[1].initiator = Some("iqn.2001-04.com.example:elsewhere".parse().unwrap());
+        for (name, secret, authentication) in [
+            ("user", &b"another secret"[..], authentication(false)),
+            ("nobody", b"incoming secret", authentication(false)),
+            ("user", b"incoming secret", bound),
+        ] {
+            let mut chap = Chap::AwaitAlgorithm;
+            let (identifier, challenge) = challenge(&mut chap, "5");
+            let response = Algorithm::Md5.response(identifier, secret, &challenge);
+            let response = keys(&[("CHAP_N", name), ("CHAP_R", &format_binary(&response))]);
+            let result = chap.step(&response, &authentication, &initiator(), &mut Vec::new());
+            assert_eq!(result, Err(ChapError::Refused));
+        }
+    }
+
+    #[test]
+    fn mutual_answers_with_the_outgoing_account_and_refuses_reflection() {
+        for reflect in [false, true] {
+            let mut chap = Chap::AwaitAlgorithm;
+            let (identifier, ours) = challenge(&mut chap, "5");
+            let response = Algorithm::Md5.response(identifier, b"incoming secret", &ours);
+            let theirs = if reflect { ours } else { vec![7; 16] };
+            let request = keys(&[
+                ("CHAP_N", "user"),
+                ("CHAP_R", &format_binary(&response)),
+                ("CHAP_I", "9"),
+                ("CHAP_C", &format_binary(&theirs)),
+            ]);
+            let mut answer = Vec::new();
+            let result = chap.step(&request, &authentication(true), &initiator(), &mut answer);
+            if reflect {
+                assert_eq!(result, Err(ChapError::Reflection));
+                assert_eq!(answer, []);
+            } else {
+                result.unwrap();
+                let expected = Algorithm::Md5.response(9, b"outgoing secret", &theirs);
+                assert_eq!(
+                    parse(&answer).unwrap(),
+                    keys(&[("CHAP_N", "target"), ("CHAP_R", &format_binary(&expected))])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn challenges_differ() {
+        let (_, first) = challenge(&mut Chap::AwaitAlgorithm, "5");
+        let (_, second) = challenge(&mut Chap::AwaitAlgorithm, "5");
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn keys_missing_or_out_of_order_are_refused() {
+        let mut chap = Chap::AwaitAlgorithm;
+        let early = keys(&[("CHAP_N", "user"), ("CHAP_R", "0x00")]);
+        let result = chap.step(
+            &early,
+            &authentication(false),
+            &initiator(),
+            &mut Vec::new(),
+        );
+        assert_eq!(result, Err(ChapError::MissingKey));
+        let unknown = keys(&[("CHAP_A", "6,8")]);
+        let result = chap.step(
+            &unknown,
+            &authentication(false),
+            &initiator(),
+            &mut Vec::new(),
+        );
+        assert_eq!(result, Err(ChapError::Algorithm));
+    }
+}

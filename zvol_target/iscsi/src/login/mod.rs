@@ -1,0 +1,409 @@
+//! The login phase (RFC 7143 6.3, 11.12, 11.13) as a state machine without I/O.
+
+mod chap;
+mod exchange;
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tracing::debug;
+
+use crate::config::{Authentication, TargetDefinition, TargetPort};
+use crate::name::IscsiName;
+use crate::pdu::{LoginRequest, LoginResponse};
+use crate::registry::Registry;
+use crate::text::{self, TextCollector};
+use chap::Chap;
+pub(crate) use exchange::{LoggedIn, log_in};
+pub(crate) use parameters::Answer;
+pub use parameters::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
+
+/// Stages (11.12.3).
+const SECURITY_NEGOTIATION: u8 = 0;
+const LOGIN_OPERATIONAL_NEGOTIATION: u8 = 1;
+const FULL_FEATURE_PHASE: u8 = 3;
+
+/// Data segment both sides take during login: the default of `MaxRecvDataSegmentLength`.
+pub(crate) const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
+
+/// Why a login is refused: Status-Class and Status-Detail (11.13.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum LoginStatus {
+    InitiatorError = 0x0200,
+    AuthenticationFailure = 0x0201,
+    AuthorizationFailure = 0x0202,
+    NotFound = 0x0203,
+    TargetRemoved = 0x0204,
+    UnsupportedVersion = 0x0205,
+    TooManyConnections = 0x0206,
+    MissingParameter = 0x0207,
+    SessionTypeNotSupported = 0x0209,
+    SessionDoesNotExist = 0x020a,
+    InvalidDuringLogin = 0x020b,
+    ServiceUnavailable = 0x0301,
+    OutOfResources = 0x0302,
+}
+
+/// A login that has come to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Established {
+    pub initiator: IscsiName,
+    pub initiator_alias: Option<String>,
+    pub isid: [u8; 6],
+    /// As requested; 0 for a new session.
+    pub tsih: u16,
+    pub cid: u16,
+    pub session_type: SessionType,
+    pub target: Option<(Arc<TargetDefinition>, TargetPort)>,
+    pub account: Option<String>,
+    pub parameters: NegotiatedParameters,
+}
+
+/// What follows from one Login Request.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The login goes on after this response.
+    Respond(LoginResponse, Vec<u8>),
+    /// The full feature phase begins with this response, once the session is registered.
+    Complete(LoginResponse, Vec<u8>, Box<Established>),
+    /// This response ends the connection.
+    Refuse(LoginResponse),
+}
+
+/// What the first request says of the session to be.
+struct Leading {
+    initiator: IscsiName,
+    session_type: SessionType,
+    target: Option<(Arc<TargetDefinition>, TargetPort)>,
+}
+
+/// State of the security negotiation.
+enum Security {
+    /// No `AuthMethod` yet.
+    Open,
+    /// `AuthMethod=None`
+    None,
+    /// `AuthMethod=CHAP`
+    Chap(Chap),
+}
+
+/// The login of one connection.
+pub(crate) struct Login<'a> {
+    registry: &'a Registry,
+    portal_group_tag: u16,
+    /// The fields that stay the same over the whole login.
+    first: Option<LoginRequest>,
+    stage: u8,
+    leading: Option<Leading>,
+    initiator_alias: Option<String>,
+    security: Security,
+    collector: TextCollector,
+    seen: HashSet<String>,
+    declared: bool,
+    parameters: NegotiatedParameters,
+}
+
+impl<'a> Login<'a> {
+    /// A connection that came in by a portal of `portal_group_tag`.
+    pub fn new(registry: &'a Registry, portal_group_tag: u16) -> Self {
+        Self {
+            registry,
+            portal_group_tag,
+            first: None,
+            stage: SECURITY_NEGOTIATION,
+            leading: None,
+            initiator_alias: None,
+            security: Security::Open,
+            collector: TextCollector::default(),
+            seen: HashSet::new(),
+            declared: false,
+            parameters: NegotiatedParameters::default(),
+        }
+    }
+
+    /// Handles one request. Sequence numbers and TSIH of the response are the caller's.
+    pub fn handle(&mut self, request: &LoginRequest, data: &[u8]) -> Step {
+        match self.advance(request, data) {
+            Ok(step) => step,
+            Err(status) => Step::Refuse(refusal(request, status)),
+        }
+    }
+
+    fn advance(&mut self, request: &LoginRequest, data: &[u8]) -> Result<Step, LoginStatus> {
+        self.check_header(request)?;
+        self.collector
+            .push(data)
+            .map_err(|_| LoginStatus::OutOfResources)?;
+        let mut response = response(request);
+        if request.r#continue {
+            return Ok(Step::Respond(response, Vec::new()));
+        }
+        let mut pairs = self
+            .collector
+            .finish()
+            .map_err(|_| LoginStatus::InitiatorError)?;
+        let mut answer = Vec::new();
+        if self.leading.is_none() {
+            self.lead(&pairs, &mut answer)?;
+        }
+        // FirstBurstLength is bounded by the result of MaxBurstLength.
+        pairs.sort_by_key(|(key, _)| key == "FirstBurstLength");
+        self.answer(&pairs, &mut answer)?;
+        if self.stage == LOGIN_OPERATIONAL_NEGOTIATION && !self.declared {
+            self.declared = true;
+            let length = TARGET_MAX_RECV_DATA_SEGMENT_LENGTH;
+            self.parameters.target_max_recv_data_segment_length = length;
+            text::push(&mut answer, "MaxRecvDataSegmentLength", &length.to_string());
+        }
+        if answer.len() > LOGIN_DATA_SEGMENT_LENGTH {
+            return Err(LoginStatus::OutOfResources);
+        }
+        if !request.transit || !self.may_leave_stage()? {
+            return Ok(Step::Respond(response, answer));
+        }
+        response.transit = true;
+        response.next_stage = request.next_stage;
+        self.stage = request.next_stage;
+        if self.stage == FULL_FEATURE_PHASE {
+            let established = Box::new(self.established(request)?);
+            return Ok(Step::Complete(response, answer, established));
+        }
+        Ok(Step::Respond(response, answer))
+    }
+
+    fn check_header(&mut self, request: &LoginRequest) -> Result<(), LoginStatus> {
+        match &self.first {
+            None => {
+                // This target speaks version 0 only, as RFC 7143 does.
+                if request.version_min > 0 {
+                    return Err(LoginStatus::UnsupportedVersion);
+                }
+                self.stage = request.current_stage;
+                self.first = Some(*request);
+            }
+            Some(first) => {
+                let same = first.isid == request.isid
+                    && first.tsih == request.tsih
+                    && first.cid == request.cid
+                    && first.initiator_task_tag == request.initiator_task_tag;
+                if !same {
+                    return Err(LoginStatus::InvalidDuringLogin);
+                }
+            }
+        }
+        let stage_exists = matches!(
+            self.stage,
+            SECURITY_NEGOTIATION | LOGIN_OPERATIONAL_NEGOTIATION
+        );
+        let next_exists = matches!(
+            request.next_stage,
+            LOGIN_OPERATIONAL_NEGOTIATION | FULL_FEATURE_PHASE
+        );
+        let transit = !request.transit
+            || (!request.r#continue && next_exists && request.next_stage > request.current_stage);
+        if stage_exists && request.current_stage == self.stage && transit {
+            Ok(())
+        } else {
+            Err(LoginStatus::InitiatorError)
+        }
+    }
+
+    /// Reads the keys that say who comes, and where to (6.3.1).
+    fn lead(
+        &mut self,
+        pairs: &[(String, String)],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), LoginStatus> {
+        let find = |name| {
+            pairs
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.as_str())
+        };
+        let initiator = find("InitiatorName").ok_or(LoginStatus::MissingParameter)?;
+        let initiator: IscsiName = initiator.parse().map_err(|_| LoginStatus::InitiatorError)?;
+        let session_type = match find("SessionType") {
+            None | Some("Normal") => SessionType::Normal,
+            Some("Discovery") => SessionType::Discovery,
+            Some(_) => return Err(LoginStatus::SessionTypeNotSupported),
+        };
+        let mut target = None;
+        if session_type == SessionType::Normal {
+            let name = find("TargetName").ok_or(LoginStatus::MissingParameter)?;
+            let found = name
+                .parse()
+                .ok()
+                .and_then(|name| self.registry.target(&name));
+            let found = found.ok_or(LoginStatus::NotFound)?;
+            let port = found
+                .port(self.portal_group_tag)
+                .ok_or(LoginStatus::NotFound)?;
+            if !found.admits(&initiator) {
+                return Err(LoginStatus::AuthorizationFailure);
+            }
+            if let Some(alias) = &found.alias {
+                text::push(answer, "TargetAlias", alias);
+            }
+            // 13.9: in the first response.
+            text::push(
+                answer,
+                "TargetPortalGroupTag",
+                &self.portal_group_tag.to_string(),
+            );
+            target = Some((found, port));
+        }
+        self.leading = Some(Leading {
+            initiator,
+            session_type,
+            target,
+        });
+        if self.stage != SECURITY_NEGOTIATION && self.is_chap_required() {
+            return Err(LoginStatus::AuthenticationFailure);
+        }
+        Ok(())
+    }
+
+    fn authentication(&self) -> &Authentication {
+        match self
+            .leading
+            .as_ref()
+            .and_then(|leading| leading.target.as_ref())
+        {
+            Some((target, _)) => &target.authentication,
+            None => self.registry.discovery_authentication(),
+        }
+    }
+
+    fn is_chap_required(&self) -> bool {
+        !self.authentication().incoming.is_empty()
+    }
+
+    fn answer(
+        &mut self,
+        pairs: &[(String, String)],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), LoginStatus> {
+        let session_type = match &self.leading {
+            Some(leading) => leading.session_type,
+            None => return Err(LoginStatus::MissingParameter),
+        };
+        let mut chap_keys = Vec::new();
+        for (key, value) in pairs {
+            if key.starts_with("CHAP_") && self.stage == SECURITY_NEGOTIATION {
+                chap_keys.push((key.clone(), value.clone()));
+                continue;
+            }
+            // 6.2: a key is negotiated once.
+            if !self.seen.insert(key.clone()) {
+                return Err(LoginStatus::InitiatorError);
+            }
+            match key.as_str() {
+                "InitiatorName" | "SessionType" | "TargetName" => {}
+                "InitiatorAlias" => self.initiator_alias = Some(value.chars().take(255).collect()),
+                "AuthMethod" if self.stage == SECURITY_NEGOTIATION => {
+                    self.choose_method(value, answer)?;
+                }
+                // Answers to what we declared.
+                _ if matches!(value.as_str(), "NotUnderstood" | "Irrelevant" | "Reject") => {}
+                _ => {
+                    let result = self.parameters.negotiate(key, value, session_type);
+                    if let Some(value) = result.as_value() {
+                        text::push(answer, key, value);
+                    }
+                }
+            }
+        }
+        if chap_keys.is_empty() {
+            return Ok(());
+        }
+        let Some(leading) = &self.leading else {
+            return Err(LoginStatus::MissingParameter);
+        };
+        let authentication = match &leading.target {
+            Some((target, _)) => &target.authentication,
+            None => self.registry.discovery_authentication(),
+        };
+        let Security::Chap(chap) = &mut self.security else {
+            return Err(LoginStatus::AuthenticationFailure);
+        };
+        chap.step(&chap_keys, authentication, &leading.initiator, answer)
+            .map_err(|error| {
+                debug!(initiator = %leading.initiator, %error, "CHAP failed");
+                LoginStatus::AuthenticationFailure
+            })
+    }
+
+    fn choose_method(&mut self, offer: &str, answer: &mut Vec<u8>) -> Result<(), LoginStatus> {
+        let method = if self.is_chap_required() {
+            "CHAP"
+        } else {
+            "None"
+        };
+        if !offer.split(',').any(|offered| offered == method) {
+            return Err(LoginStatus::AuthenticationFailure);
+        }
+        text::push(answer, "AuthMethod", method);
+        self.security = match method {
+            "CHAP" => Security::Chap(Chap::AwaitAlgorithm),
+            _ => Security::None,
+        };
+        Ok(())
+    }
+
+    /// Whether all is said that has to be said in this stage.
+    fn may_leave_stage(&self) -> Result<bool, LoginStatus> {
+        if self.stage != SECURITY_NEGOTIATION {
+            return Ok(true);
+        }
+        match &self.security {
+            Security::None => Ok(true),
+            Security::Open if !self.is_chap_required() => Ok(true),
+            // Leaving without a word on authentication.
+            Security::Open => Err(LoginStatus::AuthenticationFailure),
+            Security::Chap(chap) => Ok(matches!(chap, Chap::Done { .. })),
+        }
+    }
+
+    fn established(&mut self, request: &LoginRequest) -> Result<Established, LoginStatus> {
+        let leading = self.leading.take().ok_or(LoginStatus::MissingParameter)?;
+        let account = match &self.security {
+            Security::Chap(Chap::Done { account }) => Some(account.clone()),
+            _ => None,
+        };
+        Ok(Established {
+            initiator: leading.initiator,
+            initiator_alias: self.initiator_alias.take(),
+            isid: request.isid,
+            tsih: request.tsih,
+            cid: request.cid,
+            session_type: leading.session_type,
+            target: leading.target,
+            account,
+            parameters: self.parameters.clone(),
+        })
+    }
+}
+
+fn response(request: &LoginRequest) -> LoginResponse {
+    LoginResponse {
+        current_stage: request.current_stage,
+        isid: request.isid,
+        tsih: request.tsih,
+        initiator_task_tag: request.initiator_task_tag,
+        ..LoginResponse::default()
+    }
+}
+
+/// The response that refuses a login.
+pub(crate) fn refusal(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
+    let [status_class, status_detail] = (status as u16).to_be_bytes();
+    LoginResponse {
+        status_class,
+        status_detail,
+        ..response(request)
+    }
+}

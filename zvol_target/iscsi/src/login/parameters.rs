@@ -1,0 +1,331 @@
+//! Operational parameters: keys of RFC 7143 13, their defaults, bounds and result functions.
+
+use crate::text::parse_number;
+
+/// `MaxRecvDataSegmentLength` this target declares, bytes.
+pub const TARGET_MAX_RECV_DATA_SEGMENT_LENGTH: u32 = 256 << 10;
+/// Largest `MaxBurstLength` this target agrees to, bytes: one R2T asks for no more.
+const MAX_BURST_LENGTH: u32 = 1 << 20;
+/// Largest `FirstBurstLength` this target agrees to, bytes: a command window of it has to fit into memory.
+const FIRST_BURST_LENGTH: u32 = 256 << 10;
+/// Largest `MaxOutstandingR2T` this target agrees to.
+const MAX_OUTSTANDING_R2T: u32 = 8;
+/// Bounds of the keys that are a length of data (13.12 to 13.14).
+const DATA_LENGTH_BOUNDS: std::ops::RangeInclusive<u32> = 512..=(1 << 24) - 1;
+/// Seconds an initiator waits before it comes back, and that we keep a session without connection.
+const TIME_BOUNDS: std::ops::RangeInclusive<u32> = 0..=3600;
+
+/// Kind of a session (13.21).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionType {
+    /// SCSI commands.
+    Normal,
+    /// `SendTargets` only.
+    Discovery,
+}
+
+/// What a login agreed on. Lengths in bytes, times in seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // They are the standard's boolean keys.
+pub struct NegotiatedParameters {
+    /// CRC32C over headers.
+    pub header_digest: bool,
+    /// CRC32C over data segments.
+    pub data_digest: bool,
+    /// No unsolicited Data-Out PDUs.
+    pub initial_r2t: bool,
+    /// Data may come with the command.
+    pub immediate_data: bool,
+    /// Longest data segment the initiator takes.
+    pub initiator_max_recv_data_segment_length: u32,
+    /// Longest data segment this target takes.
+    pub target_max_recv_data_segment_length: u32,
+    /// Longest sequence of Data-In, or of Data-Out for one R2T.
+    pub max_burst_length: u32,
+    /// Most unsolicited data of a command, immediate data included.
+    pub first_burst_length: u32,
+    /// Wait before an initiator logs in again.
+    pub default_time2wait: u16,
+    /// Time a task would be kept for reassignment; always 0 at `ErrorRecoveryLevel` 0.
+    pub default_time2retain: u16,
+    /// R2Ts of one command outstanding at once.
+    pub max_outstanding_r2t: u16,
+    /// Connections of the session.
+    pub max_connections: u16,
+    /// Recovery level.
+    pub error_recovery_level: u8,
+    /// Protocol level (RFC 7144), if it was negotiated.
+    pub protocol_level: u8,
+}
+
+impl Default for NegotiatedParameters {
+    /// The defaults of RFC 7143 13.
+    fn default() -> Self {
+        Self {
+            header_digest: false,
+            data_digest: false,
+            initial_r2t: true,
+            immediate_data: true,
+            initiator_max_recv_data_segment_length: 8192,
+            target_max_recv_data_segment_length: 8192,
+            max_burst_length: 262_144,
+            first_burst_length: 65_536,
+            default_time2wait: 2,
+            default_time2retain: 20,
+            max_outstanding_r2t: 1,
+            max_connections: 1,
+            error_recovery_level: 0,
+            protocol_level: 1,
+        }
+    }
+}
+
+/// What is said back to one offered key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The result.
+    Value(String),
+    /// Nothing: the key was a declaration.
+    Nothing,
+    /// "Reject": the value is not acceptable; the parameter keeps its default.
+    Reject,
+    /// "Irrelevant": the key means nothing in this kind of session.
+    Irrelevant,
+    /// "`NotUnderstood`": the key is not known.
+    NotUnderstood,
+}
+
+impl Answer {
+    /// The value to be sent, if any.
+    pub fn as_value(&self) -> Option<&str> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Nothing => None,
+            Self::Reject => Some("Reject"),
+            Self::Irrelevant => Some("Irrelevant"),
+            Self::NotUnderstood => Some("NotUnderstood"),
+        }
+    }
+}
+
+/// Keys that mean nothing in a discovery session (their sections in 13 say so).
+const IRREVELANT_IN_DISCOVERY: [&str; 10] = [
+    "MaxConnections",
+    "InitialR2T",
+    "ImmediateData",
+    "MaxBurstLength",
+    "FirstBurstLength",
+    "MaxOutstandingR2T",
+    "DataPDUInOrder",
+    "DataSequenceInOrder",
+    "TaskReporting",
+    "iSCSIProtocolLevel",
+];
+
+impl NegotiatedParameters {
+    /// Answers one operational key offered by the initiator and takes over the result.
+    ///
+    /// `FirstBurstLength` must be offered after `MaxBurstLength` when both come: it is bounded by the other's result.
+    pub(crate) fn negotiate(&mut self, key: &str, value: &str, session: SessionType) -> Answer {
+        if session == SessionType::Discovery && IRREVELANT_IN_DISCOVERY.contains(&key) {
+            return Answer::Irrelevant;
+        }
+        match key {
+            "HeaderDigest" => digest(value, &mut self.header_digest),
+            "DataDigest" => digest(value, &mut self.data_digest),
+            "InitialR2T" => boolean(value, |offer| {
+                // Result function OR; we do not ask for it.
+                self.initial_r2t = offer;
+                offer
+            }),
+            "ImmediateData" => boolean(value, |offer| {
+                // Result function AND; we take it.
+                self.immediate_data = offer;
+                offer
+            }),
+            // Result function OR; we ask for both.
+            "DataPDUInOrder" | "DataSequenceInOrder" => boolean(value, |_| true),
+            "MaxRecvDataSegmentLength" => match number(value, DATA_LENGTH_BOUNDS) {
+                Some(length) => {
+                    self.initiator_max_recv_data_segment_length = length;
+                    Answer::Nothing
+                }
+                None => Answer::Reject,
+            },
+            "MaxBurstLength" => match number(value, DATA_LENGTH_BOUNDS) {
+                Some(offer) => {
+                    self.max_burst_length = offer.min(MAX_BURST_LENGTH);
+                    Answer::Value(self.max_burst_length.to_string())
+                }
+                None => Answer::Reject,
+            },
+            "FirstBurstLength" => match number(value, DATA_LENGTH_BOUNDS) {
+                Some(offer) => {
+                    self.first_burst_length =
+                        offer.min(FIRST_BURST_LENGTH).min(self.max_burst_length);
+                    Answer::Value(self.first_burst_length.to_string())
+                }
+                None => Answer::Reject,
+            },
+            "DefaultTime2Wait" => match number(value, TIME_BOUNDS) {
+                // Result function maximum; we need no wait.
+                Some(offer) => {
+                    self.default_time2wait = offer as u16;
+                    Answer::Value(offer.to_string())
+                }
+                None => Answer::Reject,
+            },
+            "DefaultTime2Retain" => match number(value, TIME_BOUNDS) {
+                // Result function minimum; we retain nothing.
+                Some(_) => {
+                    self.default_time2retain = 0;
+                    Answer::Value("0".into())
+                }
+                None => Answer::Reject,
+            },
+            "MaxOutstandingR2T" => match number(value, 1..=65535) {
+                Some(offer) => {
+                    self.max_outstanding_r2t = offer.min(MAX_OUTSTANDING_R2T) as u16;
+                    Answer::Value(self.max_outstanding_r2t.to_string())
+                }
+                None => Answer::Reject,
+            },
+            "MaxConnections" => minimum(value, 1..=65535, 1),
+            "ErrorRecoveryLevel" => minimum(value, 0..=2, 0),
+            // RFC 7144 3: level 1 is RFC 7143 itself.
+            "iSCSIProtocolLevel" => match number(value, 0..=31) {
+                Some(offer) => {
+                    self.protocol_level = offer.min(1) as u8;
+                    Answer::Value(self.protocol_level.to_string())
+                }
+                None => Answer::Reject,
+            },
+            // 13.23: the first of the initiator's list that we know.
+            "TaskReporting" => {
+                if value.split(',').any(|item| item == "RFC3720") {
+                    Answer::Value("RFC3720".into())
+                } else {
+                    Answer::Reject
+                }
+            }
+            // 13.25: obsolete, but never "NotUnderstood".
+            "IFMarker" | "OFMarker" => boolean(value, |_| false),
+            "IFMarkInt" | "OFMarkInt" => Answer::Reject,
+            "InitiatorAlias" => Answer::Nothing,
+            _ => Answer::NotUnderstood,
+        }
+    }
+}
+
+fn number(value: &str, bounds: std::ops::RangeInclusive<u32>) -> Option<u32> {
+    parse_number(value).filter(|number| bounds.contains(number))
+}
+
+fn minimum(value: &str, bounds: std::ops::RangeInclusive<u32>, ours: u32) -> Answer {
+    match number(value, bounds) {
+        Some(offer) => Answer::Value(offer.min(ours).to_string()),
+        None => Answer::Reject,
+    }
+}
+
+fn boolean(value: &str, result: impl FnOnce(bool) -> bool) -> Answer {
+    let result = match value {
+        "Yes" => result(true),
+        "No" => result(false),
+        _ => return Answer::Reject,
+    };
+    Answer::Value(if result { "Yes" } else { "No" }.into())
+}
+
+fn digest(value: &str, parameter: &mut bool) -> Answer {
+    // The first value of the initiator's list that we know (6.2.1).
+    let Some(choice) = value
+        .split(',')
+        .find(|item| matches!(*item, "CRC32C" | "None"))
+    else {
+        return Answer::Reject;
+    };
+    *parameter = choice == "CRC32C";
+    Answer::Value(choice.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(key: &str, value: &str) -> (NegotiatedParameters, String) {
+        let mut parameters = NegotiatedParameters::default();
+        let answer = parameters.negotiate(key, value, SessionType::Normal);
+        (parameters, answer.as_value().unwrap_or("").to_owned())
+    }
+
+    #[test]
+    fn results_follow_the_result_functions() {
+        for (key, value, expected) in [
+            ("HeaderDigest", "CRC32C,None", "CRC32C"),
+            ("DataDigest", "None,CRC32C", "None"),
+            ("DataDigest", "SHA,CRC32C", "CRC32C"),
+            ("DataDigest", "SHA", "Reject"),
+            ("InitialR2T", "No", "No"),
+            ("InitialR2T", "Yes", "Yes"),
+            ("InitialR2T", "yes", "Reject"),
+            ("ImmediateData", "No", "No"),
+            ("ImmediateData", "Yes", "Yes"),
+            ("DataPDUInOrder", "No", "Yes"),
+            ("DataSequenceInOrder", "No", "Yes"),
+            ("MaxBurstLength", "16776192", "1048576"),
+            ("MaxBurstLength", "512", "512"),
+            ("MaxBurstLength", "511", "Reject"),
+            ("MaxBurstLength", "16777216", "Reject"),
+            ("FirstBurstLength", "16776192", "262144"),
+            ("FirstBurstLength", "0", "Reject"),
+            ("DefaultTime2Wait", "3600", "3600"),
+            ("DefaultTime2Wait", "3601", "Reject"),
+            ("DefaultTime2Retain", "20", "0"),
+            ("MaxOutstandingR2T", "1", "1"),
+            ("MaxOutstandingR2T", "0", "Reject"),
+            ("MaxOutstandingR2T", "65535", "8"),
+            ("MaxConnections", "8", "1"),
+            ("MaxConnections", "0", "Reject"),
+            ("ErrorRecoveryLevel", "2", "0"),
+            ("ErrorRecoveryLevel", "3", "Reject"),
+            ("TaskReporting", "FastAbort,RFC3720", "RFC3720"),
+            ("TaskReporting", "FastAbort", "Reject"),
+            ("iSCSIProtocolLevel", "2", "1"),
+            ("IFMarker", "No", "No"),
+            ("OFMarker", "Yes", "No"),
+            ("IFMarkInt", "2048~4096", "Reject"),
+            ("X-com.example.key", "1", "NotUnderstood"),
+        ] {
+            assert_eq!(offer(key, value).1, expected, "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn the_initiators_segment_length_is_a_declaration() {
+        let (parameters, answer) = offer("MaxRecvDataSegmentLength", "1048576");
+        assert_eq!(parameters.initiator_max_recv_data_segment_length, 1 << 20);
+        assert_eq!(answer, "");
+        let (parameters, answer) = offer("MaxRecvDataSegmentLength", "64");
+        assert_eq!(parameters, NegotiatedParameters::default());
+        assert_eq!(answer, "Reject");
+    }
+
+    #[test]
+    fn first_burst_is_no_longer_than_max_burst() {
+        let mut parameters = NegotiatedParameters::default();
+        parameters.negotiate("MaxBurstLength", "8192", SessionType::Normal);
+        let answer = parameters.negotiate("FirstBurstLength", "65536", SessionType::Normal);
+        assert_eq!(answer, Answer::Value("8192".into()));
+    }
+
+    #[test]
+    fn data_keys_are_irrelevant_in_discovery() {
+        let mut parameters = NegotiatedParameters::default();
+        let answer = parameters.negotiate("InitialR2T", "No", SessionType::Discovery);
+        assert_eq!(answer, Answer::Irrelevant);
+        assert!(parameters.initial_r2t);
+        let answer = parameters.negotiate("HeaderDigest", "CRC32C", SessionType::Discovery);
+        assert_eq!(answer, Answer::Value("CRC32C".into()));
+    }
+}

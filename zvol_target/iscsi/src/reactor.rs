@@ -1,0 +1,255 @@
+//! Threads: one accepts, each of the others is a reactor that runs the sessions given to it.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc as blocking};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::runtime::{self, Handle, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, error, warn};
+
+use crate::login::log_in;
+use crate::registry::Registry;
+use crate::session::{Connection, Inbound};
+
+/// Pause after accept fails for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection on its way to its reactor.
+struct Accepted {
+    stream: std::net::TcpStream,
+    group_tag: u16,
+    /// In all, and of the reactor.
+    _counted: [Counted; 2],
+}
+
+/// Counts a connection while it is there.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn new_runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// A thread that runs sessions.
+pub(crate) struct Reactor {
+    connections: mpsc::UnboundedSender<Accepted>,
+    load: Arc<AtomicUsize>,
+    ended: blocking::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Reactor {
+    pub fn start(number: usize, registry: &Arc<Registry>) -> io::Result<Self> {
+        let runtime = new_runtime()?;
+        let (connections, accepted) = mpsc::unbounded_channel();
+        let (running, ended) = blocking::channel();
+        let registry = Arc::clone(registry);
+        let thread = thread::Builder::new()
+            .name(format!("iscsi-{number}"))
+            .spawn(move || {
+                LocalSet::new().block_on(&runtime, serve_all(accepted, &registry));
+                drop(running);
+            })?;
+        Ok(Self {
+            connections,
+            load: Arc::default(),
+            ended,
+            thread,
+        })
+    }
+
+    /// Waits until the sessions have ended; false if they have not in time. The acceptor must be gone.
+    pub fn join(self, until: Instant) -> bool {
+        drop(self.connections);
+        let left = until.saturating_duration_since(Instant::now());
+        let ended = self.ended.recv_timeout(left) != Err(blocking::RecvTimeoutError::Timeout);
+        ended && self.thread.join().is_ok()
+    }
+}
+
+async fn serve_all(mut accepted: mpsc::UnboundedReceiver<Accepted>, registry: &Arc<Registry>) {
+    let mut sessions = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = accepted.recv() => match accepted {
+                Some(accepted) => {
+                    let registry = Arc::clone(registry);
+                    sessions.spawn_local(serve(accepted, registry));
+                }
+                None => break,
+            },
+            Some(ended) = sessions.join_next() => log_panic(ended),
+        }
+    }
+    while let Some(ended) = sessions.join_next().await {
+        log_panic(ended);
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        error!(%error, "a session failed; others go on");
+    }
+}
+
+async fn serve(accepted: Accepted, registry: Arc<Registry>) {
+    let Accepted {
+        stream,
+        group_tag,
+        _counted,
+    } = accepted;
+    let mut stop = registry.stop_signal();
+    let opened = TcpStream::from_std(stream).and_then(|stream| {
+        stream.set_nodelay(true)?;
+        let addresses = (stream.peer_addr()?, stream.local_addr()?);
+        Ok((stream, addresses))
+    });
+    let (mut stream, addresses) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return debug!(%error, "connection lost before login"),
+    };
+    let mut inbound = Inbound::new();
+    let login = log_in(&mut stream, &mut inbound, &registry, group_tag, addresses);
+    let login = tokio::select! {
+        login = timeout(registry.options.login_timeout, login) => login,
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    match login {
+        Ok(Ok(login)) => {
+            Connection::new(stream, inbound, registry, login)
+                .run()
+                .await
+        }
+        Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
+        Err(_) => warn!(peer = %addresses.0, "login took too long"),
+    }
+}
+
+/// Gives each connection to the reactor with the fewest.
+pub(crate) struct Spread {
+    reactors: Vec<(mpsc::UnboundedSender<Accepted>, Arc<AtomicUsize>)>,
+    all: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl Spread {
+    pub fn new(reactors: &[Reactor], limit: usize) -> Self {
+        let of = |reactor: &Reactor| (reactor.connections.clone(), Arc::clone(&reactor.load));
+        Self {
+            reactors: reactors.iter().map(of).collect(),
+            all: Arc::default(),
+            limit,
+        }
+    }
+
+    fn give(&self, stream: std::net::TcpStream, group_tag: u16) {
+        if self.all.load(Ordering::Relaxed) >= self.limit {
+            return warn!(limit = self.limit, "too many connections, one was closed");
+        }
+        let least = self
+            .reactors
+            .iter()
+            .min_by_key(|(_, load)| load.load(Ordering::Relaxed));
+        if let Some((reactor, load)) = least {
+            let _counted = [Counted::new(&self.all), Counted::new(load)];
+            // Fails when the server stops, which closes the connection.
+            let _ = reactor.send(Accepted {
+                stream,
+                group_tag,
+                _counted,
+            });
+        }
+    }
+}
+
+/// The thread that accepts connections; ended when dropped.
+pub(crate) struct Acceptor {
+    runtime: Handle,
+    spread: Arc<Spread>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A portal that is listened at, until dropped.
+pub(crate) struct Listening {
+    _close: oneshot::Sender<()>,
+}
+
+impl Acceptor {
+    pub fn start(spread: Spread) -> io::Result<Self> {
+        let runtime = new_runtime()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::Builder::new()
+            .name("iscsi-accept".into())
+            .spawn(move || {
+                // Ready when the sender is dropped; listeners go with the runtime.
+                let _ = runtime.block_on(stopped);
+            })?;
+        Ok(Self {
+            runtime: handle,
+            spread: Arc::new(spread),
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Accepts connections of a portal.
+    pub fn listen(&self, listener: TcpListener, group_tag: u16) -> io::Result<Listening> {
+        let _inside = self.runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (close, closed) = oneshot::channel::<()>();
+        let spread = Arc::clone(&self.spread);
+        self.runtime.spawn(async move {
+            tokio::select! {
+                _ = closed => {}
+                () = accept(listener, group_tag, &spread) => {}
+            }
+        });
+        Ok(Listening { _close: close })
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, group_tag: u16, spread: &Spread) {
+    loop {
+        match listener
+            .accept()
+            .await
+            .and_then(|(stream, _)| stream.into_std())
+        {
+            Ok(stream) => spread.give(stream, group_tag),
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! What all reactors share: targets, portals, sessions. Its lock is held for look-ups only, never while waiting.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use futures_util::task::AtomicWaker;
+use tokio::sync::watch;
+
+use crate::config::{Authentication, Portal, ServerOptions, TargetDefinition, TargetPort};
+use crate::login::{Established, LoginStatus, NegotiatedParameters, SessionType};
+use crate::name::IscsiName;
+
+/// How long a login waits for the session it replaces to end: as long as its commands on the disk take.
+const REINSTATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a session is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum EndReason {
+    /// The initiator logged in again.
+    Reinstated = 1,
+    /// The target is not there any more, or not for this initiator.
+    Removed = 2,
+    /// The server stops.
+    Shutdown = 3,
+    /// TARGET COLD RESET (RFC 7143 11.5.1).
+    ColdReset = 4,
+}
+
+/// Tells a session to end, from any thread.
+#[derive(Default)]
+pub(crate) struct EndSignal {
+    reason: AtomicU8,
+    waker: AtomicWaker,
+}
+
+impl EndSignal {
+    fn send(&self, reason: EndReason) {
+        let reason = reason as u8;
+        let _ = self
+            .reason
+            .compare_exchange(0, reason, Ordering::Release, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// The reason, once there is one; wakes the caller then.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<EndReason> {
+        self.waker.register(context.waker());
+        match self.reason.load(Ordering::Acquire) {
+            0 => Poll::Pending,
+            1 => Poll::Ready(EndReason::Reinstated),
+            2 => Poll::Ready(EndReason::Removed),
+            3 => Poll::Ready(EndReason::Shutdown),
+            _ => Poll::Ready(EndReason::ColdReset),
+        }
+    }
+}
+
+/// Counters of a session. One reactor writes, any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub commands: AtomicU64,
+    pub data_in_bytes: AtomicU64,
+    pub data_out_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// Adds without a locked instruction: there is one writer.
+    pub fn add(counter: &AtomicU64, count: u64) {
+        counter.store(
+            counter.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// A session, as the registry knows it.
+pub(crate) struct SessionRecord {
+    pub tsih: u16,
+    pub initiator: IscsiName,
+    pub initiator_alias: Option<String>,
+    pub isid: [u8; 6],
+    pub cid: u16,
+    pub session_type: SessionType,
+    pub target: Option<(Arc<TargetDefinition>, TargetPort)>,
+    pub account: Option<String>,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub parameters: NegotiatedParameters,
+    pub since: SystemTime,
+    pub counters: Counters,
+    pub end: EndSignal,
+    ended: watch::Sender<bool>,
+}
+
+/// A session as [`crate::Server::sessions`] shows it.
+#[derive(Clone, Debug)]
+pub struct SessionInformation {
+    /// Target Session Identifying Handle.
+    pub tsih: u16,
+    /// Initiator's iSCSI name.
+    pub initiator: IscsiName,
+    /// `InitiatorAlias`, if sent.
+    pub initiator_alias: Option<String>,
+    /// Initiator Session ID.
+    pub isid: [u8; 6],
+    /// Kind of session.
+    pub session_type: SessionType,
+    /// Target and port; none in a discovery session.
+    pub target: Option<(IscsiName, TargetPort)>,
+    /// CHAP account used, if any.
+    pub account: Option<String>,
+    /// Initiator's address.
+    pub peer: SocketAddr,
+    /// Our address.
+    pub local: SocketAddr,
+    /// What was negotiated.
+    pub parameters: NegotiatedParameters,
+    /// When the login was complete.
+    pub since: SystemTime,
+    /// SCSI commands received.
+    pub commands: u64,
+    /// Bytes sent to the initiator as Data-In.
+    pub data_in_bytes: u64,
+    /// Bytes received from the initiator as Data-Out.
+    pub data_out_bytes: u64,
+}
+
+impl SessionRecord {
+    fn information(&self) -> SessionInformation {
+        let target = self.target.as_ref();
+        SessionInformation {
+            tsih: self.tsih,
+            initiator: self.initiator.clone(),
+            initiator_alias: self.initiator_alias.clone(),
+            isid: self.isid,
+            session_type: self.session_type,
+            target: target.map(|(target, port)| (target.name.clone(), *port)),
+            account: self.account.clone(),
+            peer: self.peer,
+            local: self.local,
+            parameters: self.parameters.clone(),
+            since: self.since,
+            commands: self.counters.commands.load(Ordering::Relaxed),
+            data_in_bytes: self.counters.data_in_bytes.load(Ordering::Relaxed),
+            data_out_bytes: self.counters.data_out_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Same initiator port, target and portal group (RFC 7143 6.3.5).
+    fn is_same_nexus(&self, login: &Established) -> bool {
+        let (Some((ours, our_port)), Some((theirs, their_port))) = (&self.target, &login.target)
+        else {
+            return false;
+        };
+        self.initiator == login.initiator
+            && self.isid == login.isid
+            && ours.name == theirs.name
+            && our_port.portal_group_tag == their_port.portal_group_tag
+    }
+}
+
+/// A session's place in the registry; given back when dropped.
+pub(crate) struct Registration {
+    registry: Arc<Registry>,
+    pub record: Arc<SessionRecord>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.lock().sessions.remove(&self.record.tsih);
+        self.record.ended.send_replace(true);
+    }
+}
+
+/// The shared state of one server.
+pub(crate) struct Registry {
+    state: Mutex<State>,
+    next_nexus: AtomicU64,
+    stop: watch::Sender<bool>,
+    pub options: ServerOptions,
+}
+
+#[derive(Default)]
+struct State {
+    targets: HashMap<IscsiName, Arc<TargetDefinition>>,
+    /// What is listened at, with the address the system gave.
+    portals: Vec<Portal>,
+    sessions: HashMap<u16, Arc<SessionRecord>>,
+    last_tsih: u16,
+    stopping: bool,
+}
+
+impl Registry {
+    pub fn new(options: ServerOptions) -> Self {
+        Self {
+            state: Mutex::default(),
+            next_nexus: AtomicU64::new(1),
+            stop: watch::Sender::new(false),
+            options,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if something did, the maps are whole nevertheless.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nexus identifier, unique in this process per server.
+    pub fn new_nexus_identifier(&self) -> u64 {
+        self.next_nexus.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn discovery_authentication(&self) -> &Authentication {
+        &self.options.discovery_authentication
+    }
+
+    pub fn set_portals(&self, portals: Vec<Portal>) {
+        self.lock().portals = portals;
+    }
+
+    pub fn portals(&self) -> Vec<Portal> {
+        self.lock().portals.clone()
+    }
+
+    pub fn target(&self, name: &IscsiName) -> Option<Arc<TargetDefinition>> {
+        self.lock().targets.get(name).cloned()
+    }
+
+    /// Targets an initiator may log in to, by name.
+    pub fn visible_targets(&self, initiator: &IscsiName) -> Vec<Arc<TargetDefinition>> {
+        let mut targets: Vec<_> = self
+            .lock()
+            .targets
+            .values()
+            .filter(|target| target.admits(initiator))
+            .cloned()
+            .collect();
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        targets
+    }
+
+    /// Replaces all targets, and ends sessions that are not allowed any more.
+    pub fn set_targets(&self, targets: HashMap<IscsiName, Arc<TargetDefinition>>) {
+        let mut state = self.lock();
+        state.targets = targets;
+        for session in state.sessions.values() {
+            if session.target.is_some() && !state.allows(session) {
+                session.end.send(EndReason::Removed);
+            }
+        }
+    }
+
+    pub fn sessions(&self) -> Vec<SessionInformation> {
+        let mut sessions: Vec<_> = self
+            .lock()
+            .sessions
+            .values()
+            .map(|session| session.information())
+            .collect();
+        sessions.sort_by_key(|session| session.tsih);
+        sessions
+    }
+
+    /// Ends all sessions of a target (TARGET COLD RESET).
+    pub fn end_sessions_of(&self, target: &IscsiName) {
+        for session in self.lock().sessions.values() {
+            if session
+                .target
+                .as_ref()
+                .is_some_and(|(other, _)| other.name == *target)
+            {
+                session.end.send(EndReason::ColdReset);
+            }
+        }
+    }
+
+    /// Becomes true when the server stops.
+    pub fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Admits no session from now on, and ends those there are.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+        let mut state = self.lock();
+        state.stopping = true;
+        for session in state.sessions.values() {
+            session.end.send(EndReason::Shutdown);
+        }
+    }
+
+    /// Enters a session whose login is about to complete. A session it replaces has ended before this returns.
+    ///
+    /// # Errors
+    /// The status to refuse the login with.
+    pub async fn register(
+        self: &Arc<Self>,
+        login: &Established,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<Registration, LoginStatus> {
+        let mut replacing = false;
+        loop {
+            let mut ended = {
+                let mut state = self.lock();
+                if state.stopping {
+                    return Err(LoginStatus::ServiceUnavailable);
+                }
+                let Some(replaced) = state.replaced_by(login, replacing)? else {
+                    return self.enter(&mut state, login, peer, local);
+                };
+                replaced.end.send(EndReason::Reinstated);
+                replacing = true;
+                replaced.ended.subscribe()
+            };
+            // Only when its last command has left the disk may a new command of the same initiator start.
+            match tokio::time::timeout(REINSTATEMENT_TIMEOUT, ended.wait_for(|ended| *ended)).await
+            {
+                Ok(_) => {}
+                Err(_) => return Err(LoginStatus::OutOfResources),
+            }
+        }
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        state: &mut State,
+        login: &Established,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<Registration, LoginStatus> {
+        let record = Arc::new(SessionRecord {
+            tsih: state
+                .new_tsih(login.tsih)
+                .ok_or(LoginStatus::OutOfResources)?,
+            initiator: login.initiator.clone(),
+            initiator_alias: login.initiator_alias.clone(),
+            isid: login.isid,
+            cid: login.cid,
+            session_type: login.session_type,
+            target: login.target.clone(),
+            account: login.account.clone(),
+            peer,
+            local,
+            parameters: login.parameters.clone(),
+            since: SystemTime::now(),
+            counters: Counters::default(),
+            end: EndSignal::default(),
+            ended: watch::Sender::new(false),
+        });
+        // The targets may have changed since the login began.
+        if record.target.is_some() && !state.allows(&record) {
+            return Err(LoginStatus::TargetRemoved);
+        }
+        state.sessions.insert(record.tsih, Arc::clone(&record));
+        Ok(Registration {
+            registry: Arc::clone(self),
+            record,
+        })
+    }
+}
+
+impl State {
+    /// Whether a session fits the targets as they are.
+    fn allows(&self, session: &SessionRecord) -> bool {
+        session.target.as_ref().is_some_and(|(target, port)| {
+            self.targets.get(&target.name).is_some_and(|current| {
+                Arc::ptr_eq(&current.device, &target.device)
+                    && current.port(port.portal_group_tag) == Some(*port)
+                    && current.admits(&session.initiator)
+            })
+        })
+    }
+
+    /// The session a login takes the place of.
+    fn replaced_by(
+        &self,
+        login: &Established,
+        replacing: bool,
+    ) -> Result<Option<Arc<SessionRecord>>, LoginStatus> {
+        let mut same = self
+            .sessions
+            .values()
+            .filter(|session| session.is_same_nexus(login));
+        if login.tsih == 0 {
+            return Ok(same.next().cloned());
+        }
+        match self.sessions.get(&login.tsih) {
+            // Connection reinstatement (6.3.4): the only connection of the session is replaced, and all it ran ends.
+            Some(session) if session.is_same_nexus(login) && session.cid == login.cid => {
+                Ok(Some(Arc::clone(session)))
+            }
+            // MaxConnections is 1.
+            Some(session) if session.is_same_nexus(login) => Err(LoginStatus::TooManyConnections),
+            // Ended by us, a moment ago.
+            None if replacing => Ok(same.next().cloned()),
+            _ => Err(LoginStatus::SessionDoesNotExist),
+        }
+    }
+
+    fn new_tsih(&mut self, wanted: u16) -> Option<u16> {
+        if wanted != 0 && !self.sessions.contains_key(&wanted) {
+            return Some(wanted);
+        }
+        for _ in 0..=u16::MAX {
+            self.last_tsih = self.last_tsih.wrapping_add(1);
+            if self.last_tsih != 0 && !self.sessions.contains_key(&self.last_tsih) {
+                return Some(self.last_tsih);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,388 @@
+//! SCSI commands: from the PDU to the SCSI target and to the end of the task.
+
+use std::rc::Rc;
+
+use scsi::sam::{
+    Command, Completion, FunctionResponse, LogicalUnitNumber, Outcome, Status, TaskAttribute,
+};
+
+use super::connection::{COMMAND_MEMORY, Connection, End};
+use super::dispatch::{Held, IMMEDIATE_MAX, response};
+use super::receive::Destination;
+use super::task::{Finished, Management, Progress, Running, Task};
+use super::transfer::{Failure, NoDataOut, Transfer, TransferHandle};
+use super::window::Arrival;
+use crate::pdu::{DataOut, Header, RESERVED_TAG, ScsiCommand, reject};
+use crate::registry::Counters;
+
+impl Connection {
+    /// Takes in the headers of a SCSI Command with `immediate_data` bytes behind them; says where those go.
+    pub(super) fn receive_command(
+        &mut self,
+        header: &Header,
+        command: &ScsiCommand,
+        cdb: Vec<u8>,
+        bidirectional_read_length: Option<u32>,
+        immediate_data: u32,
+    ) -> Result<Destination, End> {
+        let arrival = if command.immediate {
+            Arrival::Next
+        } else {
+            self.window.judge(command.cmd_sn)
+        };
+        let taken = self.held.contains_key(&command.cmd_sn);
+        if arrival == Arrival::Ignored || (arrival == Arrival::Early && taken) {
+            return Ok(Destination::Nobody);
+        }
+        let tag = command.initiator_task_tag;
+        let attribute = task_attribute(command.attribute);
+        let refused = if self.nexus.is_none() {
+            Some(reject::COMMAND_NOT_SUPPORTED)
+        } else if tag == RESERVED_TAG || attribute.is_none() {
+            Some(reject::INVALID_PDU_FIELD)
+        } else if self.tasks.contains_key(&tag) {
+            Some(reject::TASK_IN_PROGRESS)
+        } else if command.immediate && self.immediate >= IMMEDIATE_MAX {
+            Some(reject::TOO_MANY_IMMEDIATE_COMMANDS)
+        } else {
+            None
+        };
+        let (None, Some(attribute)) = (refused, attribute) else {
+            self.push_reject(refused.unwrap_or(reject::INVALID_PDU_FIELD), header);
+            if !command.immediate {
+                self.held.insert(command.cmd_sn, Held::Skipped);
+                self.deliver_held()?;
+            }
+            return Ok(Destination::Nobody);
+        };
+        let transfer = self.new_transfer(command, immediate_data);
+        let expected = command.expected_data_transfer_length;
+        let read_length = match (command.read, command.write) {
+            (true, false) => expected,
+            (true, true) => bidirectional_read_length.unwrap_or(0),
+            (false, _) => 0,
+        };
+        let write_length = if command.write { expected } else { 0 };
+        let share = (read_length as usize + write_length as usize).min(COMMAND_MEMORY);
+        let logical_unit = LogicalUnitNumber(command.lun);
+        let task = Task {
+            logical_unit,
+            progress: Progress::Waiting(Command {
+                logical_unit,
+                identifier: u64::from(tag),
+                cdb,
+                attribute,
+            }),
+            immediate: command.immediate,
+            read_length,
+            write_length,
+            transfer: transfer.clone(),
+            share,
+        };
+        self.tasks.insert(tag, task);
+        Counters::add(&self.registration.record.counters.commands, 1);
+        match arrival {
+            _ if command.immediate => {
+                self.immediate += 1;
+                self.start(tag);
+            }
+            Arrival::Next => {
+                self.window.advance();
+                self.waiting.push_back(tag);
+                self.deliver_held()?;
+            }
+            Arrival::Early | Arrival::Ignored => {
+                self.held.insert(command.cmd_sn, Held::Command(tag));
+            }
+        }
+        Ok(match transfer {
+            Some(transfer) if immediate_data > 0 => Destination::Data {
+                transfer,
+                tag,
+                unsolicited: true,
+                last: command.r#final,
+            },
+            _ => Destination::Nobody,
+        })
+    }
+
+    /// The Data-Out of a command; broken from the start if unsolicited data comes that was not agreed on.
+    fn new_transfer(&self, command: &ScsiCommand, immediate_data: u32) -> Option<Rc<Transfer>> {
+        if !command.write && immediate_data == 0 {
+            return None;
+        }
+        let expected = if command.write {
+            command.expected_data_transfer_length
+        } else {
+            0
+        };
+        let first_burst = self.parameters.first_burst_length.min(expected);
+        let more = command.write && !command.r#final;
+        let transfer = Transfer::new(
+            command.initiator_task_tag,
+            expected,
+            immediate_data,
+            more.then_some(first_burst),
+            Rc::clone(&self.requests),
+        );
+        if (immediate_data > 0 && !(command.write && self.parameters.immediate_data))
+            || (more && self.parameters.initial_r2t)
+        {
+            transfer.fail(Failure::UnexpectedUnsolicitedData);
+        } else if immediate_data > first_burst {
+            transfer.fail(Failure::IncorrectAmountOfData);
+        }
+        Some(Rc::new(transfer))
+    }
+
+    /// Takes in the headers of a Data-Out PDU with `length` bytes behind them; says where those go.
+    pub(super) fn receive_data_out(
+        &mut self,
+        header: &Header,
+        data: &DataOut,
+        length: u32,
+    ) -> Destination {
+        let unsolicited = data.target_transfer_tag == RESERVED_TAG;
+        let tag = if unsolicited {
+            data.initiator_task_tag
+        } else if let Some(&tag) = self.bursts.get(&data.target_transfer_tag) {
+            tag
+        } else {
+            // Data that was asked for by a command that has ended since is swallowed.
+            let issued = self
+                .next_transfer_tag
+                .wrapping_sub(data.target_transfer_tag);
+            if issued == 0 || issued > 1 << 31 {
+                self.push_reject(reject::INVALID_PDU_FIELD, header);
+            }
+            return Destination::Nobody;
+        };
+        // So is unsolicited data of a command that is gone.
+        let Some(task) = self.tasks.get(&tag) else {
+            return Destination::Nobody;
+        };
+        let Some(transfer) = &task.transfer else {
+            self.push_reject(reject::PROTOCOL_ERROR, header);
+            return Destination::Nobody;
+        };
+        if tag != data.initiator_task_tag {
+            transfer.fail(Failure::IncorrectAmountOfData);
+        }
+        let last = transfer.accept(data, length);
+        Destination::Data {
+            transfer: Rc::clone(transfer),
+            tag,
+            unsolicited,
+            last,
+        }
+    }
+
+    /// A sequence of Data-Out has ended: a response may have waited for it.
+    pub(super) fn end_sequence(&mut self, tag: u32) {
+        self.respond_if_settled(tag);
+    }
+
+    /// Starts commands in order, as far as there is memory for them.
+    pub(super) fn start_waiting(&mut self) {
+        while let Some(&tag) = self.waiting.front() {
+            let share = self.tasks.get(&tag).map_or(0, |task| task.share);
+            let held = self.share + self.outbound.data_bytes();
+            if held > 0 && held + share > COMMAND_MEMORY {
+                break;
+            }
+            self.waiting.pop_front();
+            self.start(tag);
+        }
+    }
+
+    fn start(&mut self, tag: u32) {
+        let (Some(task), Some((nexus, target))) = (self.tasks.get_mut(&tag), &self.nexus) else {
+            return;
+        };
+        self.share += task.share;
+        let Progress::Waiting(command) = std::mem::replace(&mut task.progress, Progress::Running)
+        else {
+            return;
+        };
+        let data_out: Box<dyn scsi::sam::DataOut> = match &task.transfer {
+            Some(transfer) if transfer.failure().is_some() => {
+                transfer.close();
+                task.progress = Progress::Ended(broken_transfer());
+                return self.respond_if_settled(tag);
+            }
+            Some(transfer) => Box::new(TransferHandle(Rc::clone(transfer))),
+            None => Box::new(NoDataOut),
+        };
+        let future = target
+            .clone()
+            .execute_command(nexus.clone(), command, data_out);
+        self.running.push(Running::Command { tag, future });
+    }
+
+    /// Takes in what the SCSI target is done with.
+    pub(super) fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Command { tag, outcome } => self.finish_command(tag, outcome),
+            Finished::Management(management, response) => {
+                let response = match response {
+                    FunctionResponse::Complete => response::FUNCTION_COMPLETE,
+                    FunctionResponse::TaskDoesNotExist => response::TASK_DOES_NOT_EXIST,
+                    FunctionResponse::Rejected => response::FUNCTION_REJECTED,
+                    FunctionResponse::NotSupported => response::FUNCTION_NOT_SUPPORTED,
+                    FunctionResponse::IncorrectLogicalUnit => response::LUN_DOES_NOT_EXIST,
+                };
+                self.finish_management(management, response);
+            }
+        }
+        self.start_waiting();
+    }
+
+    pub(super) fn finish_management(&mut self, management: Management, response: u8) {
+        if management.immediate {
+            self.immediate -= 1;
+        }
+        self.release(management.immediate);
+        self.push_task_management_response(management.initiator_task_tag, response);
+        if management.cold_reset && response == response::FUNCTION_COMPLETE {
+            if let Some((target, _)) = &self.registration.record.target {
+                self.registry.end_sessions_of(&target.name);
+            }
+        }
+    }
+
+    fn finish_command(&mut self, tag: u32, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        let told_of_failure = task
+            .transfer
+            .as_ref()
+            .is_some_and(|transfer| transfer.failure_delivered());
+        let completion = match outcome {
+            Outcome::Completed(completion) => completion,
+            // The command gave up because the transfer broke; the initiator hears of that.
+            Outcome::Aborted if told_of_failure => broken_transfer(),
+            Outcome::Aborted => {
+                self.remove_task(tag);
+                return;
+            }
+        };
+        if let Some(transfer) = &task.transfer {
+            transfer.close();
+        }
+        task.progress = Progress::Ended(completion);
+        self.respond_if_settled(tag);
+    }
+
+    /// Responds to a command that has ended, unless data of it is still on its way.
+    fn respond_if_settled(&mut self, tag: u32) {
+        let settled = self.tasks.get(&tag).is_some_and(|task| {
+            matches!(task.progress, Progress::Ended(_))
+                && !task
+                    .transfer
+                    .as_ref()
+                    .is_some_and(|transfer| transfer.is_outstanding())
+        });
+        if !settled {
+            return;
+        }
+        if let Some(mut task) = self.remove_task(tag) {
+            if let Progress::Ended(completion) =
+                std::mem::replace(&mut task.progress, Progress::Running)
+            {
+                self.push_response(tag, &task, completion);
+            }
+        }
+    }
+
+    /// Takes a task out; its place in the window is free.
+    fn remove_task(&mut self, tag: u32) -> Option<Task> {
+        let task = self.tasks.remove(&tag)?;
+        if !matches!(task.progress, Progress::Waiting(_)) {
+            self.share -= task.share;
+        }
+        if let Some(transfer) = &task.transfer {
+            transfer.close();
+            if transfer.is_outstanding() {
+                self.bursts.retain(|_, other| *other != tag);
+            }
+        }
+        if task.immediate {
+            self.immediate -= 1;
+        }
+        self.release(task.immediate);
+        Some(task)
+    }
+
+    /// Drops a task the SCSI target does not have, or not any more. Nothing is reported of it.
+    pub(super) fn drop_task(&mut self, tag: u32) {
+        let was_held = self.held.iter().find_map(|(&cmd_sn, held)| {
+            matches!(held, Held::Command(other) if *other == tag).then_some(cmd_sn)
+        });
+        self.waiting.retain(|other| *other != tag);
+        let Some(cmd_sn) = was_held else {
+            self.remove_task(tag);
+            return;
+        };
+        // Its turn in the order has not come yet; the window opens when it does.
+        self.held.insert(cmd_sn, Held::Skipped);
+        if let Some(transfer) = self.tasks.remove(&tag).and_then(|task| task.transfer) {
+            transfer.close();
+        }
+    }
+
+    /// Drops the tasks of logical units that the SCSI target does not have, or not any more.
+    pub(super) fn drop_tasks_not_running(&mut self, of: impl Fn(LogicalUnitNumber) -> bool) {
+        let tags: Vec<u32> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| {
+                !matches!(task.progress, Progress::Running) && of(task.logical_unit)
+            })
+            .map(|(tag, _)| *tag)
+            .collect();
+        for tag in tags {
+            self.drop_task(tag);
+        }
+    }
+
+    /// Sends the R2Ts that commands wait for.
+    pub(super) fn send_requests(&mut self) {
+        while let Some(tag) = self.requests.pop() {
+            let Some(transfer) = self.tasks.get(&tag).and_then(|task| task.transfer.clone()) else {
+                continue;
+            };
+            let (max_burst, max_outstanding) = (
+                self.parameters.max_burst_length,
+                self.parameters.max_outstanding_r2t,
+            );
+            while let Some(solicitation) = transfer.solicit(max_burst, max_outstanding) {
+                let target_transfer_tag = self.new_transfer_tag();
+                transfer.solicited(solicitation, target_transfer_tag);
+                self.bursts.insert(target_transfer_tag, tag);
+                self.push_ready_to_transfer(tag, target_transfer_tag, solicitation);
+            }
+        }
+    }
+}
+
+/// ATTR (11.3.1); untagged commands are SIMPLE.
+fn task_attribute(attribute: u8) -> Option<TaskAttribute> {
+    Some(match attribute {
+        0 | 1 => TaskAttribute::Simple,
+        2 => TaskAttribute::Ordered,
+        3 => TaskAttribute::HeadOfQueue,
+        4 => TaskAttribute::AutoContingentAllegiance,
+        _ => return None,
+    })
+}
+
+/// The sense data is filled in from the failure when the response is made.
+fn broken_transfer() -> Completion {
+    Completion {
+        status: Status::CheckCondition,
+        sense: Vec::new(),
+        data_in: None,
+        data_out_wanted: 0,
+    }
+}

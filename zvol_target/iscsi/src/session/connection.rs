@@ -1,0 +1,313 @@
+//! The connection: its state, its turn, its end.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use scsi::sam::{Nexus, ScsiTarget};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep, timeout};
+use tracing::{debug, warn};
+
+use super::dispatch::Held;
+use super::receive::Incoming;
+use super::task::{Running, Task};
+use super::text::TextNegotiation;
+use super::transfer::Requests;
+use super::window::CommandWindow;
+use super::{Inbound, Outbound};
+use crate::login::{LoggedIn, NegotiatedParameters};
+use crate::pdu::{Digests, FrameError, LogoutRequest};
+use crate::registry::{EndReason, Registration, Registry};
+
+/// Memory that commands of one connection may hold at once; one command alone may hold more.
+pub(super) const COMMAND_MEMORY: usize = 16 << 20;
+/// Unsolicited data of commands that could not start yet, above which the socket is left alone.
+const LANDED_MEMORY: usize = 8 << 20;
+/// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
+const UNREAD_RESPONSES: usize = 2 << 20;
+/// Rounds of receiving, running and sending before other connections have their turn.
+const ROUNDS: usize = 8;
+/// How long a message that goes before a close may take.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("the initiator closed the connection")]
+    Closed,
+    #[error("the initiator logged out")]
+    Logout(LogoutRequest),
+    #[error("the initiator did not answer")]
+    Silent,
+    #[error("format error: {0}")]
+    Frame(#[from] FrameError),
+    #[error("protocol error: {0}")]
+    Protocol(&'static str),
+    #[error("ended from this side: {0:?}")]
+    Ended(EndReason),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// State of the keepalive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keepalive {
+    /// Something was received since the timer was set.
+    Heard,
+    /// Nothing was.
+    Quiet,
+    /// Nothing was, and a NOP-In is on its way.
+    Asked,
+}
+
+/// A session and its connection.
+pub(crate) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) registry: Arc<Registry>,
+    pub(super) registration: Registration,
+    /// The I_T nexus and its target; none in a discovery session.
+    pub(super) nexus: Option<(Arc<Nexus>, Arc<dyn ScsiTarget>)>,
+    pub(super) parameters: NegotiatedParameters,
+    pub(super) digests: Digests,
+    pub(super) window: CommandWindow,
+    pub(super) stat_sn: u32,
+    /// Commands by Initiator Task Tag.
+    pub(super) tasks: HashMap<u32, Task>,
+    /// Commands in order that have no memory yet.
+    pub(super) waiting: VecDeque<u32>,
+    /// What came before its turn, by `CmdSN`.
+    pub(super) held: HashMap<u32, Held>,
+    /// Immediate requests under way.
+    pub(super) immediate: u32,
+    pub(super) running: FuturesUnordered<Running>,
+    pub(super) requests: Rc<Requests>,
+    /// R2Ts under way: Target Transfer Tag to Initiator Task Tag.
+    pub(super) bursts: HashMap<u32, u32>,
+    pub(super) next_transfer_tag: u32,
+    pub(super) incoming: Incoming,
+    /// The last data segment was long.
+    pub(super) bulk: bool,
+    /// Share of memory of the commands started.
+    pub(super) share: usize,
+    pub(super) text: TextNegotiation,
+    pub(super) logout: Option<LogoutRequest>,
+    keepalive: Keepalive,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Connection {
+    /// A connection whose login is complete. `inbound` may hold bytes that came behind it.
+    pub fn new(
+        stream: TcpStream,
+        inbound: Inbound,
+        registry: Arc<Registry>,
+        login: LoggedIn,
+    ) -> Self {
+        let record = &login.registration.record;
+        let nexus = record.target.as_ref().map(|(target, port)| {
+            let isid: String = record
+                .isid
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            let nexus = Arc::new(Nexus {
+                id: registry.new_nexus_identifier(),
+                initiator_port: format!("{},i,0x{isid}", record.initiator),
+                initiator_device: record.initiator.to_string(),
+                relative_target_port: port.relative_target_port,
+            });
+            target.device.nexus_established(&nexus);
+            (nexus, Arc::clone(&target.device))
+        });
+        let interval = registry.options.keepalive_interval;
+        Self {
+            stream,
+            inbound,
+            outbound: Outbound::default(),
+            registry,
+            registration: login.registration,
+            nexus,
+            digests: Digests {
+                header: login.parameters.header_digest,
+                data: login.parameters.data_digest,
+            },
+            parameters: login.parameters,
+            window: CommandWindow::new(login.cmd_sn),
+            stat_sn: login.stat_sn,
+            tasks: HashMap::new(),
+            waiting: VecDeque::new(),
+            held: HashMap::new(),
+            immediate: 0,
+            running: FuturesUnordered::new(),
+            requests: Rc::default(),
+            bursts: HashMap::new(),
+            next_transfer_tag: 0,
+            incoming: Incoming::Headers,
+            bulk: false,
+            share: 0,
+            text: TextNegotiation::default(),
+            logout: None,
+            keepalive: Keepalive::Quiet,
+            timer: Box::pin(sleep(interval)),
+        }
+    }
+
+    /// Serves the initiator until the connection ends, and leaves no command behind.
+    pub async fn run(mut self) {
+        let end = poll_fn(|context| self.poll_turn(context)).await;
+        let initiator = &self.registration.record.initiator;
+        match &end {
+            End::Closed | End::Logout(_) | End::Ended(_) => {
+                debug!(%initiator, %end, "session ends")
+            }
+            End::Silent | End::Frame(_) | End::Protocol(_) | End::Io(_) => {
+                warn!(%initiator, %end, "session ends");
+            }
+        }
+        match end {
+            End::Logout(request) => {
+                self.end_nexus().await;
+                self.push_logout_response(&request);
+                self.send_last_words().await;
+            }
+            End::Ended(EndReason::Shutdown | EndReason::Removed | EndReason::ColdReset) => {
+                self.push_connections_dropped();
+                self.send_last_words().await;
+                self.end_nexus().await;
+            }
+            // A Reject may be queued.
+            End::Frame(_) | End::Protocol(_) => {
+                self.send_last_words().await;
+                self.end_nexus().await;
+            }
+            End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_) => {
+                self.end_nexus().await;
+            }
+        }
+    }
+
+    async fn send_last_words(&mut self) {
+        let Self {
+            stream, outbound, ..
+        } = self;
+        let flush = poll_fn(|context| outbound.poll_flush(stream, context));
+        // The connection is closed next, whether they got through or not.
+        let _ = timeout(LAST_WORDS_TIMEOUT, flush).await;
+    }
+
+    /// Ends the I_T nexus; returns when its last command has ended, so that none can touch the disk later.
+    async fn end_nexus(&mut self) {
+        for task in self.tasks.values() {
+            if let Some(transfer) = &task.transfer {
+                transfer.lose_nexus();
+            }
+        }
+        if let Some((nexus, target)) = self.nexus.take() {
+            target.nexus_lost(&nexus);
+        }
+        while self.running.next().await.is_some() {}
+        self.tasks.clear();
+    }
+
+    /// One turn: receive, run, send, as often as there is something to do and others are not kept waiting.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        if let Poll::Ready(reason) = self.registration.record.end.poll(context) {
+            return Poll::Ready(End::Ended(reason));
+        }
+        self.requests.waker.replace(Some(context.waker().clone()));
+        for _ in 0..ROUNDS {
+            let received = match self.poll_receive(context) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => false,
+            };
+            self.poll_running(context);
+            if let Poll::Ready(Err(error)) = self.outbound.poll_flush(&mut self.stream, context) {
+                return Poll::Ready(End::Io(error));
+            }
+            if !self.waiting.is_empty() {
+                // What was sent has made room.
+                self.start_waiting();
+                self.poll_running(context);
+            }
+            if let Some(request) = self.logout.take() {
+                return Poll::Ready(End::Logout(request));
+            }
+            if received {
+                self.keepalive = Keepalive::Heard;
+            } else {
+                return self.poll_keepalive(context);
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Runs commands as far as they get, and asks for the data they wait for.
+    pub(super) fn poll_running(&mut self, context: &mut Context<'_>) {
+        loop {
+            self.requests.polling.set(true);
+            let polled = self.running.poll_next_unpin(context);
+            self.requests.polling.set(false);
+            match polled {
+                Poll::Ready(Some(finished)) => self.finish(finished),
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        self.send_requests();
+    }
+
+    /// Whether reading from the socket has to wait.
+    pub(super) fn is_receiving_paused(&self) -> bool {
+        if self.outbound.staged_bytes() > UNREAD_RESPONSES {
+            return true;
+        }
+        if self.waiting.is_empty() {
+            return false;
+        }
+        // Commands with memory may need what is still in the socket; those without get their turn when others end.
+        let transfers = || {
+            self.tasks
+                .values()
+                .filter_map(|task| task.transfer.as_ref())
+        };
+        transfers()
+            .map(|transfer| transfer.landed_bytes())
+            .sum::<usize>()
+            > LANDED_MEMORY
+            && !transfers().any(|transfer| transfer.is_wanting())
+    }
+
+    fn poll_keepalive(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        // An elapsed check is cheap; the timer is polled only to set its waker anew.
+        while self.timer.is_elapsed() || self.timer.as_mut().poll(context).is_ready() {
+            let waiting_for_us = self.is_receiving_paused() && self.outbound.is_empty();
+            self.keepalive = match self.keepalive {
+                _ if waiting_for_us => Keepalive::Heard,
+                Keepalive::Heard => Keepalive::Quiet,
+                Keepalive::Quiet => {
+                    self.push_ping();
+                    if let Poll::Ready(Err(error)) =
+                        self.outbound.poll_flush(&mut self.stream, context)
+                    {
+                        return Poll::Ready(End::Io(error));
+                    }
+                    Keepalive::Asked
+                }
+                Keepalive::Asked => return Poll::Ready(End::Silent),
+            };
+            let next = tokio::time::Instant::now() + self.registry.options.keepalive_interval;
+            self.timer.as_mut().reset(next);
+        }
+        Poll::Pending
+    }
+}

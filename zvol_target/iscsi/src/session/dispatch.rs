@@ -1,0 +1,244 @@
+//! What each request leads to, in the order of `CmdSN`.
+
+use scsi::sam::{LogicalUnitNumber, TaskManagementFunction};
+
+use super::connection::{Connection, End};
+use super::task::{Management, Progress, Running};
+use super::window::{Arrival, CommandWindow};
+use crate::pdu::{
+    Header, InitiatorPdu, LogoutRequest, NopOut, RESERVED_TAG, TaskManagementRequest, reject,
+};
+
+/// Immediate requests that may be under way at once.
+pub(super) const IMMEDIATE_MAX: u32 = 32;
+
+/// What came before its turn.
+pub(super) enum Held {
+    /// A command, by Initiator Task Tag.
+    Command(u32),
+    /// Another request with its data segment.
+    Request(Header, InitiatorPdu, Vec<u8>),
+    /// A command that was aborted before it came (RFC 7143 11.6.1 b).
+    Skipped,
+}
+
+/// Functions of a Task Management Function Request (11.5.1).
+mod function {
+    pub const ABORT_TASK: u8 = 1;
+    pub const ABORT_TASK_SET: u8 = 2;
+    pub const CLEAR_ACA: u8 = 3;
+    pub const CLEAR_TASK_SET: u8 = 4;
+    pub const LOGICAL_UNIT_RESET: u8 = 5;
+    pub const TARGET_WARM_RESET: u8 = 6;
+    pub const TARGET_COLD_RESET: u8 = 7;
+    pub const TASK_REASSIGN: u8 = 8;
+}
+
+/// Responses of a Task Management Function Response (11.6.1).
+pub(super) mod response {
+    pub const FUNCTION_COMPLETE: u8 = 0;
+    pub const TASK_DOES_NOT_EXIST: u8 = 1;
+    pub const LUN_DOES_NOT_EXIST: u8 = 2;
+    pub const TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
+    pub const FUNCTION_NOT_SUPPORTED: u8 = 5;
+    pub const FUNCTION_REJECTED: u8 = 255;
+}
+
+impl Connection {
+    /// Takes in a complete request that is no SCSI command and no data.
+    pub(super) fn receive_request(
+        &mut self,
+        header: &Header,
+        request: InitiatorPdu,
+        data: Vec<u8>,
+    ) -> Result<(), End> {
+        let (immediate, cmd_sn) = match &request {
+            InitiatorPdu::NopOut(pdu) => (pdu.immediate, pdu.cmd_sn),
+            InitiatorPdu::TaskManagementRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
+            InitiatorPdu::TextRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
+            InitiatorPdu::LogoutRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
+            // No retransmission at ErrorRecoveryLevel 0 (11.16).
+            _ => {
+                self.push_reject(reject::SNACK_REJECT, header);
+                return Ok(());
+            }
+        };
+        if immediate {
+            return self.handle_request(header, request, &data);
+        }
+        match self.window.judge(cmd_sn) {
+            Arrival::Next => {
+                self.window.advance();
+                self.handle_request(header, request, &data)?;
+                self.deliver_held()
+            }
+            Arrival::Early => {
+                // A second request of the same CmdSN is ignored like any duplicate.
+                self.held
+                    .entry(cmd_sn)
+                    .or_insert(Held::Request(*header, request, data));
+                Ok(())
+            }
+            Arrival::Ignored => Ok(()),
+        }
+    }
+
+    /// Delivers what was held, as far as the order has no gap.
+    pub(super) fn deliver_held(&mut self) -> Result<(), End> {
+        while let Some(held) = self.held.remove(&self.window.expected()) {
+            self.window.advance();
+            match held {
+                Held::Command(tag) => self.waiting.push_back(tag),
+                Held::Request(header, request, data) => {
+                    self.handle_request(&header, request, &data)?;
+                }
+                Held::Skipped => self.window.release(),
+            }
+        }
+        self.start_waiting();
+        Ok(())
+    }
+
+    fn handle_request(
+        &mut self,
+        header: &Header,
+        request: InitiatorPdu,
+        data: &[u8],
+    ) -> Result<(), End> {
+        match request {
+            InitiatorPdu::NopOut(request) => {
+                self.release(request.immediate);
+                self.handle_nop_out(&request, data);
+            }
+            InitiatorPdu::TextRequest(request) => {
+                self.release(request.immediate);
+                self.handle_text_request(header, &request, data);
+            }
+            InitiatorPdu::LogoutRequest(request) => {
+                self.release(request.immediate);
+                self.handle_logout_request(request);
+            }
+            InitiatorPdu::TaskManagementRequest(request) => {
+                self.handle_task_management(header, &request)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A request that used up a `CmdSN` has ended: the window opens by one.
+    pub(super) fn release(&mut self, immediate: bool) {
+        if !immediate {
+            self.window.release();
+        }
+    }
+
+    fn handle_nop_out(&mut self, request: &NopOut, data: &[u8]) {
+        // Without Initiator Task Tag it is the answer to a NOP-In of ours; that it came is all we wanted to know.
+        if request.initiator_task_tag != RESERVED_TAG {
+            let limit = self.parameters.initiator_max_recv_data_segment_length as usize;
+            self.push_pong(request, &data[..data.len().min(limit)]);
+        }
+    }
+
+    fn handle_logout_request(&mut self, request: LogoutRequest) {
+        if self.is_logout_for_us(&request) {
+            self.logout = Some(request);
+        } else {
+            self.push_logout_response(&request);
+        }
+    }
+
+    fn handle_task_management(
+        &mut self,
+        header: &Header,
+        request: &TaskManagementRequest,
+    ) -> Result<(), End> {
+        let Some((nexus, target)) = &self.nexus else {
+            return Err(End::Protocol("task management in a discovery session"));
+        };
+        let (nexus, target) = (nexus.clone(), target.clone());
+        if request.immediate {
+            if self.immediate >= IMMEDIATE_MAX {
+                self.push_reject(reject::TOO_MANY_IMMEDIATE_COMMANDS, header);
+                return Ok(());
+            }
+            self.immediate += 1;
+        }
+        let management = Management {
+            initiator_task_tag: request.initiator_task_tag,
+            immediate: request.immediate,
+            cold_reset: request.function == function::TARGET_COLD_RESET,
+        };
+        let logical_unit = LogicalUnitNumber(request.lun);
+        let function = match request.function {
+            function::ABORT_TASK => {
+                let tag = request.referenced_task_tag;
+                if self.is_running(tag) {
+                    TaskManagementFunction::AbortTask {
+                        logical_unit,
+                        identifier: u64::from(tag),
+                    }
+                } else {
+                    let response = self.abort_before_start(request);
+                    self.finish_management(management, response);
+                    return self.deliver_held();
+                }
+            }
+            function::ABORT_TASK_SET => TaskManagementFunction::AbortTaskSet(logical_unit),
+            function::CLEAR_ACA => TaskManagementFunction::ClearAca(logical_unit),
+            function::CLEAR_TASK_SET => TaskManagementFunction::ClearTaskSet(logical_unit),
+            function::LOGICAL_UNIT_RESET => TaskManagementFunction::LogicalUnitReset(logical_unit),
+            function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
+                TaskManagementFunction::TargetReset
+            }
+            function::TASK_REASSIGN => {
+                let response = response::TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED;
+                self.finish_management(management, response);
+                return Ok(());
+            }
+            _ => {
+                self.finish_management(management, response::FUNCTION_NOT_SUPPORTED);
+                return Ok(());
+            }
+        };
+        let whole_target = function == TaskManagementFunction::TargetReset;
+        let ends_tasks = !matches!(
+            function,
+            TaskManagementFunction::AbortTask { .. } | TaskManagementFunction::ClearAca(_)
+        );
+        if ends_tasks {
+            self.drop_tasks_not_running(|unit| whole_target || unit == logical_unit);
+        }
+        let future = target.manage_tasks(nexus, function);
+        self.running
+            .push(Running::Management { management, future });
+        Ok(())
+    }
+
+    fn is_running(&self, tag: u32) -> bool {
+        self.tasks
+            .get(&tag)
+            .is_some_and(|task| matches!(task.progress, Progress::Running))
+    }
+
+    /// ABORT TASK of a command the SCSI target does not have (11.6.1).
+    fn abort_before_start(&mut self, request: &TaskManagementRequest) -> u8 {
+        if self.tasks.contains_key(&request.referenced_task_tag) {
+            self.drop_task(request.referenced_task_tag);
+            return response::FUNCTION_COMPLETE;
+        }
+        // A command that did not arrive yet is taken as received and aborted.
+        match self.window.judge(request.ref_cmd_sn) {
+            Arrival::Ignored => response::TASK_DOES_NOT_EXIST,
+            _ if self.held.contains_key(&request.ref_cmd_sn) => response::TASK_DOES_NOT_EXIST,
+            _ if !CommandWindow::precedes(request.ref_cmd_sn, request.cmd_sn) => {
+                response::TASK_DOES_NOT_EXIST
+            }
+            _ => {
+                self.held.insert(request.ref_cmd_sn, Held::Skipped);
+                response::FUNCTION_COMPLETE
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What is sent to the initiator.
+
+use std::rc::Rc;
+
+use scsi::sam::{Completion, Status};
+
+use super::connection::Connection;
+use super::sense;
+use super::task::Task;
+use super::transfer::Solicitation;
+use crate::pdu::{
+    AsynchronousMessage, DataIn, Header, LogoutRequest, LogoutResponse, NopIn, NopOut,
+    RESERVED_TAG, ReadyToTransfer, Reject, ScsiResponse, TaskManagementResponse,
+};
+use crate::registry::Counters;
+
+/// Reason codes of a Logout Request (11.14.1).
+const LOGOUT_CLOSE_CONNECTION: u8 = 1;
+const LOGOUT_REMOVE_FOR_RECOVERY: u8 = 2;
+/// Responses of a Logout Response (11.15.1).
+const LOGOUT_CLOSED: u8 = 0;
+const LOGOUT_CID_NOT_FOUND: u8 = 1;
+const LOGOUT_RECOVERY_NOT_SUPPORTED: u8 = 2;
+/// `AsyncEvent`: the target drops all connections of the session (11.9.1).
+const EVENT_ALL_CONNECTIONS_DROPPED: u8 = 3;
+/// Seconds an initiator is asked to wait before it logs in again after we dropped it.
+const TIME_TO_WAIT_AFTER_DROP: u16 = 2;
+
+/// Difference between what a command moves and what the initiator expects (11.4.5).
+#[derive(Clone, Copy, Default)]
+struct Residual {
+    overflow: bool,
+    underflow: bool,
+    count: u32,
+}
+
+impl Residual {
+    fn of(expected: u32, actual: u64) -> Self {
+        let expected = u64::from(expected);
+        Self {
+            overflow: actual > expected,
+            underflow: actual < expected,
+            count: u32::try_from(actual.abs_diff(expected)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl Connection {
+    /// `StatSN` of a response, which uses it up.
+    pub(super) fn take_stat_sn(&mut self) -> u32 {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.wrapping_add(1);
+        stat_sn
+    }
+
+    pub(super) fn new_transfer_tag(&mut self) -> u32 {
+        let tag = self.next_transfer_tag;
+        self.next_transfer_tag = match tag.wrapping_add(1) {
+            RESERVED_TAG => 0,
+            next => next,
+        };
+        tag
+    }
+
+    pub(super) fn push(&mut self, header: Header, data: &[u8]) {
+        self.outbound.push(header, data, self.digests);
+    }
+
+    /// Data-In and status of a command.
+    pub(super) fn push_response(&mut self, tag: u32, task: &Task, mut completion: Completion) {
+        if let Some(failure) = task
+            .transfer
+            .as_ref()
+            .and_then(|transfer| transfer.failure())
+        {
+            completion.status = Status::CheckCondition;
+            completion.sense = sense::of_failure(failure).to_vec();
+            completion.data_in = None;
+        }
+        let data_in = completion.data_in.take();
+        let available = data_in.as_ref().map_or(0, |data| data.len() as u64);
+        let bidirectional = task.read_length > 0 && task.write_length > 0;
+        let read = Residual::of(task.read_length, available);
+        let residual = if bidirectional || task.write_length > 0 {
+            Residual::of(task.write_length, completion.data_out_wanted)
+        } else if task.read_length > 0 || available > 0 {
+            read
+        } else {
+            Residual::of(0, completion.data_out_wanted)
+        };
+        let read_length = task
+            .read_length
+            .min(u32::try_from(available).unwrap_or(u32::MAX));
+        // 11.7.3: status goes with the data when there is nothing more to say.
+        let collapse = completion.status == Status::Good && !bidirectional && read_length > 0;
+        let mut data_pdus = 0;
+        if let (Some(data), true) = (data_in, read_length > 0) {
+            let status = collapse.then_some((completion.status, residual));
+            data_pdus = self.push_data_in(tag, Rc::new(data), read_length as usize, status);
+        }
+        if collapse {
+            return;
+        }
+        let r2ts = task
+            .transfer
+            .as_ref()
+            .map_or(0, |transfer| transfer.r2t_count());
+        let response = ScsiResponse {
+            bidirectional_overflow: bidirectional && read.overflow,
+            bidirectional_underflow: bidirectional && read.underflow,
+            overflow: residual.overflow,
+            underflow: residual.underflow,
+            status: completion.status as u8,
+            initiator_task_tag: tag,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            exp_data_sn: data_pdus + r2ts,
+            bidirectional_residual: if bidirectional { read.count } else { 0 },
+            residual: residual.count,
+            ..ScsiResponse::default()
+        };
+        if completion.sense.is_empty() {
+            return self.push(response.encode(), &[]);
+        }
+        // 11.4.7: SenseLength in front of the sense data.
+        completion.sense.truncate(usize::from(u8::MAX));
+        let mut data = (completion.sense.len() as u16).to_be_bytes().to_vec();
+        data.extend_from_slice(&completion.sense);
+        self.push(response.encode(), &data);
+    }
+
+    /// Data-In in segments the initiator takes, in sequences of at most `MaxBurstLength`; returns the number of PDUs.
+    fn push_data_in(
+        &mut self,
+        tag: u32,
+        data: Rc<scsi::sam::Buffer>,
+        length: usize,
+        status: Option<(Status, Residual)>,
+    ) -> u32 {
+        Counters::add(
+            &self.registration.record.counters.data_in_bytes,
+            length as u64,
+        );
+        let segment = self.parameters.initiator_max_recv_data_segment_length as usize;
+        let burst = self.parameters.max_burst_length as usize;
+        let mut pdu = DataIn {
+            initiator_task_tag: tag,
+            target_transfer_tag: RESERVED_TAG,
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            ..DataIn::default()
+        };
+        let (mut start, mut burst_end) = (0, burst.min(length));
+        while start < length {
+            let end = burst_end.min(start + segment);
+            pdu.r#final = end == burst_end;
+            pdu.buffer_offset = start as u32;
+            if let (Some((status, residual)), true) = (status, end == length) {
+                pdu.status_present = true;
+                pdu.status = status as u8;
+                pdu.stat_sn = self.take_stat_sn();
+                pdu.overflow = residual.overflow;
+                pdu.underflow = residual.underflow;
+                pdu.residual = residual.count;
+            }
+            self.outbound
+                .push_data(pdu.encode(), &data, start, end, self.digests);
+            pdu.data_sn += 1;
+            if end == burst_end {
+                burst_end = length.min(end + burst);
+            }
+            start = end;
+        }
+        pdu.data_sn
+    }
+
+    pub(super) fn push_ready_to_transfer(
+        &mut self,
+        tag: u32,
+        target_transfer_tag: u32,
+        solicitation: Solicitation,
+    ) {
+        let lun = self
+            .tasks
+            .get(&tag)
+            .map_or([0; 8], |task| task.logical_unit.0);
+        let pdu = ReadyToTransfer {
+            lun,
+            initiator_task_tag: tag,
+            target_transfer_tag,
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            r2t_sn: solicitation.r2t_sn,
+            buffer_offset: solicitation.offset,
+            desired_data_transfer_length: solicitation.length,
+        };
+        self.push(pdu.encode(), &[]);
+    }
+
+    pub(super) fn push_task_management_response(&mut self, tag: u32, response: u8) {
+        let pdu = TaskManagementResponse {
+            response,
+            initiator_task_tag: tag,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+        };
+        self.push(pdu.encode(), &[]);
+    }
+
+    /// The answer to a NOP-Out.
+    pub(super) fn push_pong(&mut self, request: &NopOut, data: &[u8]) {
+        let pdu = NopIn {
+            lun: request.lun,
+            initiator_task_tag: request.initiator_task_tag,
+            target_transfer_tag: RESERVED_TAG,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+        };
+        self.push(pdu.encode(), data);
+    }
+
+    /// A NOP-In that wants an answer (11.19.1: it uses up no `StatSN`).
+    pub(super) fn push_ping(&mut self) {
+        let pdu = NopIn {
+            initiator_task_tag: RESERVED_TAG,
+            target_transfer_tag: self.new_transfer_tag(),
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            ..NopIn::default()
+        };
+        self.push(pdu.encode(), &[]);
+    }
+
+    pub(super) fn push_reject(&mut self, reason: u8, rejected: &Header) {
+        let pdu = Reject {
+            reason,
+            initiator_task_tag: RESERVED_TAG,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            data_sn: 0,
+        };
+        self.push(pdu.encode(), rejected);
+    }
+
+    pub(super) fn push_logout_response(&mut self, request: &LogoutRequest) {
+        let response = match request.reason {
+            LOGOUT_REMOVE_FOR_RECOVERY => LOGOUT_RECOVERY_NOT_SUPPORTED,
+            LOGOUT_CLOSE_CONNECTION if request.cid != self.registration.record.cid => {
+                LOGOUT_CID_NOT_FOUND
+            }
+            _ => LOGOUT_CLOSED,
+        };
+        let pdu = LogoutResponse {
+            response,
+            initiator_task_tag: request.initiator_task_tag,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            time2wait: 0,
+            time2retain: 0,
+        };
+        self.push(pdu.encode(), &[]);
+    }
+
+    /// Whether a Logout Request ends this connection.
+    pub(super) fn is_logout_for_us(&self, request: &LogoutRequest) -> bool {
+        match request.reason {
+            LOGOUT_REMOVE_FOR_RECOVERY => false,
+            LOGOUT_CLOSE_CONNECTION => request.cid == self.registration.record.cid,
+            _ => true,
+        }
+    }
+
+    /// Tells the initiator that its session ends from our side.
+    pub(super) fn push_connections_dropped(&mut self) {
+        let pdu = AsynchronousMessage {
+            initiator_task_tag: RESERVED_TAG,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+            event: EVENT_ALL_CONNECTIONS_DROPPED,
+            parameter2: TIME_TO_WAIT_AFTER_DROP,
+            ..AsynchronousMessage::default()
+        };
+        self.push(pdu.encode(), &[]);
+    }
+}

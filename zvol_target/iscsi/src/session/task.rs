@@ -1,0 +1,87 @@
+//! Commands and task management functions under way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use scsi::sam::{
+    Command, Completion, FunctionResponse, LocalBoxFuture, LogicalUnitNumber, Outcome,
+};
+
+use super::transfer::Transfer;
+
+/// How far a command is.
+pub(crate) enum Progress {
+    /// It waits for commands before it, or for memory.
+    Waiting(Command),
+    /// The SCSI target has it.
+    Running,
+    /// It has ended; the response waits until data that was asked for or announced has passed (RFC 7143 7.8).
+    Ended(Completion),
+}
+
+/// A SCSI command of the connection.
+pub(crate) struct Task {
+    pub logical_unit: LogicalUnitNumber,
+    pub progress: Progress,
+    /// It used up no `CmdSN`.
+    pub immediate: bool,
+    /// Data the initiator expects in.
+    pub read_length: u32,
+    /// Data the initiator sends.
+    pub write_length: u32,
+    pub transfer: Option<Rc<Transfer>>,
+    /// Share of the connection's memory it holds once started.
+    pub share: usize,
+}
+
+/// A task management function under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Management {
+    pub initiator_task_tag: u32,
+    pub immediate: bool,
+    /// TARGET COLD RESET: all sessions end with it.
+    pub cold_reset: bool,
+}
+
+/// What the SCSI target runs for a connection.
+pub(crate) enum Running {
+    Command {
+        tag: u32,
+        future: LocalBoxFuture<'static, Outcome>,
+    },
+    Management {
+        management: Management,
+        future: LocalBoxFuture<'static, FunctionResponse>,
+    },
+}
+
+/// What came out of it.
+pub(crate) enum Finished {
+    Command { tag: u32, outcome: Outcome },
+    Management(Management, FunctionResponse),
+}
+
+impl Future for Running {
+    type Output = Finished;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
+        match self.get_mut() {
+            Self::Command { tag, future } => {
+                let tag = *tag;
+                future
+                    .as_mut()
+                    .poll(context)
+                    .map(|outcome| Finished::Command { tag, outcome })
+            }
+            Self::Management { management, future } => {
+                let management = *management;
+                future
+                    .as_mut()
+                    .poll(context)
+                    .map(|response| Finished::Management(management, response))
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Text Requests in full feature phase (RFC 7143 11.10): discovery, and the few keys that may change then.
+
+use std::net::SocketAddr;
+
+use super::connection::Connection;
+use crate::config::TargetDefinition;
+use crate::login::{Answer, SessionType};
+use crate::name::IscsiName;
+use crate::pdu::{Header, RESERVED_TAG, TextRequest, TextResponse, reject};
+use crate::text::{self, TextCollector};
+
+/// A text negotiation under way; an initiator has one at a time.
+#[derive(Default)]
+pub(super) struct TextNegotiation {
+    collector: TextCollector,
+    /// What is still to be sent of the answer.
+    answer: Vec<u8>,
+    /// Target Transfer Tag that continues it.
+    tag: Option<u32>,
+}
+
+impl Connection {
+    pub(super) fn handle_text_request(
+        &mut self,
+        header: &Header,
+        request: &TextRequest,
+        data: &[u8],
+    ) {
+        if request.target_transfer_tag == RESERVED_TAG {
+            self.text = TextNegotiation::default();
+        } else if self.text.tag != Some(request.target_transfer_tag) {
+            return self.push_reject(reject::INVALID_PDU_FIELD, header);
+        }
+        if self.text.collector.push(data).is_err() {
+            self.text = TextNegotiation::default();
+            return self.push_reject(reject::PROTOCOL_ERROR, header);
+        }
+        if request.r#continue {
+            return self.push_text(request, Vec::new(), false);
+        }
+        let Ok(pairs) = self.text.collector.finish() else {
+            self.text = TextNegotiation::default();
+            return self.push_reject(reject::PROTOCOL_ERROR, header);
+        };
+        let mut answer = std::mem::take(&mut self.text.answer);
+        for (key, value) in &pairs {
+            self.answer_key(key, value, &mut answer);
+        }
+        let limit = self.parameters.initiator_max_recv_data_segment_length as usize;
+        if answer.len() > limit {
+            self.text.answer = answer.split_off(limit);
+        }
+        self.push_text(request, answer, true);
+    }
+
+    /// Sends one response. `complete`: the request was read whole, so the negotiation may end with it.
+    fn push_text(&mut self, request: &TextRequest, segment: Vec<u8>, complete: bool) {
+        let more = !self.text.answer.is_empty();
+        let end = complete && !more && request.r#final;
+        let tag = if end {
+            RESERVED_TAG
+        } else {
+            match self.text.tag {
+                Some(tag) => tag,
+                None => self.new_transfer_tag(),
+            }
+        };
+        self.text.tag = (!end).then_some(tag);
+        let response = TextResponse {
+            r#final: end,
+            r#continue: more,
+            lun: request.lun,
+            initiator_task_tag: request.initiator_task_tag,
+            target_transfer_tag: tag,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.maximum(),
+        };
+        self.push(response.encode(), &segment);
+    }
+
+    fn answer_key(&mut self, key: &str, value: &str, answer: &mut Vec<u8>) {
+        let session_type = self.registration.record.session_type;
+        let result = match key {
+            "SendTargets" => match self.send_targets(value, session_type) {
+                Some(targets) => {
+                    answer.extend_from_slice(&targets);
+                    Answer::Nothing
+                }
+                None => Answer::Reject,
+            },
+            // 13.12: may be declared anew at any time.
+            "MaxRecvDataSegmentLength" => self.parameters.negotiate(key, value, session_type),
+            // The other keys belong to login.
+            _ => match self.parameters.clone().negotiate(key, value, session_type) {
+                Answer::NotUnderstood => Answer::NotUnderstood,
+                _ => Answer::Reject,
+            },
+        };
+        if let Some(value) = result.as_value() {
+            text::push(answer, key, value);
+        }
+    }
+
+    /// Names and addresses (Appendix C); `None` for a value that is not allowed in this session.
+    fn send_targets(&self, value: &str, session_type: SessionType) -> Option<Vec<u8>> {
+        let record = &self.registration.record;
+        let visible = self.registry.visible_targets(&record.initiator);
+        let wanted = match (value, session_type, &record.target) {
+            ("All", SessionType::Discovery, _) => None,
+            ("All", ..) | ("", SessionType::Discovery, _) => return None,
+            ("", _, target) => target.as_ref().map(|(target, _)| target.name.clone()),
+            (name, ..) => Some(name.parse::<IscsiName>().ok()?),
+        };
+        let mut text = Vec::new();
+        for target in visible {
+            if wanted.as_ref().is_none_or(|wanted| *wanted == target.name) {
+                self.describe(&target, record.local, &mut text);
+            }
+        }
+        Some(text)
+    }
+
+    fn describe(&self, target: &TargetDefinition, local: SocketAddr, text: &mut Vec<u8>) {
+        text::push(text, "TargetName", target.name.as_str());
+        for portal in self.registry.portals() {
+            if target.port(portal.group_tag).is_none() {
+                continue;
+            }
+            let mut ip = portal.address.ip();
+            if ip.is_unspecified() {
+                if ip.is_ipv4() != local.is_ipv4() {
+                    continue;
+                }
+                // Of all our addresses this is the one we know the initiator can reach.
+                ip = local.ip();
+            }
+            let address = SocketAddr::new(ip, portal.address.port());
+            text::push(
+                text,
+                "TargetAddress",
+                &format!("{address},{}", portal.group_tag),
+            );
+        }
+    }
+}

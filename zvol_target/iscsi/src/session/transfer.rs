@@ -1,0 +1,525 @@
+//! The Data-Out of one command: from PDUs in order to [`DataOut::receive`].
+//!
+//! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes come in the order of their offsets: immediate data,
+//! unsolicited PDUs, then one R2T after the other. Memory is there before an R2T asks for bytes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture};
+
+use crate::pdu;
+
+/// A transfer the initiator broke, as RFC 7143 11.4.7.2 tells the initiator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Unsolicited data that was not allowed.
+    UnexpectedUnsolicitedData,
+    /// Not as much data as was asked for, or other data.
+    IncorrectAmountOfData,
+    /// A Data-Out PDU is missing.
+    ProtocolServiceCrcError,
+}
+
+/// What the connection has to do for its transfers, noted while commands are polled.
+#[derive(Default)]
+pub(crate) struct Requests {
+    /// Initiator Task Tags of commands that may need an R2T.
+    waiting: RefCell<Vec<u32>>,
+    /// The connection polls its commands at this moment, and looks here afterwards.
+    pub polling: Cell<bool>,
+    /// Wakes the connection.
+    pub waker: RefCell<Option<Waker>>,
+}
+
+impl Requests {
+    fn push(&self, tag: u32) {
+        self.waiting.borrow_mut().push(tag);
+        if !self.polling.get() {
+            if let Some(waker) = &*self.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// A command to look at.
+    pub fn pop(&self) -> Option<u32> {
+        self.waiting.borrow_mut().pop()
+    }
+}
+
+/// An R2T under way.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    target_transfer_tag: u32,
+    offset: u32,
+    length: u32,
+    received: u32,
+    data_sn: u32,
+}
+
+/// An R2T to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Solicitation {
+    /// `R2TSN`
+    pub r2t_sn: u32,
+    /// Buffer Offset.
+    pub offset: u32,
+    /// Desired Data Transfer Length.
+    pub length: u32,
+}
+
+/// Memory the command waits for.
+struct Wanted {
+    buffer: Buffer,
+    filled: usize,
+}
+
+/// Where the data segment on its way in goes.
+enum Segment {
+    None,
+    /// Into the memory the command waits for.
+    Direct {
+        left: usize,
+    },
+    /// Into memory of its own, until the command asks for it.
+    Landing {
+        buffer: Buffer,
+        filled: usize,
+    },
+    /// Nowhere.
+    Discarded,
+}
+
+struct State {
+    /// Bytes the command sends in all.
+    expected: u32,
+    /// Bytes arrived, in whole PDUs.
+    arrived: u32,
+    /// Bytes given to the command.
+    handed: u32,
+    /// What arrived before it was asked for; `landed_from` is the first byte of the front one not yet handed over.
+    landed: VecDeque<Buffer>,
+    landed_from: usize,
+    wanted: Option<Wanted>,
+    segment: Segment,
+    /// Unsolicited PDUs still come, up to this offset.
+    unsolicited_until: Option<u32>,
+    unsolicited_data_sn: u32,
+    bursts: VecDeque<Burst>,
+    /// Offset of the next R2T.
+    solicited: u32,
+    r2t_sn: u32,
+    failure: Option<Failure>,
+    /// The command has been told of the failure.
+    failure_delivered: bool,
+    nexus_lost: bool,
+    /// The command takes no more data.
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+/// The Data-Out of one command, shared by its connection and the command.
+pub(crate) struct Transfer {
+    tag: u32,
+    requests: Rc<Requests>,
+    state: RefCell<State>,
+}
+
+impl Transfer {
+    /// `immediate`: bytes that come with the command. `unsolicited`: offset up to which data PDUs come after it without
+    /// being asked for (its F bit is 0).
+    pub fn new(
+        tag: u32,
+        expected: u32,
+        immediate: u32,
+        unsolicited: Option<u32>,
+        requests: Rc<Requests>,
+    ) -> Self {
+        Self {
+            tag,
+            requests,
+            state: RefCell::new(State {
+                expected,
+                arrived: 0,
+                handed: 0,
+                landed: VecDeque::new(),
+                landed_from: 0,
+                wanted: None,
+                segment: Segment::None,
+                unsolicited_until: unsolicited,
+                unsolicited_data_sn: 0,
+                bursts: VecDeque::new(),
+                solicited: immediate,
+                r2t_sn: 0,
+                failure: None,
+                failure_delivered: false,
+                nexus_lost: false,
+                closed: false,
+                waker: None,
+            }),
+        }
+    }
+
+    pub fn failure(&self) -> Option<Failure> {
+        self.state.borrow().failure
+    }
+
+    /// Whether the command itself saw the transfer fail.
+    pub fn failure_delivered(&self) -> bool {
+        self.state.borrow().failure_delivered
+    }
+
+    /// R2Ts sent so far.
+    pub fn r2t_count(&self) -> u32 {
+        self.state.borrow().r2t_sn
+    }
+
+    /// Whether the initiator still has to send data it was asked for or announced.
+    pub fn is_outstanding(&self) -> bool {
+        let state = self.state.borrow();
+        state.unsolicited_until.is_some() || !state.bursts.is_empty()
+    }
+
+    /// Whether the command waits for bytes from the initiator.
+    pub fn is_wanting(&self) -> bool {
+        self.state.borrow().wanted.is_some()
+    }
+
+    /// The initiator broke the rules: what comes is discarded, the command is told.
+    pub fn fail(&self, failure: Failure) {
+        let mut state = self.state.borrow_mut();
+        state.failure.get_or_insert(failure);
+        state.discard();
+        state.wake();
+    }
+
+    /// The nexus is gone: the command is told.
+    pub fn lose_nexus(&self) {
+        let mut state = self.state.borrow_mut();
+        state.nexus_lost = true;
+        state.discard();
+        state.wake();
+    }
+
+    /// The command has ended: what comes is discarded.
+    pub fn close(&self) {
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        state.discard();
+    }
+
+    /// Takes in a Data-Out header with `length` bytes; true if it was the last PDU of its sequence.
+    ///
+    /// A header out of place fails the transfer. Call [`Self::begin_segment`] next in either case.
+    pub fn accept(&self, header: &pdu::DataOut, length: u32) -> bool {
+        let mut state = self.state.borrow_mut();
+        let failure = if header.target_transfer_tag == pdu::RESERVED_TAG {
+            state.accept_unsolicited(header, length)
+        } else {
+            state.accept_solicited(header, length)
+        };
+        if let Some(failure) = failure {
+            state.failure.get_or_insert(failure);
+            state.discard();
+            state.wake();
+        }
+        header.r#final
+    }
+
+    /// A data segment of `length` bytes comes now.
+    pub fn begin_segment(&self, length: usize) {
+        let mut state = self.state.borrow_mut();
+        let space = match &state.wanted {
+            Some(wanted) if state.landed.is_empty() => wanted.buffer.len() - wanted.filled,
+            _ => 0,
+        };
+        let discarded = state.closed || state.failure.is_some() || state.nexus_lost;
+        state.segment = if discarded {
+            Segment::Discarded
+        } else if length <= space {
+            Segment::Direct { left: length }
+        } else {
+            let buffer = Buffer::new(length);
+            Segment::Landing { buffer, filled: 0 }
+        };
+    }
+
+    /// Runs `fill` on the memory for what is left of the segment, `None` if it is to be discarded; it says how much it filled.
+    pub fn fill_segment<T>(&self, fill: impl FnOnce(Option<&mut [u8]>) -> (usize, T)) -> T {
+        let state = &mut *self.state.borrow_mut();
+        let memory = match (&mut state.segment, &mut state.wanted) {
+            (Segment::Direct { left }, Some(wanted)) => {
+                Some(&mut wanted.buffer[wanted.filled..wanted.filled + *left])
+            }
+            (Segment::Landing { buffer, filled }, _) => Some(&mut buffer[*filled..]),
+            _ => None,
+        };
+        let (count, result) = fill(memory);
+        match (&mut state.segment, &mut state.wanted) {
+            (Segment::Direct { left }, Some(wanted)) => {
+                *left -= count;
+                wanted.filled += count;
+            }
+            (Segment::Landing { filled, .. }, _) => *filled += count,
+            _ => {}
+        }
+        result
+    }
+
+    /// The segment is complete and its digest right. `last`: the sequence it belongs to ends with it.
+    pub fn end_segment(&self, length: u32, unsolicited: bool, last: bool) {
+        let state = &mut *self.state.borrow_mut();
+        state.arrived = state.arrived.saturating_add(length);
+        if let Segment::Landing { buffer, .. } =
+            std::mem::replace(&mut state.segment, Segment::None)
+        {
+            state.landed.push_back(buffer);
+            state.hand_over_landed();
+        }
+        if last {
+            if unsolicited {
+                state.unsolicited_until = None;
+            } else {
+                state.bursts.pop_front();
+            }
+        }
+        if state
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.filled == wanted.buffer.len())
+        {
+            state.wake();
+        } else if last && state.wanted.is_some() {
+            self.requests.push(self.tag);
+        }
+    }
+
+    /// The next R2T to send, if the command waits for bytes nobody was asked for yet.
+    pub fn solicit(&self, max_burst: u32, max_outstanding: u16) -> Option<Solicitation> {
+        let mut state = self.state.borrow_mut();
+        let wanted = state.wanted.as_ref()?.buffer.len() as u32;
+        let until = state.handed + wanted;
+        let offset = state.solicited.max(state.arrived);
+        let blocked = state.unsolicited_until.is_some()
+            || state.failure.is_some()
+            || state.bursts.len() >= usize::from(max_outstanding);
+        if blocked || offset >= until {
+            return None;
+        }
+        let length = max_burst.min(until - offset);
+        let r2t_sn = state.r2t_sn;
+        state.r2t_sn += 1;
+        state.solicited = offset + length;
+        Some(Solicitation {
+            r2t_sn,
+            offset,
+            length,
+        })
+    }
+
+    /// The R2T was given a tag and is on its way.
+    pub fn solicited(&self, solicitation: Solicitation, target_transfer_tag: u32) {
+        self.state.borrow_mut().bursts.push_back(Burst {
+            target_transfer_tag,
+            offset: solicitation.offset,
+            length: solicitation.length,
+            received: 0,
+            data_sn: 0,
+        });
+    }
+
+    /// Bytes landed that the command did not ask for yet.
+    pub fn landed_bytes(&self) -> usize {
+        let state = self.state.borrow();
+        let segment = match &state.segment {
+            Segment::Landing { buffer, .. } => buffer.len(),
+            _ => 0,
+        };
+        segment
+            + state
+                .landed
+                .iter()
+                .map(|buffer| buffer.len())
+                .sum::<usize>()
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Lets go of all memory; a segment under way is discarded too.
+    fn discard(&mut self) {
+        self.landed.clear();
+        self.landed_from = 0;
+        self.wanted = None;
+        if !matches!(self.segment, Segment::None) {
+            self.segment = Segment::Discarded;
+        }
+    }
+
+    fn accept_unsolicited(&mut self, header: &pdu::DataOut, length: u32) -> Option<Failure> {
+        let Some(until) = self.unsolicited_until else {
+            return Some(Failure::UnexpectedUnsolicitedData);
+        };
+        if header.data_sn != self.unsolicited_data_sn {
+            return Some(Failure::ProtocolServiceCrcError);
+        }
+        self.unsolicited_data_sn = self.unsolicited_data_sn.wrapping_add(1);
+        let fits =
+            header.buffer_offset == self.arrived && length <= until.saturating_sub(self.arrived);
+        (!fits).then_some(Failure::IncorrectAmountOfData)
+    }
+
+    fn accept_solicited(&mut self, header: &pdu::DataOut, length: u32) -> Option<Failure> {
+        let Some(burst) = self.bursts.front_mut() else {
+            return Some(Failure::IncorrectAmountOfData);
+        };
+        if burst.target_transfer_tag != header.target_transfer_tag {
+            // Sequences come in the order of their R2Ts.
+            return Some(Failure::IncorrectAmountOfData);
+        }
+        if header.data_sn != burst.data_sn {
+            return Some(Failure::ProtocolServiceCrcError);
+        }
+        burst.data_sn = burst.data_sn.wrapping_add(1);
+        if header.buffer_offset != burst.offset + burst.received
+            || length > burst.length - burst.received
+        {
+            return Some(Failure::IncorrectAmountOfData);
+        }
+        burst.received += length;
+        (header.r#final && burst.received < burst.length).then_some(Failure::IncorrectAmountOfData)
+    }
+
+    /// Moves what landed into the memory the command waits for.
+    fn hand_over_landed(&mut self) {
+        let Some(wanted) = &mut self.wanted else {
+            return;
+        };
+        while let Some(front) = self.landed.front() {
+            let source = &front[self.landed_from..];
+            let destination = &mut wanted.buffer[wanted.filled..];
+            let count = source.len().min(destination.len());
+            destination[..count].copy_from_slice(&source[..count]);
+            wanted.filled += count;
+            if count < source.len() {
+                self.landed_from += count;
+                break;
+            }
+            self.landed.pop_front();
+            self.landed_from = 0;
+        }
+    }
+
+    /// The command asks for the next `length` bytes: sets `wanted`.
+    fn want(&mut self, length: u32) {
+        let length = length.min(self.expected - self.handed) as usize;
+        if self.landed_from == 0
+            && self
+                .landed
+                .front()
+                .is_some_and(|front| front.len() == length)
+        {
+            if let Some(buffer) = self.landed.pop_front() {
+                self.wanted = Some(Wanted {
+                    filled: buffer.len(),
+                    buffer,
+                });
+                return;
+            }
+        }
+        self.wanted = Some(Wanted {
+            buffer: Buffer::new(length),
+            filled: 0,
+        });
+        self.hand_over_landed();
+    }
+}
+
+/// The command's end of a transfer.
+pub(crate) struct TransferHandle(pub Rc<Transfer>);
+
+impl DataOut for TransferHandle {
+    fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
+        Box::pin(Receive {
+            transfer: &self.0,
+            length: Some(length),
+        })
+    }
+}
+
+impl Drop for TransferHandle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Waits for bytes. Dropped before they came, it gives up the transfer: no byte is handed over out of place.
+struct Receive<'a> {
+    transfer: &'a Transfer,
+    /// Until the first poll.
+    length: Option<u32>,
+}
+
+impl Future for Receive<'_> {
+    type Output = Result<Buffer, DeliveryError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let asked = self.length.take();
+        let state = &mut *self.transfer.state.borrow_mut();
+        if state.nexus_lost {
+            return Poll::Ready(Err(DeliveryError::NexusLost));
+        }
+        if state.closed || state.failure.is_some() {
+            state.failure_delivered |= state.failure.is_some();
+            return Poll::Ready(Err(DeliveryError::TransferFailed));
+        }
+        if let Some(length) = asked {
+            state.want(length);
+        }
+        // A segment that still fills the memory has not passed its digest.
+        let settled = !matches!(state.segment, Segment::Direct { .. });
+        match state.wanted.take() {
+            Some(wanted) if settled && wanted.filled == wanted.buffer.len() => {
+                state.handed += wanted.buffer.len() as u32;
+                Poll::Ready(Ok(wanted.buffer))
+            }
+            wanted => {
+                state.wanted = wanted;
+                state.waker = Some(context.waker().clone());
+                if asked.is_some() {
+                    self.transfer.requests.push(self.transfer.tag);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Receive<'_> {
+    fn drop(&mut self) {
+        let state = &mut *self.transfer.state.borrow_mut();
+        if self.length.is_none() && state.wanted.is_some() {
+            state.closed = true;
+            state.discard();
+        }
+    }
+}
+
+/// Data-Out of a command that sends none.
+pub(crate) struct NoDataOut;
+
+impl DataOut for NoDataOut {
+    fn receive(&mut self, _length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
+        Box::pin(std::future::ready(Ok(Buffer::new(0))))
+    }
+}

@@ -1,0 +1,106 @@
+//! The command window (RFC 7143 4.2.2.1): `CmdSN`, `ExpCmdSN`, `MaxCmdSN`.
+
+/// Commands an initiator may have under way in one session, immediate ones apart.
+pub(crate) const COMMAND_WINDOW: u32 = 128;
+
+/// Whether `a` is before `b` in serial number arithmetic (RFC 1982).
+fn before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+/// Where a command stands in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It is the next one.
+    Next,
+    /// Another has to come before it.
+    Early,
+    /// Outside the window or there already: to be ignored silently.
+    Ignored,
+}
+
+/// The window of one session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandWindow {
+    expected: u32,
+    maximum: u32,
+}
+
+impl CommandWindow {
+    /// `first` is the `CmdSN` of the login, which is the first one expected after it.
+    pub fn new(first: u32) -> Self {
+        Self {
+            expected: first,
+            maximum: first.wrapping_add(COMMAND_WINDOW - 1),
+        }
+    }
+
+    /// `ExpCmdSN`
+    pub fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// `MaxCmdSN`
+    pub fn maximum(&self) -> u32 {
+        self.maximum
+    }
+
+    /// Judges a non-immediate command.
+    pub fn judge(&self, cmd_sn: u32) -> Arrival {
+        if cmd_sn == self.expected && !before(self.maximum, cmd_sn) {
+            Arrival::Next
+        } else if before(self.expected, cmd_sn) && !before(self.maximum, cmd_sn) {
+            Arrival::Early
+        } else {
+            Arrival::Ignored
+        }
+    }
+
+    /// The next command was delivered.
+    pub fn advance(&mut self) {
+        self.expected = self.expected.wrapping_add(1);
+    }
+
+    /// A delivered command has ended: one more may come.
+    pub fn release(&mut self) {
+        self.maximum = self.maximum.wrapping_add(1);
+    }
+
+    /// Whether command `a` comes before command `b`.
+    pub fn precedes(a: u32, b: u32) -> bool {
+        before(a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_closes_and_opens_over_the_wrap() {
+        let first = u32::MAX - 10;
+        let mut window = CommandWindow::new(first);
+        for sent in 0..COMMAND_WINDOW {
+            assert_eq!(window.judge(first.wrapping_add(sent)), Arrival::Next);
+            window.advance();
+        }
+        let next = first.wrapping_add(COMMAND_WINDOW);
+        assert_eq!(window.judge(next), Arrival::Ignored);
+        // Closed: MaxCmdSN = ExpCmdSN - 1.
+        assert_eq!(window.maximum().wrapping_add(1), window.expected());
+        window.release();
+        assert_eq!(window.judge(next), Arrival::Next);
+        assert_eq!(window.judge(next.wrapping_add(1)), Arrival::Ignored);
+    }
+
+    #[test]
+    fn old_commands_are_ignored_and_later_ones_wait() {
+        let mut window = CommandWindow::new(5);
+        window.advance();
+        assert_eq!(window.judge(5), Arrival::Ignored);
+        assert_eq!(window.judge(6), Arrival::Next);
+        assert_eq!(window.judge(7), Arrival::Early);
+        assert_eq!(window.judge(5 + COMMAND_WINDOW), Arrival::Ignored);
+        assert!(CommandWindow::precedes(u32::MAX, 0) && !CommandWindow::precedes(6, 6));
+    }
+}

@@ -1,0 +1,269 @@
+//! A SCSI target device with one logical unit in memory.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use scsi::sam::{
+    Buffer, Command, Completion, DataOut, DeliveryError, FunctionResponse, LocalBoxFuture,
+    LogicalUnitNumber, Nexus, Outcome, ScsiTarget, Status, TaskManagementFunction,
+};
+use tokio::sync::watch;
+
+const BLOCK: usize = 512;
+
+/// Vendor specific opcode: ends when [`MemoryTarget::release`] is called, or when aborted.
+pub const WAIT: u8 = 0xc0;
+
+#[derive(Clone)]
+struct Running {
+    logical_unit: LogicalUnitNumber,
+    abort: Arc<watch::Sender<bool>>,
+    done: Arc<watch::Sender<bool>>,
+}
+
+pub struct MemoryTarget {
+    disk: Mutex<Vec<u8>>,
+    tasks: Mutex<HashMap<(u64, u64), Running>>,
+    released: watch::Sender<bool>,
+    pub nexuses: Mutex<Vec<Nexus>>,
+    /// Most commands there were at once.
+    pub most_tasks: AtomicU64,
+    /// Commands in the order they came.
+    pub log: Mutex<Vec<Vec<u8>>>,
+    /// Bytes a WRITE asks for at once.
+    pub write_chunk: Mutex<u32>,
+}
+
+impl MemoryTarget {
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            disk: Mutex::new(vec![0; bytes]),
+            tasks: Mutex::default(),
+            released: watch::Sender::new(false),
+            nexuses: Mutex::default(),
+            most_tasks: AtomicU64::new(0),
+            log: Mutex::default(),
+            write_chunk: Mutex::new(u32::MAX),
+        }
+    }
+
+    /// Lets commands with the opcode [`WAIT`] end.
+    pub fn release(&self) {
+        self.released.send_replace(true);
+    }
+
+    pub fn task_count(&self) -> usize {
+        self.tasks.lock().unwrap().len()
+    }
+
+    pub fn bytes(&self, start: usize, length: usize) -> Vec<u8> {
+        self.disk.lock().unwrap()[start..start + length].to_vec()
+    }
+
+    async fn run(
+        &self,
+        command: &Command,
+        data_out: &mut dyn DataOut,
+    ) -> Result<Completion, DeliveryError> {
+        let cdb = &command.cdb;
+        let number = |at: usize, length: usize| {
+            cdb[at..at + length]
+                .iter()
+                .fold(0usize, |sum, &byte| sum << 8 | usize::from(byte))
+        };
+        if command.logical_unit != LogicalUnitNumber([0; 8]) && cdb[0] != 0xa0 && cdb[0] != 0x12 {
+            return Ok(check_condition(0x05, 0x25));
+        }
+        let blocks = self.disk.lock().unwrap().len() / BLOCK;
+        let last = blocks as u64 - 1;
+        Ok(match cdb[0] {
+            0x00 | 0x35 | 0x91 => good(None, 0),
+            0x12 if cdb[1] & 1 != 0 => good(Some(vec![0, cdb[2], 0, 0]), 0),
+            0x12 => {
+                let mut data = vec![0; 36];
+                data[2..5].copy_from_slice(&[6, 2, 31]);
+                data[8..32].copy_from_slice(b"EXAMPLE MEMORY          ");
+                data.truncate(number(3, 2));
+                good(Some(data), 0)
+            }
+            0x1a => good(Some(vec![3, 0, 0, 0]), 0),
+            0x25 => good(Some([last as u32, 512].map(u32::to_be_bytes).concat()), 0),
+            0x9e => {
+                let mut data = last.to_be_bytes().to_vec();
+                data.extend_from_slice(&512u32.to_be_bytes());
+                data.resize(32, 0);
+                data.truncate(number(10, 4));
+                good(Some(data), 0)
+            }
+            0xa0 => {
+                let mut data = vec![0; 16];
+                data[3] = 8;
+                data.truncate(number(6, 4));
+                good(Some(data), 0)
+            }
+            0x28 | 0x88 => {
+                let (block, count) = extent(cdb, number);
+                if block + count > blocks {
+                    return Ok(check_condition(0x05, 0x21));
+                }
+                good(Some(self.bytes(block * BLOCK, count * BLOCK)), 0)
+            }
+            0x2a | 0x8a => {
+                let (block, count) = extent(cdb, number);
+                if block + count > blocks {
+                    return Ok(check_condition(0x05, 0x21));
+                }
+                let (mut start, mut left) = (block * BLOCK, (count * BLOCK) as u32);
+                let chunk = *self.write_chunk.lock().unwrap();
+                while left > 0 {
+                    let data = data_out.receive(left.min(chunk)).await?;
+                    if data.is_empty() {
+                        break;
+                    }
+                    self.disk.lock().unwrap()[start..start + data.len()].copy_from_slice(&data);
+                    start += data.len();
+                    left -= data.len() as u32;
+                }
+                good(None, (count * BLOCK) as u64)
+            }
+            WAIT => {
+                let _ = self
+                    .released
+                    .subscribe()
+                    .wait_for(|released| *released)
+                    .await;
+                good(None, 0)
+            }
+            _ => check_condition(0x05, 0x20),
+        })
+    }
+}
+
+fn extent(cdb: &[u8], number: impl Fn(usize, usize) -> usize) -> (usize, usize) {
+    if cdb[0] < 0x80 {
+        (number(2, 4), number(7, 2))
+    } else {
+        (number(2, 8), number(10, 4))
+    }
+}
+
+fn good(data_in: Option<Vec<u8>>, data_out_wanted: u64) -> Completion {
+    Completion {
+        status: Status::Good,
+        sense: Vec::new(),
+        data_in: data_in.map(|data| Buffer::from(&data[..])),
+        data_out_wanted,
+    }
+}
+
+fn check_condition(key: u8, code: u8) -> Completion {
+    let mut sense = vec![0; 18];
+    (sense[0], sense[2], sense[7], sense[12]) = (0x70, key, 10, code);
+    Completion {
+        status: Status::CheckCondition,
+        sense,
+        data_in: None,
+        data_out_wanted: 0,
+    }
+}
+
+impl ScsiTarget for MemoryTarget {
+    fn nexus_established(&self, nexus: &Arc<Nexus>) {
+        self.nexuses.lock().unwrap().push((**nexus).clone());
+    }
+
+    fn nexus_lost(&self, nexus: &Arc<Nexus>) {
+        self.nexuses
+            .lock()
+            .unwrap()
+            .retain(|other| other.id != nexus.id);
+        for ((of, _), task) in &*self.tasks.lock().unwrap() {
+            if *of == nexus.id {
+                task.abort.send_replace(true);
+            }
+        }
+    }
+
+    fn execute_command(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        command: Command,
+        mut data_out: Box<dyn DataOut>,
+    ) -> LocalBoxFuture<'static, Outcome> {
+        let key = (nexus.id, command.identifier);
+        let task = Running {
+            logical_unit: command.logical_unit,
+            abort: Arc::new(watch::Sender::new(false)),
+            done: Arc::new(watch::Sender::new(false)),
+        };
+        self.log.lock().unwrap().push(command.cdb.clone());
+        let count = {
+            let mut tasks = self.tasks.lock().unwrap();
+            assert!(
+                tasks.insert(key, task.clone()).is_none(),
+                "identifier used twice"
+            );
+            tasks.len() as u64
+        };
+        self.most_tasks.fetch_max(count, Ordering::Relaxed);
+        Box::pin(async move {
+            let mut aborted = task.abort.subscribe();
+            let outcome = tokio::select! {
+                biased;
+                _ = aborted.wait_for(|aborted| *aborted) => Outcome::Aborted,
+                result = self.run(&command, &mut *data_out) => match result {
+                    Ok(completion) => Outcome::Completed(completion),
+                    Err(_) => Outcome::Aborted,
+                },
+            };
+            self.tasks.lock().unwrap().remove(&key);
+            task.done.send_replace(true);
+            outcome
+        })
+    }
+
+    fn manage_tasks(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        function: TaskManagementFunction,
+    ) -> LocalBoxFuture<'static, FunctionResponse> {
+        use TaskManagementFunction as Function;
+        let named: Vec<Running> = self
+            .tasks
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|((of, identifier), task)| match function {
+                Function::AbortTask {
+                    identifier: named, ..
+                } => *of == nexus.id && *identifier == named,
+                Function::AbortTaskSet(unit) => *of == nexus.id && task.logical_unit == unit,
+                Function::ClearTaskSet(unit) | Function::LogicalUnitReset(unit) => {
+                    task.logical_unit == unit
+                }
+                Function::TargetReset => true,
+                Function::ClearAca(_) => false,
+            })
+            .map(|(_, task)| task.clone())
+            .collect();
+        for task in &named {
+            task.abort.send_replace(true);
+        }
+        Box::pin(async move {
+            for task in &named {
+                let _ = task.done.subscribe().wait_for(|done| *done).await;
+            }
+            match function {
+                Function::AbortTask { .. } if named.is_empty() => {
+                    FunctionResponse::TaskDoesNotExist
+                }
+                Function::ClearAca(_) => FunctionResponse::NotSupported,
+                Function::LogicalUnitReset(unit) if unit != LogicalUnitNumber([0; 8]) => {
+                    FunctionResponse::IncorrectLogicalUnit
+                }
+                _ => FunctionResponse::Complete,
+            }
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! What the tests of the target share: a SCSI target in memory and an initiator that speaks raw PDUs.
+
+#![allow(dead_code)] // Each test program uses its share.
+
+mod initiator;
+mod memory;
+
+pub use initiator::{Initiator, Pdu};
+pub use memory::MemoryTarget;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iscsi::{Authentication, Portal, Server, ServerOptions, TargetDefinition, TargetPort};
+
+pub const TARGET: &str = "iqn.2001-04.com.example:disk";
+pub const HOST: &str = "iqn.2001-04.com.example:host";
+pub const PORTAL_GROUP: u16 = 7;
+
+/// A server on a port of its own, with one target in memory.
+pub struct Fixture {
+    pub server: Server,
+    pub device: Arc<MemoryTarget>,
+    pub address: SocketAddr,
+}
+
+impl Fixture {
+    pub fn new() -> Self {
+        Self::with(ServerOptions::default(), |_| {})
+    }
+
+    pub fn with(options: ServerOptions, change: impl FnOnce(&mut TargetDefinition)) -> Self {
+        let server = Server::new(options).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        server
+            .set_portals(&[Portal {
+                address,
+                group_tag: PORTAL_GROUP,
+            }])
+            .unwrap();
+        let device = Arc::new(MemoryTarget::new(16 << 20));
+        let mut definition = definition(&device);
+        change(&mut definition);
+        server.set_targets(vec![definition]).unwrap();
+        let address = server.portals()[0].address;
+        Self {
+            server,
+            device,
+            address,
+        }
+    }
+
+    /// A logged-in initiator with the parameters a fast initiator offers.
+    pub fn log_in(&self) -> Initiator {
+        let mut initiator = Initiator::connect(self.address);
+        initiator.log_in(HOST, TARGET, FAST);
+        initiator
+    }
+}
+
+pub const FAST: &[(&str, &str)] = &[
+    ("HeaderDigest", "None"),
+    ("DataDigest", "None"),
+    ("InitialR2T", "No"),
+    ("ImmediateData", "Yes"),
+    ("MaxRecvDataSegmentLength", "262144"),
+    ("MaxBurstLength", "1048576"),
+    ("FirstBurstLength", "262144"),
+    ("MaxOutstandingR2T", "4"),
+    ("ErrorRecoveryLevel", "0"),
+];
+
+pub fn definition(device: &Arc<MemoryTarget>) -> TargetDefinition {
+    TargetDefinition {
+        name: TARGET.parse().unwrap(),
+        alias: Some("test disk".into()),
+        ports: vec![TargetPort {
+            portal_group_tag: PORTAL_GROUP,
+            relative_target_port: 3,
+        }],
+        initiators: Vec::new(),
+        authentication: Authentication::default(),
+        device: device.clone(),
+    }
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
