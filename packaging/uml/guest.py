@@ -27,6 +27,8 @@ from types import TracebackType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
+KERNEL = CACHE / "uml"
+"""What `build` made: kernel and modules."""
 
 HOST_ADDRESS = "192.0.2.1"
 """Host side of the tap device; TEST-NET-1 (RFC 5737), inside the guest's own network namespace only."""
@@ -180,7 +182,7 @@ class GuestProcess:
     One guest a process: it moves the calling process into new network and mount namespaces.
     """
 
-    def __init__(self, options: GuestOptions, kernel: Path = CACHE / "uml") -> None:
+    def __init__(self, options: GuestOptions, kernel: Path = KERNEL) -> None:
         self._options = options
         self._kernel = kernel
         self._cleanup = contextlib.ExitStack()
@@ -218,9 +220,11 @@ class GuestProcess:
         forwarder.start()
 
         self._write_command()
-        # The guest is the first process of a PID namespace: when it or this process dies, no helper of it survives.
+        # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is not the
+        # first process: that one could not end by a signal of its own, which is how the kernel ends after a panic.
+        holder = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", *self._arguments(memory)],
+            [*holder, "bash", "-c", '"$@"; exit', "guest", *self._arguments(memory)],
             stdin=subprocess.DEVNULL,
             stdout=options.console,
             stderr=(self._state / "start.log").open("wb"),
@@ -253,6 +257,7 @@ class GuestProcess:
             "ssl=null",
             "loglevel=3",
             "panic=-1",
+            "noreboot",
             "umid=guest",
             f"uml_dir={self._state}/",
             "vec0:transport=tap,ifname=tap0",

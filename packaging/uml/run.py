@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from guest import Disk, Forward, GuestError, GuestOptions, GuestProcess, parse_size, report
+from guest import KERNEL, Disk, Forward, GuestError, GuestOptions, GuestProcess, parse_size, report
 
 
 def _disk(text: str) -> Disk:
@@ -27,7 +28,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="run",
         description="Runs CMD as root in a guest with the OpenZFS module, from the current directory of the repository. "
-        "Console output is live; the exit code is the command's own (125: the guest itself failed).",
+        "Console output is live; the exit code is the command's own (124: --timeout passed; 125: the guest itself failed). "
+        "ZVAAI_KERNEL names the folder of another kernel that `build` made.",
     )
     disk_help = "a disk, /dev/ubda first; scratch, or kept in FILE (named in $ZVAAI_DISKS inside)"
     parser.add_argument("--disk", type=_disk, action="append", default=[], metavar="SIZE[:FILE]", help=disk_help)
@@ -58,7 +60,7 @@ def main(words: Sequence[str]) -> int:
         working_directory=Path.cwd(),
     )
     try:
-        with GuestProcess(guest_options) as guest:
+        with GuestProcess(guest_options, Path(os.environ.get("ZVAAI_KERNEL", KERNEL))) as guest:
             for guest_port, host_port in guest.ports.items():
                 report(f"127.0.0.1:{host_port} leads to port {guest_port} of the guest")
 
