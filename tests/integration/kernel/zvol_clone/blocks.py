@@ -1,0 +1,85 @@
+"""Where the blocks of a zvol lie, and reading and writing them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.programs import run
+
+MIB = 1 << 20
+_BLOCK = re.compile(r"^\s*([0-9a-f]+)\s+L0\s+(\S+)")
+
+
+def dataset_of(device: Path) -> str:
+    """The dataset of a /dev/zvol path."""
+    return str(device.relative_to("/dev/zvol"))
+
+
+def dvas(dataset: str) -> dict[int, str]:
+    """DVA (vdev:offset:size) of every allocated block of a zvol by its byte offset, as zdb reads it from the disk."""
+    pool = dataset.partition("/")[0]
+    run("zpool", "sync", pool)
+    found = {}
+    for line in run("zdb", "-ddddd", dataset, "1", timeout=300).splitlines():
+        if match := _BLOCK.match(line):
+            found[int(match[1], 16)] = match[2]
+    assert found or "L0" not in run("zdb", "-ddddd", dataset, "1"), "zdb prints blocks in a way not understood here"
+    return found
+
+
+def shared(one: dict[int, str], other: dict[int, str], shift: int = 0) -> int:
+    """How many blocks of `one` are the very same blocks in `other`, `shift` bytes further on."""
+    return sum(other.get(offset + shift) == dva for offset, dva in one.items())
+
+
+def pool_property(pool: str, name: str) -> int:
+    """A property of a pool as a number."""
+    run("zpool", "sync", pool)
+    return int(run("zpool", "get", "-Hpo", "value", name, pool))
+
+
+@contextmanager
+def opened(device: Path, flags: int) -> Iterator[int]:
+    """A file descriptor, closed at the end."""
+    fd = os.open(device, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def random_blocks(length: int) -> bytes:
+    """Data that no compression makes smaller. Which bytes they are matters to no test."""
+    return os.urandom(length)
+
+
+def write_direct(device: Path | int, data: bytes, offset: int = 0) -> None:
+    """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path it is: the last close syncs."""
+    fd = device if isinstance(device, int) else os.open(device, os.O_WRONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, MIB) as page:
+            for start in range(0, len(data), MIB):
+                chunk = data[start : start + MIB]
+                page[: len(chunk)] = chunk
+                with memoryview(page) as view, view[: len(chunk)] as part:
+                    assert os.pwrite(fd, part, offset + start) == len(chunk)
+    finally:
+        if fd is not device:
+            os.close(fd)
+
+
+def read_direct(device: Path, length: int, offset: int = 0) -> bytes:
+    """Reads past the page cache: what zfs holds."""
+    pieces = []
+    with opened(device, os.O_RDONLY | os.O_DIRECT) as fd, mmap.mmap(-1, MIB) as page:
+        for start in range(0, length, MIB):
+            wanted = min(MIB, length - start)
+            with memoryview(page) as view, view[:wanted] as part:
+                assert os.preadv(fd, [part], offset + start) == wanted
+            pieces.append(page[:wanted])
+    return b"".join(pieces)

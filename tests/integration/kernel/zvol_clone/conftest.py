@@ -1,0 +1,122 @@
+"""Fixtures of the zvol_clone tests: the loaded module, volumes of any shape, a second pool."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone import kernel_module
+from integration.kernel.zvol_clone.blocks import random_blocks, write_direct
+from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
+from support.programs import IN_GUEST, ProgramFailed, run, wait_for
+from support.zfs import Pool
+
+
+@pytest.fixture(scope="session")
+def module_file() -> Path:
+    """The module as built for this guest's kernel."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    assert kernel_module.MODULE.exists(), "not built: packaging/dkms/zvol_clone/build-uml .cache/zvol_clone"
+    return kernel_module.MODULE
+
+
+@pytest.fixture
+def device(module_file: Path, pool: Pool) -> Iterator[ZvolClone]:
+    """The open device; the module is loaded for the first test that needs it and stays."""
+    result = kernel_module.load(module_file)
+    assert result.returncode == 0, result.stderr + kernel_module.kernel_log()[-2000:]
+    device = ZvolClone()
+    yield device
+    device.close()
+
+
+VolumeOf = Callable[..., Path]
+
+
+def destroy(pool: Pool, name: str) -> None:
+    """Removes a zvol once udev, which probes each that was closed by a writer, has let go of it."""
+
+    def gone() -> bool:
+        with contextlib.suppress(ProgramFailed):
+            pool.destroy_volume(name)
+            return True
+        return False
+
+    wait_for(gone, f"{name} is free to be destroyed")
+
+
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def volume_maker(pool: Pool) -> Iterator[VolumeOf]:
+    """A function that makes zvols, all destroyed at the end."""
+    made: list[str] = []
+
+    def make(size_mib: int, *, filled: int = 0, **properties: str) -> Path:
+        name = f"clone{next(_numbers)}"
+        made.append(name)
+        device = pool.create_volume(name, size_mib, **properties)
+        if filled:
+            write_direct(device, random_blocks(filled << 20))
+            run("zpool", "sync", pool.name)
+        return device
+
+    yield make
+    for name in made:
+        destroy(pool, name)
+
+
+@pytest.fixture
+def volume(pool: Pool) -> Iterator[VolumeOf]:
+    """Makes a zvol of a size in MiB: volume(64, volblocksize="16K"); filled=N writes N MiB of random data, on disk on return."""
+    with volume_maker(pool) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def lasting_volume(pool: Pool) -> Iterator[VolumeOf]:
+    """The same, for volumes that all tests of a file share."""
+    with volume_maker(pool) as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def other_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A second pool, on a file in memory."""
+    disk = tmp_path_factory.mktemp("other") / "disk"
+    with disk.open("wb") as file:
+        file.truncate(256 << 20)
+    pool = Pool("other", str(disk))
+    yield pool
+    pool.destroy()
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints a figure into the test's output, passed or failed."""
+
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n  {text}", end=" ")
+
+    return tell
+
+
+@pytest.fixture
+def zfs_parameter() -> Iterator[Callable[[str, int], None]]:
+    """Sets a parameter of the zfs module for one test."""
+    before: dict[Path, str] = {}
+
+    def setting(name: str, value: int) -> None:
+        path = Path("/sys/module/zfs/parameters", name)
+        before.setdefault(path, path.read_text())
+        path.write_text(f"{value}\n")
+
+    yield setting
+    for path, value in before.items():
+        path.write_text(value)

@@ -1,0 +1,48 @@
+"""Runs on the host: the guest is killed right after the flush of a clone, and the clone is there when it boots again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs import CACHE, REPOSITORY, wait_for
+
+RUN = REPOSITORY / "packaging/uml/run"
+CLONER = Path(__file__).with_name("cloner.py")
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """A folder that host and guest both see."""
+    with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+        yield Path(directory)
+
+
+def test_a_flushed_clone_survives_a_power_cut(state: Path) -> None:
+    disk = ["--disk", f"1G:{state / 'disk'}"]
+    flushed = state / "flushed"
+    command = [RUN, *disk, "python3", CLONER, state, "clone"]
+    # A pipe that nobody reads: the console says far less than it holds.
+    guest = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    assert guest.stdout is not None
+    try:
+
+        def done() -> bool:
+            assert guest.poll() is None, f"the guest ended before its power was cut:\n{guest.stdout.read().decode()}"
+            return flushed.exists() and flushed.stat().st_size > 0
+
+        wait_for(done, "the clone is flushed", timeout=180)
+    finally:
+        os.killpg(guest.pid, signal.SIGKILL)
+        guest.wait()
+        guest.stdout.close()
+    before, after = flushed.read_text().split()
+    assert before == after, "a transaction group closed between clone and cut: the intent log was not what kept it"
+    check = subprocess.run([RUN, *disk, "python3", CLONER, state, "check"], capture_output=True, text=True, timeout=300)
+    assert check.returncode == 0, check.stdout + check.stderr
+    assert "flushed clone whole after the cut" in check.stdout

@@ -1,0 +1,142 @@
+"""A source block that is not on disk yet stops the call at once; it waits for no transaction group."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone.blocks import MIB, opened, random_blocks, read_direct, write_direct
+from integration.kernel.zvol_clone.zvol_clone_ioctl import Stopped, ZvolClone
+from support.programs import run
+
+VolumeOf = Callable[..., Path]
+SetParameter = Callable[[str, int], None]
+BLOCK = 16384
+PROMPT = 0.5
+"""Seconds. A wait for a txg takes up to the 30 s set here, or a whole sync when it pushes one."""
+
+
+@pytest.fixture(autouse=True)
+def long_transaction_groups(zfs_parameter: SetParameter) -> None:
+    """What is written stays dirty for 30 s."""
+    zfs_parameter("zfs_txg_timeout", 30)
+
+
+@pytest.mark.parametrize("wait_dirty", [1, 0])
+def test_a_dirty_block_stops_it_exactly_there(
+    device: ZvolClone, volume: VolumeOf, zfs_parameter: SetParameter, wait_dirty: int
+) -> None:
+    zfs_parameter("zfs_bclone_wait_dirty", wait_dirty)
+    source, destination = volume(32, filled=32), volume(32)
+    dirty_at, dirty = 9 * MIB + 5 * BLOCK, 3 * BLOCK
+    with opened(source, os.O_RDWR | os.O_DIRECT) as one, opened(destination, os.O_RDWR) as other:
+        write_direct(one, random_blocks(dirty), dirty_at)
+        outcome = device.clone(one, other, 32 * MIB)
+        assert (outcome.error, outcome.stopped) == (errno.EAGAIN, Stopped.DIRTY)
+        assert (outcome.bytes_done, outcome.dirty_length) == (dirty_at, dirty)
+        assert outcome.seconds < PROMPT
+        again = device.clone(one, other, 4 * MIB, source_offset=dirty_at, destination_offset=dirty_at)
+        assert (again.error, again.bytes_done, again.dirty_length) == (errno.EAGAIN, 0, dirty)
+
+        # As a target does it: what is dirty is read and written, the rest is cloned.
+        assert os.pwrite(other, read_direct(source, dirty, dirty_at), dirty_at) == dirty
+        rest = dirty_at + dirty
+        final = device.clone(one, other, 32 * MIB - rest, source_offset=rest, destination_offset=rest)
+        assert final.stopped == Stopped.COMPLETE
+    assert read_direct(destination, 32 * MIB) == read_direct(source, 32 * MIB)
+
+
+def test_a_fresh_volume_is_all_dirty_until_the_txg_is_on_disk(device: ZvolClone, volume: VolumeOf) -> None:
+    source, destination = volume(8), volume(8)
+    with opened(source, os.O_RDWR | os.O_DIRECT) as one, opened(destination, os.O_RDWR) as other:
+        write_direct(one, random_blocks(8 * MIB))
+        outcome = device.clone(one, other, 8 * MIB)
+        assert (outcome.error, outcome.bytes_done, outcome.dirty_length) == (errno.EAGAIN, 0, 4 * MIB)
+        assert outcome.seconds < PROMPT
+        run("zpool", "sync")
+        assert device.clone(one, other, 8 * MIB).stopped == Stopped.COMPLETE
+
+
+@pytest.mark.parametrize("excluded", [True, False], ids=["writers kept off by a lock", "writers unaware of the clone"])
+def test_while_the_source_is_written(
+    device: ZvolClone, volume: VolumeOf, seed: int, tell: Callable[[str], None], excluded: bool
+) -> None:
+    source, destination = volume(64, filled=64), volume(64)
+    lock, stop = threading.Lock(), threading.Event()
+    written = 0
+
+    def write(worker: int) -> None:
+        nonlocal written
+        choice = random.Random(seed * 10 + worker)
+        data = random_blocks(BLOCK)
+        with opened(source, os.O_WRONLY | os.O_DIRECT) as fd:
+            while not stop.is_set():
+                at = choice.randrange(64 * MIB // BLOCK) * BLOCK
+                if excluded:
+                    with lock:
+                        write_direct(fd, data, at)
+                else:
+                    write_direct(fd, data, at)
+                written += 1
+
+    def sync() -> None:
+        while not stop.wait(0.5):
+            run("zpool", "sync")
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(3)] + [threading.Thread(target=sync)]
+    for thread in threads:
+        thread.start()
+    calls, cloned, stops, longest, at = 0, 0, 0, 0.0, 0
+    try:
+        until = time.monotonic() + 8
+        with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
+            while time.monotonic() < until:
+                length = min(4 * MIB, 64 * MIB - at)
+                if excluded:
+                    lock.acquire()
+                outcome = device.clone(one, other, length, source_offset=at, destination_offset=at)
+                if excluded:
+                    lock.release()
+                assert outcome.stopped in (Stopped.COMPLETE, Stopped.DIRTY), outcome
+                calls, cloned, stops = calls + 1, cloned + outcome.bytes_done, stops + (outcome.stopped == Stopped.DIRTY)
+                longest = max(longest, outcome.seconds)
+                at = (at + outcome.bytes_done + outcome.dirty_length) % (64 * MIB)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    tell(f"{calls} calls, {stops} stopped by a dirty block, {cloned / MIB:.0f} MiB cloned beside {written} writes; longest call {longest * 1000:.1f} ms")
+    assert stops > 0 and cloned > 0 and written > 0
+    if excluded:
+        assert longest < PROMPT
+    else:
+        # A writer may come between the question and the range lock: then the wait is that of pushed txgs, not of the 30 s.
+        assert longest < 10
+
+
+def test_a_signal_ends_it_between_steps(device: ZvolClone, volume: VolumeOf) -> None:
+    length = 1024 * MIB
+    source, destination = volume(1024, filled=8, volblocksize="4K"), volume(1024, filled=8, volblocksize="4K")
+    libc = ctypes.CDLL(None)
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    libc.siginterrupt(signal.SIGALRM, 1)
+    try:
+        with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            outcome = device.clone(one, other, length)
+            assert (outcome.error, outcome.stopped) == (errno.EINTR, Stopped.SIGNAL), outcome
+            done = outcome.bytes_done
+            assert 0 < done < length and done % (4 * MIB) == 0
+            rest = device.clone(one, other, length - done, source_offset=done, destination_offset=done)
+            assert rest.stopped == Stopped.COMPLETE
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert read_direct(destination, 16 * MIB) == read_direct(source, 16 * MIB)

@@ -1,0 +1,120 @@
+"""The module loads for exactly the zfs module it was built for, and refuses in any doubt, saying why."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone import kernel_module
+from integration.kernel.zvol_clone.zvol_clone_ioctl import DEVICE
+from support.programs import run, wait_for
+from support.zfs import Pool
+
+
+@pytest.fixture
+def file(module_file: Path, pool: Pool) -> Iterator[Path]:
+    """The module's file, with the module not loaded before and after."""
+    assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0
+    yield module_file
+    assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0
+
+
+@pytest.fixture
+def right(file: Path) -> dict[str, int]:
+    """The right addresses."""
+    return {name: kernel_module.address_of(name) for name in ("zvol_clone_range", "dmu_read_l0_bps")}
+
+
+def refused(file: Path, error: int, words: str, **parameters: int) -> bool:
+    """Whether loading fails exactly so and zfs is as free as before."""
+    references = Path("/sys/module/zfs/refcnt").read_text()
+    found, log = kernel_module.insert(file, **parameters)
+    assert not DEVICE.exists()
+    assert found == error and words in log, (found, log)
+    return Path("/sys/module/zfs/refcnt").read_text() == references
+
+
+def test_loads_and_unloads(file: Path) -> None:
+    references = int(Path("/sys/module/zfs/refcnt").read_text())
+    for _ in range(3):
+        result = kernel_module.load(file)
+        assert result.returncode == 0, result.stderr
+        wait_for(DEVICE.is_char_device, f"{DEVICE} is there")
+        assert DEVICE.stat().st_mode & 0o777 == 0o600
+        assert int(Path("/sys/module/zfs/refcnt").read_text()) == references + 1
+        assert kernel_module.load(file).returncode == 0, "loading again does nothing"
+        assert kernel_module.remove("zvol_clone") == 0
+        assert int(Path("/sys/module/zfs/refcnt").read_text()) == references
+    assert not list(Path("/sys/module").glob("zvol_clone"))
+
+
+def test_the_addresses_stay_secret(file: Path) -> None:
+    assert kernel_module.load(file).returncode == 0
+    assert not Path("/sys/module/zvol_clone/parameters").exists()
+
+
+def test_missing_addresses(file: Path, right: dict[str, int]) -> None:
+    assert refused(file, errno.EINVAL, "refused: no address for zvol_clone_range")
+    assert refused(file, errno.EINVAL, "refused: no address for dmu_read_l0_bps", zvol_clone_range=right["zvol_clone_range"])
+
+
+@pytest.mark.parametrize("parameter", ["zvol_clone_range", "dmu_read_l0_bps"])
+@pytest.mark.parametrize("wrong", ["one byte on", "another function", "the kernel's", "nowhere", "user space", "the other one"])
+def test_wrong_addresses(file: Path, right: dict[str, int], parameter: str, wrong: str) -> None:
+    addresses = {
+        "one byte on": right[parameter] + 1,
+        "another function": kernel_module.address_of("zvol_first_open"),
+        "the kernel's": kernel_module.address_of("vfs_read", None),
+        "nowhere": 2**64 - 4096,
+        "user space": 4096,
+        "the other one": next(address for name, address in right.items() if name != parameter),
+    }
+    assert refused(file, errno.EINVAL, f"refused: the address given for {parameter} ", **{**right, parameter: addresses[wrong]})
+
+
+def identity(file: Path, name: str) -> str:
+    """What the module says it was built for."""
+    return run("modinfo", "-F", f"zfs_{name}", file).strip()
+
+
+@pytest.mark.parametrize("what", ["version", "srcversion", "build_id"])
+def test_another_build_of_zfs(file: Path, right: dict[str, int], tmp_path: Path, what: str) -> None:
+    """A copy of the module that expects another zfs: the same refusal as by a module left over from before an upgrade."""
+    expected = identity(file, what)
+    content = file.read_bytes()
+    old = bytes.fromhex(expected) if what == "build_id" else expected.encode() + b"\0"
+    new = bytes([old[0] ^ 1]) + old[1:]
+    assert old in content
+    other = tmp_path / "zvol_clone.ko"
+    # .modinfo has the text too ("zfs_version=..."): only what the code compares is changed.
+    other.write_bytes(content.replace(b"=" + old, b"=\0keep").replace(old, new).replace(b"=\0keep", b"=" + old))
+    words = {"version": "of version ", "srcversion": "of srcversion ", "build_id": "of build ID "}[what]
+    assert refused(other, errno.ENOEXEC, f"refused: built for {'the' if what == 'build_id' else 'a'} zfs module {words}", **right)
+
+
+def test_zfs_stays_while_it_is_loaded(file: Path, pool: Pool) -> None:
+    run("zpool", "export", pool.name)
+    try:
+        assert kernel_module.load(file).returncode == 0
+        assert kernel_module.remove("zfs") == errno.EWOULDBLOCK
+        assert kernel_module.loaded("zfs")
+        assert kernel_module.remove("zvol_clone") == 0
+        wait_for(lambda: kernel_module.remove("zfs") == 0, "zfs unloads once zvol_clone is gone")
+        # Loaded anew it lies elsewhere, and is found again.
+        assert kernel_module.load(file).returncode == 0
+    finally:
+        run("modprobe", "zfs")
+        run("zpool", "import", "-d", "/dev", pool.name)
+
+
+def test_hidden_addresses(file: Path) -> None:
+    setting = Path("/proc/sys/kernel/kptr_restrict")
+    before = setting.read_text()
+    setting.write_text("2\n")
+    try:
+        result = kernel_module.load(file)
+        assert result.returncode == 1 and "kernel.kptr_restrict is 2" in result.stderr
+    finally:
+        setting.write_text(before)

@@ -1,0 +1,120 @@
+"""The ioctl of /dev/zvol_clone for Python: the same structure as packaging/dkms/zvol_clone/zvol_clone.h, and an example of its use."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+DEVICE = Path("/dev/zvol_clone")
+VERSION = 1
+ZVOL_CLONE_RANGE = 0xC0407AC1
+"""_IOWR('z', 0xc1, struct zvol_clone_range)"""
+
+
+class Stopped(enum.IntEnum):
+    """Why the call stopped: enum zvol_clone_stopped."""
+
+    COMPLETE = 0
+    OTHER_VERSION = 1
+    BAD_REQUEST = 2
+    NOT_PERMITTED = 3
+    BAD_DESCRIPTOR = 4
+    NOT_BLOCK_DEVICE = 5
+    NOT_ZVOL = 6
+    PARTITION = 7
+    REMOVED = 8
+    UNKNOWN_LAYOUT = 9
+    READ_ONLY = 10
+    OTHER_POOL = 11
+    OTHER_KEY = 12
+    OTHER_BLOCK_SIZE = 13
+    UNALIGNED = 14
+    OUT_OF_RANGE = 15
+    OVERLAP = 16
+    DIRTY = 17
+    SIGNAL = 18
+    PAGE_CACHE = 19
+    NO_MEMORY = 20
+    ZFS = 21
+
+
+class Request(ctypes.Structure):
+    """struct zvol_clone_range"""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("source_fd", ctypes.c_int32),
+        ("destination_fd", ctypes.c_int32),
+        ("source_offset", ctypes.c_uint64),
+        ("destination_offset", ctypes.c_uint64),
+        ("length", ctypes.c_uint64),
+        ("bytes_done", ctypes.c_uint64),
+        ("dirty_length", ctypes.c_uint64),
+        ("stopped", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call did. `error` is the errno, 0 when all was cloned; `seconds` is how long the call took."""
+
+    error: int
+    stopped: Stopped
+    bytes_done: int
+    dirty_length: int
+    version: int
+    seconds: float
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ZvolClone:
+    """The open device."""
+
+    def __init__(self) -> None:
+        self.fd = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Closes it."""
+        os.close(self.fd)
+
+    def clone(
+        self,
+        source: int,
+        destination: int,
+        length: int,
+        *,
+        source_offset: int = 0,
+        destination_offset: int = 0,
+        version: int = VERSION,
+        flags: int = 0,
+        reserved: int = 0,
+    ) -> Outcome:
+        """Clones `length` bytes between two open zvols; never raises for what the module refuses."""
+        request = Request(
+            version=version,
+            flags=flags,
+            source_fd=source,
+            destination_fd=destination,
+            source_offset=source_offset,
+            destination_offset=destination_offset,
+            length=length,
+            bytes_done=0xDEAD,
+            dirty_length=0xDEAD,
+            stopped=0xDEAD,
+            reserved=reserved,
+        )
+        start = time.monotonic()
+        result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_RANGE), ctypes.byref(request))
+        error = ctypes.get_errno() if result else 0
+        seconds = time.monotonic() - start
+        return Outcome(
+            error, Stopped(request.stopped), request.bytes_done, request.dirty_length, request.version, seconds
+        )
