@@ -222,7 +222,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut cdb = command.usage.to_vec();
                     let is_action = at == 1 && command.has_service_action && bit < 5;
-                    if cdb[at] & 1 << bit != 0 || is_action {
+                    if cdb[at] & (1 << bit) != 0 || is_action {
                         continue;
                     }
                     cdb[at] |= 1 << bit;

@@ -20,6 +20,8 @@ mod task_management;
 mod task_set;
 mod unit_attention;
 
+#[cfg(test)]
+mod tests;
 
 pub use address::MAXIMUM_LOGICAL_UNIT_NUMBER;
 pub use device::{Device, InventoryError};

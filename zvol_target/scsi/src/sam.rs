@@ -168,6 +168,9 @@ pub trait ScsiTarget: Send + Sync {
     ///
     /// The task enters the task set when this is called, not when the future is first polled, so that a task management
     /// function called later sees it.
+    ///
+    /// Poll the future to its end, also when the nexus is gone: aborted, it ends as soon as it can. Dropping it takes the task
+    /// out of the task set although an operation of the volume may still run.
     fn execute_command(
         self: Arc<Self>,
         nexus: Arc<Nexus>,

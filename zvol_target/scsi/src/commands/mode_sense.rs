@@ -26,11 +26,12 @@ pub(crate) fn mode_sense(execution: &Execution) -> Result<Reply, Sense> {
     };
     let pages = pages(execution, control)?;
     let short = cdb.operation_code() == MODE_SENSE_6;
-    let long_descriptor = !short && cdb.bit(1, LLBAA);
-    let descriptor = if cdb.bit(1, DBD) {
-        Vec::new()
-    } else {
+    let with_descriptor = !cdb.bit(1, DBD);
+    let long_descriptor = with_descriptor && !short && cdb.bit(1, LLBAA);
+    let descriptor = if with_descriptor {
         mode_pages::block_descriptor(unit.capacity(), long_descriptor)
+    } else {
+        Vec::new()
     };
     let device_specific = device_specific_parameter(unit.write_protection().is_some());
     // All pages with the long descriptor are 92 bytes.

@@ -1,0 +1,87 @@
+//! Task attributes.
+
+use super::{TEST_UNIT_READY, is_good, poll, read, setup};
+use crate::sam::{Status, TaskAttribute};
+use crate::task_set::MAXIMUM_TASKS;
+
+#[test]
+fn ordered_waits_for_older_and_holds_younger_tasks() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let mut older = read(&initiator, 1, TaskAttribute::Simple);
+    let mut ordered = read(&initiator, 2, TaskAttribute::Ordered);
+    let mut younger = read(&initiator, 3, TaskAttribute::Simple);
+    let mut first = read(&initiator, 4, TaskAttribute::HeadOfQueue);
+    let mut all = [&mut older, &mut ordered, &mut younger, &mut first];
+    assert!(all.iter_mut().all(|task| poll(task).is_pending()));
+    // Only the older one and the head of queue are in the volume: two permits end just those.
+    volume.release(2);
+    assert!(poll(&mut ordered).is_pending());
+    assert!(poll(&mut younger).is_pending());
+    assert!(is_good(&poll(&mut first)));
+    assert!(poll(&mut ordered).is_pending());
+    assert!(is_good(&poll(&mut older)));
+    assert!(poll(&mut younger).is_pending());
+    volume.release(2);
+    assert!(poll(&mut younger).is_pending());
+    assert!(is_good(&poll(&mut ordered)));
+    assert!(is_good(&poll(&mut younger)));
+}
+
+#[test]
+fn head_of_queue_holds_those_that_come_after_it() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let mut first = read(&initiator, 1, TaskAttribute::HeadOfQueue);
+    let mut second = read(&initiator, 2, TaskAttribute::HeadOfQueue);
+    let mut simple = read(&initiator, 3, TaskAttribute::Simple);
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    volume.release(3);
+    assert!(poll(&mut simple).is_pending());
+    assert!(is_good(&poll(&mut second)));
+    assert!(poll(&mut simple).is_pending());
+    assert!(is_good(&poll(&mut first)));
+    assert!(is_good(&poll(&mut simple)));
+}
+
+#[test]
+fn ordered_tasks_run_one_after_the_other() {
+    let (_, initiator) = setup();
+    let mut tasks: Vec<_> = (0..5)
+        .map(|identifier| read(&initiator, identifier, TaskAttribute::Ordered))
+        .collect();
+    for at in 0..5 {
+        assert!(
+            tasks
+                .iter_mut()
+                .skip(at + 1)
+                .all(|task| poll(task).is_pending())
+        );
+        assert!(is_good(&poll(&mut tasks[at])));
+    }
+}
+
+#[test]
+fn a_dropped_task_releases_what_waited_for_it() {
+    let (_, initiator) = setup();
+    let ordered = read(&initiator, 1, TaskAttribute::Ordered);
+    let mut waiting = read(&initiator, 2, TaskAttribute::Simple);
+    assert!(poll(&mut waiting).is_pending());
+    drop(ordered);
+    assert!(is_good(&poll(&mut waiting)));
+}
+
+#[test]
+fn a_full_task_set_says_so() {
+    let (_, initiator) = setup();
+    let tasks: Vec<_> = (0..MAXIMUM_TASKS as u64)
+        .map(|identifier| read(&initiator, identifier, TaskAttribute::Simple))
+        .collect();
+    let completion = initiator.run(&TEST_UNIT_READY);
+    assert_eq!(
+        (completion.status, completion.sense.len()),
+        (Status::TaskSetFull, 0)
+    );
+    drop(tasks);
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+}

@@ -1,0 +1,158 @@
+//! INQUIRY and vital product data.
+
+use super::{BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, options};
+use crate::LogicalUnitOptions;
+use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
+
+fn inquiry(evpd: u8, page: u8, allocation_length: u16) -> [u8; 6] {
+    let [high, low] = allocation_length.to_be_bytes();
+    [0x12, evpd, page, high, low, 0]
+}
+
+fn initiator() -> Initiator {
+    Initiator::new(&RamVolume::new(BLOCKS), options())
+}
+
+fn page(initiator: &Initiator, code: u8) -> Vec<u8> {
+    let data = initiator.data(&inquiry(1, code, 4096));
+    assert_eq!(data[1], code);
+    assert_eq!(
+        usize::from(u16::from_be_bytes([data[2], data[3]])),
+        data.len() - 4
+    );
+    data
+}
+
+#[test]
+fn standard_data() {
+    let data = initiator().data(&inquiry(0, 0, 4096));
+    assert_eq!(data[..8], [0, 0, 6, 0x12, 91, 0, 0, 2]);
+    assert_eq!(&data[8..36], b"ZVAAI   zvol            0.1 ");
+    assert_eq!(data[58..64], [0x00, 0xa0, 0x04, 0x60, 0x04, 0xc0]);
+    assert_eq!(data.len(), usize::from(data[4]) + 5);
+}
+
+#[test]
+fn allocation_length_cuts() {
+    let initiator = initiator();
+    for length in 0..=96 {
+        assert_eq!(
+            initiator.data(&inquiry(0, 0, length)).len(),
+            usize::from(length)
+        );
+    }
+    assert_eq!(initiator.data(&inquiry(0, 0, u16::MAX)).len(), 96);
+}
+
+#[test]
+fn pages_that_are_not_there_are_refused() {
+    let initiator = initiator();
+    for cdb in [
+        inquiry(0, 0x80, 255),
+        inquiry(1, 0x8f, 255),
+        inquiry(1, 0xff, 255),
+    ] {
+        let seen = initiator.sense(&cdb);
+        assert_eq!(
+            (seen.key, seen.code, seen.field),
+            (5, (0x24, 0), Some([0xc0, 0, 2]))
+        );
+    }
+    // CMDDT.
+    assert_eq!(
+        initiator.code(&inquiry(2, 0, 255), &[]),
+        INVALID_FIELD_IN_CDB
+    );
+}
+
+#[test]
+fn every_page_listed_is_there_and_the_list_ascends() {
+    let initiator = initiator();
+    let list = page(&initiator, 0x00)[4..].to_vec();
+    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2]);
+    for code in list {
+        assert_eq!(page(&initiator, code)[0], 0);
+    }
+}
+
+#[test]
+fn serial_number_and_names_are_of_the_uuid() {
+    let initiator = initiator();
+    assert_eq!(
+        &page(&initiator, 0x80)[4..],
+        b"4f1c6d2e903b4a578c01223344556677"
+    );
+    let unit = initiator.device.logical_unit(0).unwrap();
+    let mut designators = Vec::new();
+    let data = page(&initiator, 0x83);
+    let mut rest = &data[4..];
+    while !rest.is_empty() {
+        let length = usize::from(rest[3]);
+        designators.push((rest[0], rest[1], rest[4..4 + length].to_vec()));
+        rest = &rest[4 + length..];
+    }
+    assert_eq!(
+        designators,
+        [
+            // What an E4 identification descriptor of EXTENDED COPY is made of: binary, NAA, 16 bytes.
+            (1, 0x03, unit.naa().to_vec()),
+            (
+                2,
+                0x01,
+                b"ZVAAI   4f1c6d2e903b4a578c01223344556677".to_vec()
+            ),
+            (1, 0x14, vec![0, 0, 0, 3]),
+            (1, 0x15, vec![0, 0, 0, 1]),
+        ]
+    );
+}
+
+#[test]
+fn limits_are_in_blocks() {
+    let data = page(&initiator(), 0xb0);
+    assert_eq!(data.len(), 64);
+    // Granularity 16 KiB, at most 4 MiB, best 1 MiB; no COMPARE AND WRITE, UNMAP, WRITE SAME.
+    assert_eq!(data[4..16], [0, 0, 0, 32, 0, 0, 0x20, 0, 0, 0, 8, 0]);
+    assert!(data[16..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn characteristics_and_provisioning() {
+    let initiator = initiator();
+    let data = page(&initiator, 0xb1);
+    assert_eq!((data.len(), &data[4..8]), (64, &[0, 1, 0, 0][..]));
+    assert_eq!(page(&initiator, 0xb2)[4..], [0; 4]);
+}
+
+#[test]
+fn extended_data_says_which_attributes_and_whether_there_is_a_cache() {
+    let data = page(&initiator(), 0x86);
+    assert_eq!((data.len(), data[5], data[6], data[7]), (64, 7, 0, 1));
+    let cached = LogicalUnitOptions {
+        write_cache: true,
+        ..options()
+    };
+    assert_eq!(
+        page(&Initiator::new(&RamVolume::new(BLOCKS), cached), 0x86)[6],
+        1
+    );
+}
+
+#[test]
+fn where_there_is_no_unit_nothing_is_present() {
+    let absent = initiator().to(logical_unit_number(7));
+    let data = absent.data(&inquiry(0, 0, 96));
+    assert_eq!((data[0], data.len()), (0x7f, 96));
+    assert_eq!(absent.data(&inquiry(1, 0, 255)), [0x7f, 0, 0, 1, 0]);
+    assert_eq!(
+        absent.code(&inquiry(1, 0x83, 255), &[]),
+        INVALID_FIELD_IN_CDB
+    );
+}
+
+#[test]
+fn the_well_known_unit_is_one() {
+    let well_known = initiator().to(REPORT_LUNS_WELL_KNOWN);
+    assert_eq!(well_known.data(&inquiry(0, 0, 96))[0], 0x1e);
+    assert_eq!(well_known.data(&inquiry(1, 0, 255)), [0x1e, 0, 0, 1, 0]);
+}

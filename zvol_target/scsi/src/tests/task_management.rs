@@ -1,0 +1,191 @@
+//! Task management functions, and loss of a nexus.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::{
+    Initiator, Sent, TEST_UNIT_READY, UNIT, block_on, is_aborted, is_good, manage, pattern, poll,
+    read, setup, stuck_write, write_10,
+};
+use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
+use crate::sam::{FunctionResponse, ScsiTarget, Status, TaskAttribute, TaskManagementFunction};
+
+#[test]
+fn abort_task_ends_a_dormant_task_and_what_waited_for_it_runs() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let mut running = read(&initiator, 1, TaskAttribute::Simple);
+    let mut ordered = read(&initiator, 2, TaskAttribute::Ordered);
+    let mut younger = read(&initiator, 3, TaskAttribute::Simple);
+    assert!(
+        poll(&mut running).is_pending()
+            && poll(&mut ordered).is_pending()
+            && poll(&mut younger).is_pending()
+    );
+    let mut abort = manage(
+        &initiator,
+        TaskManagementFunction::AbortTask {
+            logical_unit: UNIT,
+            identifier: 2,
+        },
+    );
+    assert!(poll(&mut abort).is_pending());
+    assert!(is_aborted(&poll(&mut ordered)));
+    assert_eq!(poll(&mut abort), Poll::Ready(FunctionResponse::Complete));
+    volume.release(2);
+    assert!(is_good(&poll(&mut younger)));
+    assert!(is_good(&poll(&mut running)));
+}
+
+#[test]
+fn a_task_that_was_never_polled_is_there_to_be_aborted() {
+    let (volume, initiator) = setup();
+    let mut write = initiator.execute(
+        7,
+        TaskAttribute::Simple,
+        &write_10(0, 1),
+        Sent::boxed(&pattern(1, 1)),
+    );
+    let mut abort = manage(
+        &initiator,
+        TaskManagementFunction::AbortTask {
+            logical_unit: UNIT,
+            identifier: 7,
+        },
+    );
+    assert!(poll(&mut abort).is_pending());
+    assert!(is_aborted(&poll(&mut write)));
+    assert_eq!(poll(&mut abort), Poll::Ready(FunctionResponse::Complete));
+    assert_eq!(volume.events(), []);
+    assert_eq!(
+        initiator
+            .device
+            .logical_unit(0)
+            .unwrap()
+            .statistics()
+            .aborted,
+        1
+    );
+}
+
+#[test]
+fn abort_task_finds_only_tasks_of_its_own_nexus_and_unit() {
+    let (_, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let mut write = stuck_write(&initiator, 7);
+    assert!(poll(&mut write).is_pending());
+    let abort = |of: &Initiator, logical_unit, identifier| {
+        block_on(manage(
+            of,
+            TaskManagementFunction::AbortTask {
+                logical_unit,
+                identifier,
+            },
+        ))
+    };
+    assert_eq!(abort(&other, UNIT, 7), FunctionResponse::TaskDoesNotExist);
+    assert_eq!(
+        abort(&initiator, UNIT, 8),
+        FunctionResponse::TaskDoesNotExist
+    );
+    assert_eq!(
+        abort(&initiator, REPORT_LUNS_WELL_KNOWN, 7),
+        FunctionResponse::TaskDoesNotExist
+    );
+    assert_eq!(
+        abort(&initiator, logical_unit_number(1), 7),
+        FunctionResponse::IncorrectLogicalUnit
+    );
+    assert!(poll(&mut write).is_pending());
+}
+
+#[test]
+fn functions_on_units_without_tasks() {
+    let (_, initiator) = setup();
+    let run = |function| block_on(manage(&initiator, function));
+    let absent = logical_unit_number(9);
+    for unit in [UNIT, REPORT_LUNS_WELL_KNOWN] {
+        assert_eq!(
+            run(TaskManagementFunction::AbortTaskSet(unit)),
+            FunctionResponse::Complete
+        );
+        assert_eq!(
+            run(TaskManagementFunction::ClearTaskSet(unit)),
+            FunctionResponse::Complete
+        );
+        assert_eq!(
+            run(TaskManagementFunction::LogicalUnitReset(unit)),
+            FunctionResponse::Complete
+        );
+    }
+    assert_eq!(
+        run(TaskManagementFunction::AbortTaskSet(absent)),
+        FunctionResponse::IncorrectLogicalUnit
+    );
+    assert_eq!(
+        run(TaskManagementFunction::LogicalUnitReset(absent)),
+        FunctionResponse::IncorrectLogicalUnit
+    );
+    assert_eq!(
+        run(TaskManagementFunction::ClearAca(UNIT)),
+        FunctionResponse::NotSupported
+    );
+}
+
+#[test]
+fn abort_task_set_and_clear_task_set() {
+    let (_, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let (mut own, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
+    assert!(poll(&mut own).is_pending() && poll(&mut foreign).is_pending());
+    let mut function = manage(&initiator, TaskManagementFunction::AbortTaskSet(UNIT));
+    assert!(poll(&mut function).is_pending());
+    assert!(is_aborted(&poll(&mut own)));
+    assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
+    assert!(poll(&mut foreign).is_pending());
+    let mut function = manage(&initiator, TaskManagementFunction::ClearTaskSet(UNIT));
+    assert!(poll(&mut function).is_pending());
+    assert!(is_aborted(&poll(&mut foreign)));
+    assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
+    // COMMANDS CLEARED BY ANOTHER INITIATOR, to whom it happened.
+    assert_eq!(other.code(&TEST_UNIT_READY, &[]), (6, 0x2f, 0));
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+}
+
+#[test]
+fn a_lost_nexus_takes_its_tasks_along_even_on_a_removed_unit() {
+    let (_, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let (mut own, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
+    assert!(poll(&mut own).is_pending() && poll(&mut foreign).is_pending());
+    drop(initiator.device.remove_logical_unit(0).unwrap());
+    initiator.device.nexus_lost(&initiator.nexus);
+    assert!(is_aborted(&poll(&mut own)));
+    assert!(poll(&mut foreign).is_pending());
+    let mut reset = manage(&other, TaskManagementFunction::LogicalUnitReset(UNIT));
+    assert!(poll(&mut reset).is_pending());
+    assert!(is_aborted(&poll(&mut foreign)));
+    assert_eq!(poll(&mut reset), Poll::Ready(FunctionResponse::Complete));
+    // Now it is gone altogether.
+    assert_eq!(
+        block_on(manage(
+            &other,
+            TaskManagementFunction::LogicalUnitReset(UNIT)
+        )),
+        FunctionResponse::IncorrectLogicalUnit
+    );
+}
+
+#[test]
+fn a_removed_unit_keeps_its_volume_until_its_last_task() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let mut task = read(&initiator, 1, TaskAttribute::Simple);
+    assert!(poll(&mut task).is_pending());
+    drop(initiator.device.remove_logical_unit(0).unwrap());
+    assert_eq!(Arc::strong_count(&volume), 2);
+    volume.release(1);
+    assert!(is_good(&poll(&mut task)));
+    drop(task);
+    assert_eq!(Arc::strong_count(&volume), 1);
+}

@@ -1,0 +1,194 @@
+//! A volume in memory whose operations can be held and made to fail.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Semaphore;
+use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
+
+/// An operation that reached the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Read {
+        offset: u64,
+        length: usize,
+    },
+    Write {
+        offset: u64,
+        length: usize,
+        stability: Stability,
+    },
+    Flush,
+}
+
+#[derive(Debug)]
+struct State {
+    /// As far as anything was written; zeroes from there to the end.
+    bytes: Vec<u8>,
+    geometry: Geometry,
+    read_only: bool,
+    fault: Option<fn() -> VolumeError>,
+    events: Vec<Event>,
+}
+
+/// Everything an operation does, it does at its end: a held write has changed nothing.
+#[derive(Debug)]
+pub(crate) struct RamVolume {
+    state: Mutex<State>,
+    /// Each operation takes one permit; none is given back.
+    permits: Semaphore,
+    /// One permit for each operation that has begun.
+    begun: Semaphore,
+}
+
+impl RamVolume {
+    /// 512-byte blocks, physical blocks of 16 KiB, zeroes.
+    pub(crate) fn new(blocks: u64) -> Arc<Self> {
+        Self::with_geometry(Geometry {
+            size_bytes: blocks * 512,
+            logical_block_bytes: 512,
+            physical_block_bytes: 16384,
+        })
+    }
+
+    pub(crate) fn with_geometry(geometry: Geometry) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                bytes: Vec::new(),
+                geometry,
+                read_only: false,
+                fault: None,
+                events: Vec::new(),
+            }),
+            permits: Semaphore::new(Semaphore::MAX_PERMITS),
+            begun: Semaphore::new(0),
+        })
+    }
+
+    pub(crate) fn resize(&self, blocks: u64) {
+        self.state().geometry.size_bytes = blocks * 512;
+    }
+
+    pub(crate) fn set_read_only(&self) {
+        self.state().read_only = true;
+    }
+
+    pub(crate) fn fail(&self, fault: fn() -> VolumeError) {
+        self.state().fault = Some(fault);
+    }
+
+    /// Operations begin and do not end, until [`RamVolume::release`].
+    pub(crate) fn hold(&self) {
+        self.permits.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    pub(crate) fn release(&self, operations: usize) {
+        self.permits.add_permits(operations);
+    }
+
+    /// Waits for an operation to begin that was not waited for yet.
+    pub(crate) async fn wait_for_operation(&self) {
+        self.begun.acquire().await.unwrap().forget();
+    }
+
+    /// Operations that ended since the last call.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.state().events)
+    }
+
+    pub(crate) fn bytes(&self, offset: usize, length: usize) -> Vec<u8> {
+        self.state()
+            .bytes
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0))
+            .skip(offset)
+            .take(length)
+            .collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    async fn begin(&self) -> Result<(), VolumeError> {
+        self.begun.add_permits(1);
+        self.permits.acquire().await.unwrap().forget();
+        self.state().fault.map_or(Ok(()), |fault| Err(fault()))
+    }
+
+    fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, VolumeError> {
+        let size_bytes = self.state().geometry.size_bytes;
+        let length = length as u64;
+        match offset.checked_add(length) {
+            Some(end) if end <= size_bytes => Ok(offset as usize..end as usize),
+            _ => Err(VolumeError::OutOfRange {
+                offset,
+                length,
+                size_bytes,
+            }),
+        }
+    }
+}
+
+impl Volume for RamVolume {
+    fn geometry(&self) -> Geometry {
+        self.state().geometry
+    }
+
+    fn read_only(&self) -> bool {
+        self.state().read_only
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        mut buffer: Buffer,
+    ) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        Box::pin(async move {
+            self.begin().await?;
+            let range = self.range(offset, buffer.len())?;
+            let mut state = self.state();
+            let stored = state.bytes.len().min(range.end).saturating_sub(range.start);
+            buffer[stored..].fill(0);
+            if stored > 0 {
+                buffer[..stored].copy_from_slice(&state.bytes[range.start..][..stored]);
+            }
+            state.events.push(Event::Read {
+                offset,
+                length: buffer.len(),
+            });
+            Ok(buffer)
+        })
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(async move {
+            self.begin().await?;
+            let range = self.range(offset, buffer.len())?;
+            let mut state = self.state();
+            if state.bytes.len() < range.end {
+                state.bytes.resize(range.end, 0);
+            }
+            state.bytes[range].copy_from_slice(&buffer);
+            state.events.push(Event::Write {
+                offset,
+                length: buffer.len(),
+                stability,
+            });
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(async move {
+            self.begin().await?;
+            self.state().events.push(Event::Flush);
+            Ok(())
+        })
+    }
+}
