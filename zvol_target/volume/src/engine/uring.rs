@@ -77,10 +77,10 @@ pub(super) fn start() -> Result<(), EngineError> {
 }
 
 /// With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) a completion does not interrupt this thread while it computes; one that
-/// sleeps in epoll_wait(2) is woken. Older kernels refuse the flag with EINVAL, and interrupt.
+/// sleeps in `epoll_wait(2)` is woken. Older kernels refuse the flag with EINVAL, and interrupt.
 ///
 /// Not `IORING_SETUP_DEFER_TASKRUN`: with it the kernel (seen with 6.18) can let a completion wait for the next
-/// io_uring_enter(2) without making the ring readable, and a sleeping thread never learns of it.
+/// `io_uring_enter(2)` without making the ring readable, and a sleeping thread never learns of it.
 fn set_up() -> Result<IoUring, EngineError> {
     let cooperative = IoUring::builder()
         .setup_coop_taskrun()

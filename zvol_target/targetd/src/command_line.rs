@@ -1,0 +1,104 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use volume::engine::EngineChoice;
+
+use crate::logs::LogFormat;
+
+/// `zvaai-target`
+#[derive(Debug, Parser)]
+#[command(
+    name = "zvaai-target",
+    version,
+    about = "iSCSI target on zvols, block devices and files"
+)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve until SIGTERM or SIGINT.
+    Serve(ServeOptions),
+    /// Call one method of a running daemon and print its result. The methods are in docs/control.md.
+    Call(CallOptions),
+}
+
+/// Options of `serve`.
+#[derive(Debug, clap::Args)]
+pub struct ServeOptions {
+    /// Configuration file; made at the first change if it is not there.
+    #[arg(long)]
+    pub config: PathBuf,
+    /// Path of the control socket.
+    #[arg(long)]
+    pub control: PathBuf,
+    /// Listen here instead of at the configuration's portals; port 0 lets the system choose. Can be repeated.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<SocketAddr>,
+    /// Reactor threads [default: one for each CPU].
+    #[arg(long)]
+    pub reactors: Option<NonZeroUsize>,
+    /// How blocks are read and written.
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    pub engine: Engine,
+    /// Log level, or directives such as `info,iscsi=debug`.
+    #[arg(long, default_value = "info")]
+    pub log: String,
+    /// Form of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Options of `call`.
+#[derive(Debug, clap::Args)]
+pub struct CallOptions {
+    /// Path of the control socket.
+    #[arg(long)]
+    pub control: PathBuf,
+    /// Name of the method, such as `targets.list`.
+    pub method: String,
+    /// Its parameters, a JSON object; `-` reads them from standard input, so that a secret is in no list of processes.
+    #[arg(default_value = "{}")]
+    pub params: String,
+}
+
+/// [`EngineChoice`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// `io_uring` where the kernel allows it, else threads.
+    Auto,
+    /// `io_uring`; fail where it cannot be had.
+    Uring,
+    /// A pool of threads.
+    Threads,
+}
+
+impl From<Engine> for EngineChoice {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Automatic,
+            Engine::Uring => Self::Uring,
+            Engine::Threads => Self::ThreadPool,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+}

@@ -1,0 +1,244 @@
+//! JSON-RPC 2.0 (jsonrpc.org/specification): a message in, a message out, whatever it stands for.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Requests in one batch.
+const MOST_REQUESTS: usize = 64;
+
+/// An error as the protocol reports it.
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct RpcError {
+    /// Number of the error, see [`code`].
+    pub code: i64,
+    /// One sentence that says what is wrong, and with what.
+    pub message: String,
+}
+
+/// Error numbers: those of the specification, and from -32000 down this daemon's.
+pub mod code {
+    /// The message is no JSON.
+    pub const PARSE_ERROR: i64 = -32700;
+    /// The JSON is no request.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The method does not take these parameters.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The daemon is at fault; its log says more.
+    pub const INTERNAL_ERROR: i64 = -32603;
+    /// What the parameters name is not there.
+    pub const NOT_FOUND: i64 = -32001;
+    /// Something else is there already under the name or number.
+    pub const CONFLICT: i64 = -32002;
+    /// The path cannot be served as a volume.
+    pub const VOLUME: i64 = -32003;
+    /// The configuration file could not be written; nothing was changed.
+    pub const NOT_STORED: i64 = -32004;
+}
+
+impl RpcError {
+    /// An error with a number of [`code`].
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// What runs methods.
+pub trait Methods {
+    /// Runs one; `params` are its parameters by name.
+    ///
+    /// # Errors
+    /// Whatever is to be answered.
+    fn call(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> impl Future<Output = Result<Value, RpcError>>;
+}
+
+/// Answers one message: a request, a notification, or a batch of them. `None` when nothing is to be answered.
+pub async fn answer(message: &[u8], methods: &impl Methods) -> Option<Value> {
+    match serde_json::from_slice(message) {
+        Err(error) => Some(failure(
+            &Value::Null,
+            &RpcError::new(code::PARSE_ERROR, format!("not JSON: {error}")),
+        )),
+        Ok(Value::Array(requests)) if requests.is_empty() || requests.len() > MOST_REQUESTS => {
+            let message = format!("a batch has 1 to {MOST_REQUESTS} requests");
+            Some(failure(
+                &Value::Null,
+                &RpcError::new(code::INVALID_REQUEST, message),
+            ))
+        }
+        Ok(Value::Array(requests)) => {
+            let mut answers = Vec::new();
+            for request in requests {
+                answers.extend(answer_one(request, methods).await);
+            }
+            (!answers.is_empty()).then_some(Value::Array(answers))
+        }
+        Ok(request) => answer_one(request, methods).await,
+    }
+}
+
+async fn answer_one(request: Value, methods: &impl Methods) -> Option<Value> {
+    let Request { id, method, params } = match Request::try_from(request) {
+        Ok(request) => request,
+        Err((id, error)) => return Some(failure(&id, &error)),
+    };
+    let result = match params {
+        Ok(params) => methods.call(&method, params).await,
+        Err(error) => Err(error),
+    };
+    // A request without id is a notification, and not answered.
+    let id = id?;
+    Some(match result {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(error) => failure(&id, &error),
+    })
+}
+
+fn failure(id: &Value, error: &RpcError) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": error})
+}
+
+struct Request {
+    id: Option<Value>,
+    method: String,
+    params: Result<Map<String, Value>, RpcError>,
+}
+
+impl TryFrom<Value> for Request {
+    type Error = (Value, RpcError);
+
+    fn try_from(request: Value) -> Result<Self, Self::Error> {
+        let refuse = |id: Value, what: &str| (id, RpcError::new(code::INVALID_REQUEST, what));
+        let Value::Object(mut request) = request else {
+            return Err(refuse(Value::Null, "a request is an object"));
+        };
+        let id = request.remove("id");
+        let known = match &id {
+            None => Value::Null,
+            Some(id @ (Value::Null | Value::String(_) | Value::Number(_))) => id.clone(),
+            Some(_) => return Err(refuse(Value::Null, "id must be a string or a number")),
+        };
+        if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return Err(refuse(known, "jsonrpc must be \"2.0\""));
+        }
+        let Some(Value::String(method)) = request.remove("method") else {
+            return Err(refuse(known, "method must be a string"));
+        };
+        let params = match request.remove("params") {
+            None => Ok(Map::new()),
+            Some(Value::Object(params)) => Ok(params),
+            Some(Value::Array(_)) => Err(RpcError::new(
+                code::INVALID_PARAMS,
+                "parameters are given by name, not by position",
+            )),
+            Some(_) => return Err(refuse(known, "params must be an object")),
+        };
+        Ok(Self { id, method, params })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Adds `a` and `b`, and remembers being called.
+    #[derive(Default)]
+    struct Adder(RefCell<u32>);
+
+    impl Methods for Adder {
+        async fn call(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
+            *self.0.borrow_mut() += 1;
+            if method != "add" {
+                return Err(RpcError::new(code::METHOD_NOT_FOUND, method));
+            }
+            let number = |name| params.get(name).and_then(Value::as_i64);
+            match (number("a"), number("b")) {
+                (Some(a), Some(b)) => Ok(json!(a + b)),
+                _ => Err(RpcError::new(code::INVALID_PARAMS, "a and b")),
+            }
+        }
+    }
+
+    async fn of(message: &str) -> Value {
+        answer(message.as_bytes(), &Adder::default())
+            .await
+            .unwrap_or(Value::Null)
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn requests_are_answered_with_their_id() {
+        let request = r#"{"jsonrpc":"2.0","id":"x","method":"add","params":{"a":1,"b":2}}"#;
+        assert_eq!(
+            of(request).await,
+            json!({"jsonrpc": "2.0", "id": "x", "result": 3})
+        );
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn errors_have_the_specifications_numbers() {
+        for (message, number, id) in [
+            ("{", code::PARSE_ERROR, json!(null)),
+            ("[]", code::INVALID_REQUEST, json!(null)),
+            ("1", code::INVALID_REQUEST, json!(null)),
+            (
+                r#"{"id":7,"method":"add"}"#,
+                code::INVALID_REQUEST,
+                json!(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"add"}"#,
+                code::INVALID_REQUEST,
+                json!(null),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"sub"}"#,
+                code::METHOD_NOT_FOUND,
+                json!(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"add","params":[1,2]}"#,
+                code::INVALID_PARAMS,
+                json!(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"add","params":1}"#,
+                code::INVALID_REQUEST,
+                json!(7),
+            ),
+        ] {
+            let answer = of(message).await;
+            assert_eq!(answer["error"]["code"], number, "{message}");
+            assert_eq!(answer["id"], id, "{message}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn notifications_run_without_an_answer() {
+        let adder = Adder::default();
+        let notification = br#"{"jsonrpc":"2.0","method":"add"}"#;
+        assert_eq!(answer(notification, &adder).await, None);
+        assert_eq!(*adder.0.borrow(), 1);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_batch_is_answered_as_one() {
+        let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"add","params":{"a":1,"b":2}},
+                        {"jsonrpc":"2.0","method":"add"},
+                        5]"#;
+        let answer = of(batch).await;
+        assert_eq!(answer.as_array().map(Vec::len), Some(2));
+        assert_eq!(answer[0]["result"], 3);
+        assert_eq!(answer[1]["error"]["code"], code::INVALID_REQUEST);
+    }
+}

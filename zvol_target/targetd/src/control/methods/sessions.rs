@@ -1,0 +1,69 @@
+//! `sessions.list`
+
+use std::time::UNIX_EPOCH;
+
+use iscsi::{SessionInformation, SessionType};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{RpcError, canonical};
+use crate::service::Service;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Of {
+    target: Option<String>,
+}
+
+pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
+    let wanted = params.target.as_deref().map(canonical).transpose()?;
+    if let Some(name) = &wanted {
+        service.target(name)?;
+    }
+    let sessions = service.sessions();
+    let shown: Vec<_> = sessions
+        .iter()
+        .filter(|session| {
+            let name = session.target.as_ref().map(|(name, _)| name.as_str());
+            wanted.is_none() || name == wanted.as_deref()
+        })
+        .map(show)
+        .collect();
+    Ok(json!({"sessions": shown}))
+}
+
+fn show(session: &SessionInformation) -> Value {
+    let since = session.since.duration_since(UNIX_EPOCH);
+    let isid = session.isid.iter().map(|byte| format!("{byte:02x}"));
+    let parameters = &session.parameters;
+    json!({
+        "tsih": session.tsih,
+        "type": match session.session_type {
+            SessionType::Normal => "normal",
+            SessionType::Discovery => "discovery",
+        },
+        "initiator": session.initiator.as_str(),
+        "initiator_alias": session.initiator_alias,
+        "isid": isid.collect::<String>(),
+        "target": session.target.as_ref().map(|(name, _)| name.as_str()),
+        "portal_group_tag": session.target.as_ref().map(|(_, port)| port.portal_group_tag),
+        "account": session.account,
+        "peer": session.peer,
+        "portal": session.local,
+        "since": since.map(|since| since.as_secs()).unwrap_or_default(),
+        "commands": session.commands,
+        "data_in_bytes": session.data_in_bytes,
+        "data_out_bytes": session.data_out_bytes,
+        "parameters": {
+            "header_digest": parameters.header_digest,
+            "data_digest": parameters.data_digest,
+            "initial_r2t": parameters.initial_r2t,
+            "immediate_data": parameters.immediate_data,
+            "initiator_max_recv_data_segment_length": parameters.initiator_max_recv_data_segment_length,
+            "target_max_recv_data_segment_length": parameters.target_max_recv_data_segment_length,
+            "max_burst_length": parameters.max_burst_length,
+            "first_burst_length": parameters.first_burst_length,
+            "max_outstanding_r2t": parameters.max_outstanding_r2t,
+        },
+    })
+}

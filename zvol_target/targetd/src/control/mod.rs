@@ -1,0 +1,9 @@
+//! The control socket: JSON-RPC 2.0 in lines. The methods are documented in `docs/control.md`.
+
+pub mod client;
+pub mod json_rpc;
+mod methods;
+mod socket;
+
+pub use methods::{ControlMethods, Engine};
+pub use socket::{ControlSocket, SocketError};

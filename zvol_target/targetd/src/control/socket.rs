@@ -1,0 +1,185 @@
+//! The control socket: who may connect, and messages as lines.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::json_rpc::{Methods, RpcError, answer, code};
+use crate::configuration::{FileError, LockFile};
+
+/// Longest message, in bytes.
+pub const MOST_MESSAGE_BYTES: u64 = 1 << 20;
+
+/// Connections served at a time; further ones wait.
+const MOST_CONNECTIONS: usize = 64;
+
+/// Why the control socket cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Something that is no socket has the path.
+    #[error("{} is there and is no socket; remove it or choose another path", path.display())]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another daemon has the socket.
+    #[error(transparent)]
+    Lock(#[from] FileError),
+    /// A daemon that takes no lock listens.
+    #[error("another process listens at {}", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A system call failed.
+    #[error("control socket {}: {error}", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// Its error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// A listening control socket. Its path is removed when this is dropped.
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    _lock: LockFile,
+}
+
+impl ControlSocket {
+    /// Listens at `path`, mode 0600; replaces the socket of a process that is gone.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let lock = LockFile::beside(path)?;
+        remove_stale(path)?;
+        let listener = listen(path).map_err(|error| SocketError::System {
+            path: path.to_owned(),
+            error,
+        })?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Serves connections with `methods`, until dropped. Tasks are spawned locally.
+    pub async fn serve(&self, methods: Rc<impl Methods + 'static>) {
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let methods = Rc::clone(&methods);
+                    tokio::task::spawn_local(async move {
+                        if let Err(error) = converse(stream, &*methods).await {
+                            tracing::debug!(%error, "control connection ended");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    // Out of descriptors or memory: what is open may end.
+                    tracing::warn!(%error, "control socket: accept");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a socket nobody listens at. Whoever would listen holds the lock.
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    let system = |error| SocketError::System {
+        path: path.to_owned(),
+        error,
+    };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(SocketError::NoSocket {
+                path: path.to_owned(),
+            });
+        }
+        Ok(_) => {}
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(system)
+        }
+        Err(error) => Err(system(error)),
+        Ok(_) => Err(SocketError::InUse {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// The mode is set before the socket listens, so that there is no moment at which others could connect.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    socket.listen(16)?;
+    socket.set_nonblocking(true)?;
+    UnixListener::from_std(std::os::fd::OwnedFd::from(socket).into())
+}
+
+/// Answers the messages of one connection, one after the other.
+async fn converse(mut stream: UnixStream, methods: &impl Methods) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let own = rustix::process::geteuid().as_raw();
+    if peer.uid() != 0 && peer.uid() != own {
+        tracing::warn!(uid = peer.uid(), pid = ?peer.pid(), "control connection refused");
+        return Ok(());
+    }
+    let (receiver, mut sender) = stream.split();
+    let mut receiver = BufReader::new(receiver);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut bounded = (&mut receiver).take(MOST_MESSAGE_BYTES + 1);
+        if bounded.read_until(b'\n', &mut line).await? == 0 {
+            return Ok(());
+        }
+        let too_long = line.len() as u64 > MOST_MESSAGE_BYTES;
+        let answer = if too_long {
+            let message = format!("a message has at most {MOST_MESSAGE_BYTES} bytes");
+            let error = RpcError::new(code::INVALID_REQUEST, message);
+            Some(serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}))
+        } else {
+            answer(&line, methods).await
+        };
+        if let Some(answer) = answer {
+            let mut answer = serde_json::to_vec(&answer)?;
+            answer.push(b'\n');
+            sender.write_all(&answer).await?;
+        }
+        if too_long {
+            // Where the next message begins is not known.
+            return Ok(());
+        }
+    }
+}

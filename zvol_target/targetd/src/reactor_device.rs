@@ -1,0 +1,73 @@
+//! A SCSI device whose first use on a reactor thread starts that thread's I/O engine.
+//!
+//! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors. What runs on
+//! a reactor first, and of both sorts, is a nexus coming into being.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use scsi::Device;
+use scsi::sam::{
+    Command, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
+    TaskManagementFunction,
+};
+use volume::engine::{self, EngineChoice};
+
+thread_local! {
+    static STARTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A [`Device`] on threads that are prepared for it.
+pub struct ReactorDevice {
+    device: Arc<Device>,
+    engine: EngineChoice,
+}
+
+impl ReactorDevice {
+    /// `engine` is what each reactor thread asks for.
+    pub fn new(device: Device, engine: EngineChoice) -> Self {
+        Self {
+            device: Arc::new(device),
+            engine,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl ScsiTarget for ReactorDevice {
+    fn nexus_established(&self, nexus: &Arc<Nexus>) {
+        if !STARTED.replace(true) {
+            match engine::start(self.engine) {
+                Ok(kind) => tracing::debug!(?kind, "reactor's I/O engine"),
+                // The volumes then use the thread pool.
+                Err(error) => tracing::warn!(%error, "reactor has no I/O engine of its own"),
+            }
+        }
+        self.device.nexus_established(nexus);
+    }
+
+    fn nexus_lost(&self, nexus: &Arc<Nexus>) {
+        self.device.nexus_lost(nexus);
+    }
+
+    fn execute_command(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        command: Command,
+        data_out: Box<dyn DataOut>,
+    ) -> LocalBoxFuture<'static, Outcome> {
+        Arc::clone(&self.device).execute_command(nexus, command, data_out)
+    }
+
+    fn manage_tasks(
+        self: Arc<Self>,
+        nexus: Arc<Nexus>,
+        function: TaskManagementFunction,
+    ) -> LocalBoxFuture<'static, FunctionResponse> {
+        Arc::clone(&self.device).manage_tasks(nexus, function)
+    }
+}

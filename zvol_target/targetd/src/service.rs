@@ -1,0 +1,670 @@
+//! What is configured and what runs, kept the same: every change is checked, made, and stored before it is answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use iscsi::{
+    Authentication, ChapAccount, ConfigurationError, IscsiName, Portal, Secret, Server,
+    ServerError, SessionInformation, TargetDefinition, TargetPort,
+};
+use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use volume::engine::EngineChoice;
+use volume::{Backend, OpenOptions};
+
+use crate::configuration::{
+    Account, Configuration, ConfigurationFile, FileError, Invalid, Lun, Target,
+};
+use crate::reactor_device::ReactorDevice;
+
+/// T10 VENDOR IDENTIFICATION of everything served.
+const VENDOR: &str = "ZVAAI";
+
+/// PRODUCT REVISION LEVEL, four characters at most.
+const REVISION: &str = concat!(
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR")
+);
+
+/// Why a change or a question was refused. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// There is no such target.
+    #[error("there is no target {0}")]
+    NoTarget(String),
+    /// There is no such logical unit.
+    #[error("target {target} has no LUN {number}")]
+    NoLun {
+        /// Target asked for.
+        target: String,
+        /// Number asked for.
+        number: u16,
+    },
+    /// There is no such account.
+    #[error("target {target} has no account {name:?}")]
+    NoAccount {
+        /// Target asked for.
+        target: String,
+        /// Account asked for.
+        name: String,
+    },
+    /// Another target has the name.
+    #[error("target {0} is there with another alias; delete it first")]
+    TargetDiffers(String),
+    /// Another logical unit has the number.
+    #[error("target {target} has another LUN {number}; delete it first")]
+    LunDiffers {
+        /// Target asked for.
+        target: String,
+        /// Number asked for.
+        number: u16,
+    },
+    /// The configuration would not be valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The iSCSI server does not take it.
+    #[error(transparent)]
+    Refused(#[from] ConfigurationError),
+    /// A portal cannot be listened at.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The path cannot be served.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// The configuration file could not be written.
+    #[error(transparent)]
+    NotStored(#[from] FileError),
+}
+
+/// Why a path cannot be served as a logical unit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] volume::OpenError),
+    /// SCSI has no form for its geometry.
+    #[error("{path}: {error}")]
+    Geometry {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        #[source]
+        error: scsi::LogicalUnitError,
+    },
+    /// The number or product cannot be used.
+    #[error("{0}")]
+    Description(String),
+}
+
+/// State of a configured logical unit.
+pub enum LunState {
+    /// Hosts can use it.
+    Serving {
+        /// The unit.
+        unit: Arc<LogicalUnit>,
+        /// What its path was found to be.
+        backend: Backend,
+    },
+    /// It is not there for hosts.
+    Failed {
+        /// Why.
+        reason: Unusable,
+    },
+}
+
+/// A target that runs.
+struct Running {
+    device: Arc<ReactorDevice>,
+    luns: BTreeMap<u16, LunState>,
+}
+
+/// The daemon's state.
+pub struct Service {
+    file: ConfigurationFile,
+    configuration: Configuration,
+    running: BTreeMap<String, Running>,
+    server: Option<Server>,
+    engine: EngineChoice,
+    ports: Vec<TargetPort>,
+    started: Instant,
+}
+
+impl Service {
+    /// Brings up what `configuration` says on `server`, whose portals will be `portals`. A logical unit that cannot be opened
+    /// is logged and kept as failed. `engine` is what the server's threads use.
+    ///
+    /// # Errors
+    /// [`ServiceError::Refused`] when the iSCSI server does not take the targets, [`ServiceError::Server`] when a portal
+    /// cannot be listened at.
+    pub fn start(
+        file: ConfigurationFile,
+        configuration: Configuration,
+        server: Server,
+        portals: &[Portal],
+        engine: EngineChoice,
+    ) -> Result<Self, ServiceError> {
+        let tags: BTreeSet<_> = portals.iter().map(|portal| portal.group_tag).collect();
+        let mut running = BTreeMap::new();
+        for target in &configuration.targets {
+            let mut one = Running::empty(engine)?;
+            for lun in &target.luns {
+                one.bring_up(&target.name, lun);
+            }
+            running.insert(target.name.clone(), one);
+        }
+        let this = Self {
+            file,
+            configuration,
+            running,
+            server: Some(server),
+            engine,
+            ports: tags.into_iter().map(port).collect(),
+            started: Instant::now(),
+        };
+        // Targets before portals: an initiator that comes back at once must not be told that its target is gone.
+        this.serve_targets(&this.configuration)?;
+        if let Some(server) = &this.server {
+            server.set_portals(portals)?;
+        }
+        Ok(this)
+    }
+
+    /// Stops serving; false if commands had not ended after half a minute. Blocks.
+    pub fn stop(&mut self) -> bool {
+        self.server.take().is_none_or(Server::stop)
+    }
+
+    /// Present configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Path of the configuration file.
+    pub fn configuration_path(&self) -> &std::path::Path {
+        self.file.path()
+    }
+
+    /// Portals listened at, with the ports the system chose.
+    pub fn portals(&self) -> Vec<Portal> {
+        self.server
+            .as_ref()
+            .map(Server::portals)
+            .unwrap_or_default()
+    }
+
+    /// Sessions of initiators.
+    pub fn sessions(&self) -> Vec<SessionInformation> {
+        self.server
+            .as_ref()
+            .map(Server::sessions)
+            .unwrap_or_default()
+    }
+
+    /// Since when it runs.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// State of a configured logical unit.
+    pub fn lun_state(&self, target: &str, number: u16) -> Option<&LunState> {
+        self.running.get(target)?.luns.get(&number)
+    }
+
+    /// A configured target.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`].
+    pub fn target(&self, name: &str) -> Result<&Target, ServiceError> {
+        let mut targets = self.configuration.targets.iter();
+        targets
+            .find(|target| target.name == name)
+            .ok_or_else(|| ServiceError::NoTarget(name.to_owned()))
+    }
+
+    /// A configured logical unit.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`].
+    pub fn lun(&self, target: &str, number: u16) -> Result<&Lun, ServiceError> {
+        let mut luns = self.target(target)?.luns.iter();
+        luns.find(|lun| lun.number == number)
+            .ok_or_else(|| ServiceError::NoLun {
+                target: target.to_owned(),
+                number,
+            })
+    }
+
+    /// Makes a target without logical units; false when it was there.
+    ///
+    /// # Errors
+    /// [`ServiceError::TargetDiffers`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
+    pub fn create_target(
+        &mut self,
+        name: &str,
+        alias: Option<String>,
+    ) -> Result<bool, ServiceError> {
+        if let Ok(target) = self.target(name) {
+            return if target.alias == alias {
+                Ok(false)
+            } else {
+                Err(ServiceError::TargetDiffers(name.to_owned()))
+            };
+        }
+        let mut candidate = self.configuration.clone();
+        candidate.targets.push(Target {
+            alias,
+            ..Target::named(name.to_owned())
+        });
+        self.running
+            .insert(name.to_owned(), Running::empty(self.engine)?);
+        let changed = self.change_targets(candidate);
+        if changed.is_err() {
+            self.running.remove(name);
+        }
+        changed.map(|()| true)
+    }
+
+    /// Ends a target's sessions and removes it with its logical units; what it served may still be closing.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
+    pub fn delete_target(&mut self, name: &str) -> Result<Closing, ServiceError> {
+        self.target(name)?;
+        let mut candidate = self.configuration.clone();
+        candidate.targets.retain(|target| target.name != name);
+        self.change_targets(candidate)?;
+        let removed = self.running.remove(name);
+        let states = removed
+            .into_iter()
+            .flat_map(|removed| removed.luns.into_values());
+        Ok(Closing(states.filter_map(LunState::into_closing).collect()))
+    }
+
+    /// Adds a logical unit; false when it was there, with the same content.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::LunDiffers`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
+    /// [`ServiceError::NotStored`].
+    pub fn create_lun(&mut self, target: &str, lun: &Lun) -> Result<bool, ServiceError> {
+        let number = lun.number;
+        if let Ok(present) = self.lun(target, number) {
+            if present != lun {
+                return Err(ServiceError::LunDiffers {
+                    target: target.to_owned(),
+                    number,
+                });
+            }
+            self.retry_lun(target, number);
+            return Ok(false);
+        }
+        let mut candidate = self.configuration.clone();
+        let luns = &mut target_of(&mut candidate, target)?.luns;
+        luns.push(lun.clone());
+        luns.sort_unstable_by_key(|lun| lun.number);
+        candidate.validate()?;
+        let state = open(lun)?;
+        self.store(candidate)?;
+        if let Some(running) = self.running.get_mut(target) {
+            running.insert(number, state);
+        }
+        Ok(true)
+    }
+
+    /// Removes a logical unit; commands it has may still run.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].
+    pub fn delete_lun(&mut self, target: &str, number: u16) -> Result<Closing, ServiceError> {
+        self.lun(target, number)?;
+        let mut candidate = self.configuration.clone();
+        let luns = &mut target_of(&mut candidate, target)?.luns;
+        luns.retain(|lun| lun.number != number);
+        self.store(candidate)?;
+        let removed = self.running.get_mut(target).and_then(|running| {
+            // Not there when it failed.
+            let _ = running.device.device().remove_logical_unit(number);
+            running.luns.remove(&number)
+        });
+        Ok(Closing(
+            removed
+                .into_iter()
+                .filter_map(LunState::into_closing)
+                .collect(),
+        ))
+    }
+
+    /// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`].
+    pub fn refresh_lun(&mut self, target: &str, number: u16) -> Result<(), ServiceError> {
+        self.lun(target, number)?;
+        self.retry_lun(target, number);
+        let Some(running) = self.running.get(target) else {
+            return Ok(());
+        };
+        if let Some(LunState::Serving { unit, .. }) = running.luns.get(&number) {
+            match unit.volume().refresh() {
+                Ok(_) => {
+                    let _ = running.device.device().capacity_changed(number);
+                }
+                Err(error) => tracing::error!(target, number, %error, "the size cannot be read"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again whatever failed.
+    pub fn retry_failed(&mut self) {
+        let failed: Vec<_> = self
+            .running
+            .iter()
+            .flat_map(|(target, running)| {
+                let luns = running.luns.iter();
+                luns.filter(|(_, state)| matches!(state, LunState::Failed { .. }))
+                    .map(|(&number, _)| (target.clone(), number))
+            })
+            .collect();
+        for (target, number) in failed {
+            self.retry_lun(&target, number);
+        }
+    }
+
+    fn retry_lun(&mut self, target: &str, number: u16) {
+        let Ok(lun) = self.lun(target, number).cloned() else {
+            return;
+        };
+        let Some(running) = self.running.get_mut(target) else {
+            return;
+        };
+        if let Some(LunState::Serving { .. }) = running.luns.get(&number) {
+            return;
+        }
+        match open(&lun) {
+            Ok(state) => {
+                tracing::info!(target, number, path = %lun.path.display(), "LUN is served again");
+                running.insert(number, state);
+            }
+            Err(reason) => {
+                running.luns.insert(number, LunState::Failed { reason });
+            }
+        }
+    }
+
+    /// Sets the CHAP account `account.name` of a target, or with `mutual` the account the target proves itself with.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::Refused`], [`ServiceError::NotStored`].
+    pub fn set_account(
+        &mut self,
+        target: &str,
+        account: Account,
+        mutual: bool,
+    ) -> Result<(), ServiceError> {
+        self.change_target(target, |target| {
+            if mutual {
+                target.mutual_account = Some(account);
+                return true;
+            }
+            let accounts = &mut target.accounts;
+            match accounts.iter_mut().find(|other| other.name == account.name) {
+                Some(present) => *present = account,
+                None => accounts.push(account),
+            }
+            true
+        })
+        .map(|_| ())
+    }
+
+    /// Removes an account.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoAccount`], [`ServiceError::NotStored`].
+    pub fn delete_account(
+        &mut self,
+        target: &str,
+        name: &str,
+        mutual: bool,
+    ) -> Result<(), ServiceError> {
+        let found = self.change_target(target, |target| {
+            if mutual {
+                let removed = target
+                    .mutual_account
+                    .take_if(|account| account.name == name);
+                return removed.is_some();
+            }
+            let before = target.accounts.len();
+            target.accounts.retain(|account| account.name != name);
+            target.accounts.len() < before
+        })?;
+        if found {
+            Ok(())
+        } else {
+            Err(ServiceError::NoAccount {
+                target: target.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+    }
+
+    /// Sets which initiators may log in; an empty list admits all. Sessions of others end.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
+    pub fn set_initiators(
+        &mut self,
+        target: &str,
+        initiators: Vec<String>,
+    ) -> Result<(), ServiceError> {
+        self.change_target(target, |target| {
+            target.initiators = initiators;
+            true
+        })
+        .map(|_| ())
+    }
+
+    /// Applies `change` to a target; what it returns says whether there is something to store.
+    fn change_target(
+        &mut self,
+        target: &str,
+        change: impl FnOnce(&mut Target) -> bool,
+    ) -> Result<bool, ServiceError> {
+        let mut candidate = self.configuration.clone();
+        let changed = change(target_of(&mut candidate, target)?);
+        if changed {
+            self.change_targets(candidate)?;
+        }
+        Ok(changed)
+    }
+
+    /// Takes a configuration whose targets differ, not their logical units.
+    fn change_targets(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
+        candidate.validate()?;
+        // First, as the server has checks of its own.
+        self.serve_targets(&candidate)?;
+        let stored = self.store(candidate);
+        if stored.is_err() {
+            self.serve_targets(&self.configuration)?;
+        }
+        stored
+    }
+
+    fn serve_targets(&self, configuration: &Configuration) -> Result<(), ServiceError> {
+        let definitions = self.definitions(configuration)?;
+        if let Some(server) = &self.server {
+            server.set_targets(definitions)?;
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
+        self.file.store(&candidate)?;
+        self.configuration = candidate;
+        Ok(())
+    }
+
+    fn definitions(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<Vec<TargetDefinition>, ServiceError> {
+        let mut definitions = Vec::new();
+        for target in &configuration.targets {
+            if let Some(running) = self.running.get(&target.name) {
+                definitions.push(definition(
+                    target,
+                    self.ports.clone(),
+                    Arc::clone(&running.device),
+                )?);
+            }
+        }
+        Ok(definitions)
+    }
+}
+
+impl Running {
+    fn empty(engine: EngineChoice) -> Result<Self, Unusable> {
+        let device = Device::new(product("")?);
+        Ok(Self {
+            device: Arc::new(ReactorDevice::new(device, engine)),
+            luns: BTreeMap::new(),
+        })
+    }
+
+    fn bring_up(&mut self, target: &str, lun: &Lun) {
+        match open(lun) {
+            Ok(state) => self.insert(lun.number, state),
+            Err(reason) => {
+                tracing::error!(target, number = lun.number, %reason, "LUN is not served");
+                self.luns.insert(lun.number, LunState::Failed { reason });
+            }
+        }
+    }
+
+    fn insert(&mut self, number: u16, state: LunState) {
+        let state = match state {
+            LunState::Serving { unit, backend } => {
+                match self
+                    .device
+                    .device()
+                    .insert_logical_unit(number, Arc::clone(&unit))
+                {
+                    Ok(()) => LunState::Serving { unit, backend },
+                    Err(error) => LunState::Failed {
+                        reason: Unusable::Description(error.to_string()),
+                    },
+                }
+            }
+            failed @ LunState::Failed { .. } => failed,
+        };
+        self.luns.insert(number, state);
+    }
+}
+
+impl LunState {
+    fn into_closing(self) -> Option<Weak<LogicalUnit>> {
+        match self {
+            Self::Serving { unit, .. } => Some(Arc::downgrade(&unit)),
+            Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// Logical units that were removed, and close when their last command has ended.
+pub struct Closing(Vec<Weak<LogicalUnit>>);
+
+impl Closing {
+    /// Whether all are closed: their files and devices are free for others.
+    pub fn is_over(&self) -> bool {
+        self.0.iter().all(|unit| unit.strong_count() == 0)
+    }
+}
+
+fn target_of<'a>(
+    configuration: &'a mut Configuration,
+    name: &str,
+) -> Result<&'a mut Target, ServiceError> {
+    let mut targets = configuration.targets.iter_mut();
+    targets
+        .find(|target| target.name == name)
+        .ok_or_else(|| ServiceError::NoTarget(name.to_owned()))
+}
+
+/// The port of each target in a portal group. Its identifier is the group's, and so does not depend on order: hosts find the
+/// same ports after every restart.
+fn port(portal_group_tag: u16) -> TargetPort {
+    TargetPort {
+        portal_group_tag,
+        relative_target_port: portal_group_tag,
+    }
+}
+
+fn product(text: &str) -> Result<ProductIdentification, Unusable> {
+    ProductIdentification::new(VENDOR, text, REVISION)
+        .map_err(|error| Unusable::Description(error.to_string()))
+}
+
+fn open(lun: &Lun) -> Result<LunState, Unusable> {
+    let options = OpenOptions {
+        read_only: lun.read_only,
+        caching: lun.caching.into(),
+    };
+    let opened = volume::open(&lun.path, options)?;
+    let unit_options = LogicalUnitOptions {
+        uuid: lun.uuid.into_bytes(),
+        product: product(&lun.product)?,
+        write_cache: lun.write_cache,
+        read_only: lun.read_only,
+    };
+    let unit =
+        LogicalUnit::new(opened.volume, unit_options).map_err(|error| Unusable::Geometry {
+            path: lun.path.display().to_string(),
+            error,
+        })?;
+    Ok(LunState::Serving {
+        unit: Arc::new(unit),
+        backend: opened.backend,
+    })
+}
+
+fn definition(
+    target: &Target,
+    ports: Vec<TargetPort>,
+    device: Arc<ReactorDevice>,
+) -> Result<TargetDefinition, ServiceError> {
+    let accounts = target.accounts.iter().map(account);
+    Ok(TargetDefinition {
+        name: name(&target.name)?,
+        alias: target.alias.clone(),
+        ports,
+        initiators: target
+            .initiators
+            .iter()
+            .map(|text| name(text))
+            .collect::<Result<_, _>>()?,
+        authentication: Authentication {
+            incoming: accounts.collect::<Result<_, _>>()?,
+            outgoing: target.mutual_account.as_ref().map(account).transpose()?,
+        },
+        device,
+    })
+}
+
+fn account(account: &Account) -> Result<ChapAccount, ServiceError> {
+    Ok(ChapAccount {
+        name: account.name.clone(),
+        secret: Secret::new(account.secret.0.as_bytes())?,
+        initiator: account.initiator.as_deref().map(name).transpose()?,
+    })
+}
+
+fn name(text: &str) -> Result<IscsiName, ServiceError> {
+    text.parse().map_err(|error: iscsi::NameError| {
+        ServiceError::Invalid(Invalid {
+            place: text.to_owned(),
+            reason: error.to_string(),
+        })
+    })
+}
