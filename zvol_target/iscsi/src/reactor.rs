@@ -26,7 +26,7 @@ struct Accepted {
     stream: std::net::TcpStream,
     group_tag: u16,
     /// In all, and of the reactor.
-    _counted: [Counted; 2],
+    counted: [Counted; 2],
 }
 
 /// Counts a connection while it is there.
@@ -115,7 +115,7 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
     let Accepted {
         stream,
         group_tag,
-        _counted,
+        counted: _counted,
     } = accepted;
     let mut stop = registry.stop_signal();
     let opened = TcpStream::from_std(stream).and_then(|stream| {
@@ -137,7 +137,7 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
         Ok(Ok(login)) => {
             Connection::new(stream, inbound, registry, login)
                 .run()
-                .await
+                .await;
         }
         Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
         Err(_) => warn!(peer = %addresses.0, "login took too long"),
@@ -170,12 +170,12 @@ impl Spread {
             .iter()
             .min_by_key(|(_, load)| load.load(Ordering::Relaxed));
         if let Some((reactor, load)) = least {
-            let _counted = [Counted::new(&self.all), Counted::new(load)];
+            let counted = [Counted::new(&self.all), Counted::new(load)];
             // Fails when the server stops, which closes the connection.
             let _ = reactor.send(Accepted {
                 stream,
                 group_tag,
-                _counted,
+                counted,
             });
         }
     }

@@ -43,7 +43,8 @@ struct Open {
     asked: Portal,
     /// As the system gave it.
     actual: Portal,
-    _listening: Listening,
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    listening: Listening,
 }
 
 /// An iSCSI target server: threads of its own, configured from any thread.
@@ -108,11 +109,11 @@ impl Server {
             let Some(acceptor) = &self.acceptor else {
                 return Ok(());
             };
-            let _listening = acceptor.listen(listener, asked.group_tag).map_err(listen)?;
+            let listening = acceptor.listen(listener, asked.group_tag).map_err(listen)?;
             open.push(Open {
                 asked,
                 actual,
-                _listening,
+                listening,
             });
             Ok(())
         });

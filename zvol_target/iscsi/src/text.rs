@@ -98,7 +98,7 @@ fn parse_hexadecimal(digits: &str, limit: usize) -> Option<Vec<u8>> {
         .map(|&digit| nibble(digit))
         .collect::<Option<Vec<u8>>>()?;
     for pair in pairs.chunks_exact(2) {
-        bytes.push(nibble(pair[0])? << 4 | nibble(pair[1])?);
+        bytes.push((nibble(pair[0])? << 4) | nibble(pair[1])?);
     }
     Some(bytes)
 }
@@ -119,7 +119,7 @@ fn parse_base64(digits: &str, limit: usize) -> Option<Vec<u8>> {
             b'/' => 63,
             _ => return None,
         };
-        bits = bits << 6 | u32::from(value);
+        bits = (bits << 6) | u32::from(value);
         count += 6;
         if count >= 8 {
             count -= 8;

@@ -84,7 +84,7 @@ pub(super) enum Chap {
 pub(super) struct Challenge {
     algorithm: Algorithm,
     identifier: u8,
-    challenge: [u8; CHALLENGE_LENGTH],
+    bytes: [u8; CHALLENGE_LENGTH],
 }
 
 impl Chap {
@@ -111,14 +111,14 @@ impl Chap {
                     .ok_or(ChapError::Algorithm)?;
                 let mut random = [0; CHALLENGE_LENGTH + 1];
                 getrandom::fill(&mut random).map_err(|_| ChapError::Random)?;
-                let [identifier, challenge @ ..] = random;
+                let [identifier, bytes @ ..] = random;
                 push(answer, "CHAP_A", algorithm.number());
                 push(answer, "CHAP_I", &identifier.to_string());
-                push(answer, "CHAP_C", &format_binary(&challenge));
+                push(answer, "CHAP_C", &format_binary(&bytes));
                 *self = Self::AwaitResponse(Challenge {
                     algorithm,
                     identifier,
-                    challenge,
+                    bytes,
                 });
             }
             Self::AwaitResponse(sent) => {
@@ -137,7 +137,7 @@ impl Chap {
                     let challenge = parse_binary(find("CHAP_C")?, VALUE_LENGTH_MAX)
                         .ok_or(ChapError::Malformed)?;
                     // 9.2.1: whoever sends our challenge back wants us to compute its own answer.
-                    if challenge == sent.challenge {
+                    if challenge == sent.bytes {
                         return Err(ChapError::Reflection);
                     }
                     let outgoing = authentication
@@ -173,7 +173,7 @@ impl Challenge {
             let secret = account.secret.expose();
             let expected = self
                 .algorithm
-                .response(self.identifier, secret, &self.challenge);
+                .response(self.identifier, secret, &self.bytes);
             let mut equal = expected.ct_eq(response);
             equal &= account.name.as_bytes().ct_eq(name.as_bytes());
             let bound_elsewhere = account

@@ -11,7 +11,7 @@ const FIRST_BURST_LENGTH: u32 = 256 << 10;
 /// Largest `MaxOutstandingR2T` this target agrees to.
 const MAX_OUTSTANDING_R2T: u32 = 8;
 /// Bounds of the keys that are a length of data (13.12 to 13.14).
-const DATA_LENGTH_BOUNDS: std::ops::RangeInclusive<u32> = 512..=(1 << 24) - 1;
+const DATA_LENGTH_BOUNDS: std::ops::RangeInclusive<u32> = 512..=0x00ff_ffff;
 /// Seconds an initiator waits before it comes back, and that we keep a session without connection.
 const TIME_BOUNDS: std::ops::RangeInclusive<u32> = 0..=3600;
 

@@ -117,6 +117,9 @@ pub struct Frame<'a> {
     pub length: usize,
 }
 
+/// Basic Header Segment, Additional Header Segments, and the lengths they give.
+pub type Headers<'a> = (Header, &'a [u8], Lengths);
+
 /// Splits the headers off `bytes` and checks them; `None` while there are too few bytes.
 ///
 /// # Errors
@@ -125,7 +128,7 @@ pub fn decode_headers(
     bytes: &[u8],
     digests: Digests,
     data_segment_limit: usize,
-) -> Result<Option<(Header, &[u8], Lengths)>, FrameError> {
+) -> Result<Option<Headers<'_>>, FrameError> {
     let Some(header) = bytes.first_chunk::<BHS_LENGTH>() else {
         return Ok(None);
     };

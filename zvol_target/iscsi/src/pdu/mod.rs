@@ -12,8 +12,8 @@ mod tests;
 
 pub use ahs::{AdditionalHeaders, CDB_LENGTH_MAX, MalformedAdditionalHeader};
 pub use frame::{
-    DIGEST_LENGTH, Digests, Frame, FrameError, HEADERS_LENGTH_MAX, Lengths, decode, decode_headers,
-    encode, padding, set_data_segment_length,
+    DIGEST_LENGTH, Digests, Frame, FrameError, HEADERS_LENGTH_MAX, Headers, Lengths, decode,
+    decode_headers, encode, padding, set_data_segment_length,
 };
 pub use initiator::{
     DataOut, InitiatorPdu, LoginRequest, LogoutRequest, NopOut, ScsiCommand, SnackRequest,

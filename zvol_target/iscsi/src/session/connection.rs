@@ -25,6 +25,7 @@ use super::{Inbound, Outbound};
 use crate::login::{LoggedIn, NegotiatedParameters};
 use crate::pdu::{Digests, FrameError, LogoutRequest};
 use crate::registry::{EndReason, Registration, Registry};
+use crate::text::format_binary;
 
 /// Memory that commands of one connection may hold at once; one command alone may hold more.
 pub(super) const COMMAND_MEMORY: usize = 16 << 20;
@@ -74,7 +75,7 @@ pub(crate) struct Connection {
     pub(super) outbound: Outbound,
     pub(super) registry: Arc<Registry>,
     pub(super) registration: Registration,
-    /// The I_T nexus and its target; none in a discovery session.
+    /// The nexus and its target; none in a discovery session.
     pub(super) nexus: Option<(Arc<Nexus>, Arc<dyn ScsiTarget>)>,
     pub(super) parameters: NegotiatedParameters,
     pub(super) digests: Digests,
@@ -114,14 +115,10 @@ impl Connection {
     ) -> Self {
         let record = &login.registration.record;
         let nexus = record.target.as_ref().map(|(target, port)| {
-            let isid: String = record
-                .isid
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let isid = format_binary(&record.isid);
             let nexus = Arc::new(Nexus {
                 id: registry.new_nexus_identifier(),
-                initiator_port: format!("{},i,0x{isid}", record.initiator),
+                initiator_port: format!("{},i,{isid}", record.initiator),
                 initiator_device: record.initiator.to_string(),
                 relative_target_port: port.relative_target_port,
             });
@@ -167,7 +164,7 @@ impl Connection {
         let initiator = &self.registration.record.initiator;
         match &end {
             End::Closed | End::Logout(_) | End::Ended(_) => {
-                debug!(%initiator, %end, "session ends")
+                debug!(%initiator, %end, "session ends");
             }
             End::Silent | End::Frame(_) | End::Protocol(_) | End::Io(_) => {
                 warn!(%initiator, %end, "session ends");
@@ -204,7 +201,7 @@ impl Connection {
         let _ = timeout(LAST_WORDS_TIMEOUT, flush).await;
     }
 
-    /// Ends the I_T nexus; returns when its last command has ended, so that none can touch the disk later.
+    /// Ends the nexus; returns when its last command has ended, so that none can touch the disk later.
     async fn end_nexus(&mut self) {
         for task in self.tasks.values() {
             if let Some(transfer) = &task.transfer {

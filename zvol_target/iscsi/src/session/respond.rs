@@ -96,7 +96,7 @@ impl Connection {
         let mut data_pdus = 0;
         if let (Some(data), true) = (data_in, read_length > 0) {
             let status = collapse.then_some((completion.status, residual));
-            data_pdus = self.push_data_in(tag, Rc::new(data), read_length as usize, status);
+            data_pdus = self.push_data_in(tag, &Rc::new(data), read_length as usize, status);
         }
         if collapse {
             return;
@@ -134,7 +134,7 @@ impl Connection {
     fn push_data_in(
         &mut self,
         tag: u32,
-        data: Rc<scsi::sam::Buffer>,
+        data: &Rc<scsi::sam::Buffer>,
         length: usize,
         status: Option<(Status, Residual)>,
     ) -> u32 {
@@ -165,7 +165,7 @@ impl Connection {
                 pdu.residual = residual.count;
             }
             self.outbound
-                .push_data(pdu.encode(), &data, start, end, self.digests);
+                .push_data(pdu.encode(), data, start, end, self.digests);
             pdu.data_sn += 1;
             if end == burst_end {
                 burst_end = length.min(end + burst);

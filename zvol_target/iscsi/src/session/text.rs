@@ -36,7 +36,7 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         }
         if request.r#continue {
-            return self.push_text(request, Vec::new(), false);
+            return self.push_text(request, &[], false);
         }
         let Ok(pairs) = self.text.collector.finish() else {
             self.text = TextNegotiation::default();
@@ -50,11 +50,11 @@ impl Connection {
         if answer.len() > limit {
             self.text.answer = answer.split_off(limit);
         }
-        self.push_text(request, answer, true);
+        self.push_text(request, &answer, true);
     }
 
     /// Sends one response. `complete`: the request was read whole, so the negotiation may end with it.
-    fn push_text(&mut self, request: &TextRequest, segment: Vec<u8>, complete: bool) {
+    fn push_text(&mut self, request: &TextRequest, segment: &[u8], complete: bool) {
         let more = !self.text.answer.is_empty();
         let end = complete && !more && request.r#final;
         let tag = if end {
@@ -76,7 +76,7 @@ impl Connection {
             exp_cmd_sn: self.window.expected(),
             max_cmd_sn: self.window.maximum(),
         };
-        self.push(response.encode(), &segment);
+        self.push(response.encode(), segment);
     }
 
     fn answer_key(&mut self, key: &str, value: &str, answer: &mut Vec<u8>) {

@@ -36,17 +36,17 @@ impl CommandWindow {
     }
 
     /// `ExpCmdSN`
-    pub fn expected(&self) -> u32 {
+    pub fn expected(self) -> u32 {
         self.expected
     }
 
     /// `MaxCmdSN`
-    pub fn maximum(&self) -> u32 {
+    pub fn maximum(self) -> u32 {
         self.maximum
     }
 
     /// Judges a non-immediate command.
-    pub fn judge(&self, cmd_sn: u32) -> Arrival {
+    pub fn judge(self, cmd_sn: u32) -> Arrival {
         if cmd_sn == self.expected && !before(self.maximum, cmd_sn) {
             Arrival::Next
         } else if before(self.expected, cmd_sn) && !before(self.maximum, cmd_sn) {

@@ -67,7 +67,7 @@ impl Initiator {
                 self.received.drain(..length);
                 return Some(Pdu { pdu, data });
             }
-            let mut bytes = [0; 65536];
+            let mut bytes = [0; 16384];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&bytes[..count]),
@@ -92,10 +92,11 @@ impl Initiator {
         request: LoginRequest,
         keys: &[(&str, &str)],
     ) -> (LoginResponse, Vec<(String, String)>) {
-        let text: String = keys
+        let pairs: Vec<_> = keys
             .iter()
             .map(|(key, value)| format!("{key}={value}\0"))
             .collect();
+        let text = pairs.concat();
         self.send(request.encode(), text.as_bytes());
         let Pdu {
             pdu: TargetPdu::LoginResponse(response),
@@ -302,7 +303,8 @@ impl Initiator {
 }
 
 pub fn transfer_cdb(opcode: u8, block: u32, count: u16) -> [u8; 10] {
-    let [a, b, c, d] = block.to_be_bytes();
-    let [e, f] = count.to_be_bytes();
-    [opcode, 0, a, b, c, d, 0, e, f, 0]
+    let mut cdb = [opcode, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    cdb[2..6].copy_from_slice(&block.to_be_bytes());
+    cdb[7..9].copy_from_slice(&count.to_be_bytes());
+    cdb
 }

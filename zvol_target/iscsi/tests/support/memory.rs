@@ -66,11 +66,11 @@ impl MemoryTarget {
         command: &Command,
         data_out: &mut dyn DataOut,
     ) -> Result<Completion, DeliveryError> {
-        let cdb = &command.cdb;
+        let cdb = &command.cdb[..];
         let number = |at: usize, length: usize| {
             cdb[at..at + length]
                 .iter()
-                .fold(0usize, |sum, &byte| sum << 8 | usize::from(byte))
+                .fold(0usize, |sum, &byte| (sum << 8) | usize::from(byte))
         };
         if command.logical_unit != LogicalUnitNumber([0; 8]) && cdb[0] != 0xa0 && cdb[0] != 0x12 {
             return Ok(check_condition(0x05, 0x25));

@@ -5,7 +5,7 @@
 mod initiator;
 mod memory;
 
-pub use initiator::{Initiator, Pdu};
+pub use initiator::Initiator;
 pub use memory::MemoryTarget;
 
 use std::net::SocketAddr;

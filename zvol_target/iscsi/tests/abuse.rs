@@ -1,0 +1,260 @@
+//! Peers that mean harm, or are broken: nothing panics, memory stays bounded, others are served.
+
+mod support;
+
+use std::io::{ErrorKind, Write as _};
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use iscsi::ServerOptions;
+use iscsi::pdu::{self, Digests, Header, NopOut, RESERVED_TAG, ScsiCommand, SnackRequest};
+use proptest::prelude::*;
+use support::{FAST, Fixture, HOST, Initiator, TARGET};
+
+/// Panics on threads of the server.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current()
+                .name()
+                .is_some_and(|name| name.starts_with("iscsi-"))
+            {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+            }
+            usual(panic);
+        }));
+    });
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Sends `bytes` again and again until the target takes no more for a while; returns what it took.
+fn flood(
+    initiator: &mut Initiator,
+    mut next: impl FnMut(&mut Initiator) -> Vec<u8>,
+    limit: usize,
+) -> usize {
+    initiator
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut taken = 0;
+    while taken < limit {
+        let bytes = next(initiator);
+        match initiator.stream.write_all(&bytes) {
+            Ok(()) => taken += bytes.len(),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    taken
+}
+
+#[test]
+fn peers_that_do_not_read_cost_little_and_others_are_served() {
+    count_panics();
+    let options = ServerOptions {
+        keepalive_interval: Duration::from_secs(60),
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let mut working = fixture.log_in();
+    working.ping();
+    let before = resident();
+    let stalled: Vec<Initiator> = (1..=8)
+        .map(|number| {
+            let mut initiator = Initiator::connect(fixture.address);
+            initiator.isid[5] = number;
+            initiator.log_in(HOST, TARGET, FAST);
+            let limit = 64 << 20;
+            let taken = match number % 3 {
+                0 => {
+                    // Pings with data.
+                    let ping = NopOut {
+                        immediate: true,
+                        initiator_task_tag: 5,
+                        target_transfer_tag: RESERVED_TAG,
+                        cmd_sn: 1,
+                        ..NopOut::default()
+                    };
+                    let bytes = pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default());
+                    flood(&mut initiator, |_| bytes.clone(), limit)
+                }
+                // Requests that are rejected, each with its header.
+                1 => {
+                    let bytes = SnackRequest::default().encode().repeat(100);
+                    flood(&mut initiator, |_| bytes.clone(), limit)
+                }
+                // Reads of 4 MiB; those outside the window are ignored, so there is no end to them.
+                _ => flood(
+                    &mut initiator,
+                    |initiator| initiator.read_command(0, 8192).encode().to_vec(),
+                    100 * 48,
+                ),
+            };
+            assert!(taken < limit, "{number}: the target took all of it");
+            initiator
+        })
+        .collect();
+    let grown = resident().saturating_sub(before);
+    assert!(
+        grown < stalled.len() * (24 << 20),
+        "{} MiB for 8 stalled peers",
+        grown >> 20
+    );
+    let start = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(working.read(0, 8).len(), 4096);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+}
+
+/// What a hostile peer sends after login.
+#[derive(Clone, Debug)]
+enum Act {
+    /// A header with a known opcode, the rest at random, and a matching data segment.
+    Pdu {
+        opcode: u8,
+        header: [u8; 48],
+        data: Vec<u8>,
+    },
+    /// The same with small numbers, so that it hits what is there: tags, window, offsets.
+    Near {
+        opcode: u8,
+        flags: u8,
+        numbers: [u8; 8],
+        data: Vec<u8>,
+    },
+    /// A proper write, so that there is something to hit.
+    Write { blocks: u16, r#final: bool },
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let opcode = prop::sample::select(vec![0u8, 1, 2, 4, 5, 6, 0x10, 0x1c, 0x20]);
+    let immediate = prop::sample::select(vec![0u8, 0x40]);
+    let opcode = (opcode, immediate).prop_map(|(opcode, immediate)| opcode | immediate);
+    let data = || prop::collection::vec(any::<u8>(), 0..700);
+    prop_oneof![
+        1 => (opcode.clone(), any::<[u8; 48]>(), data())
+            .prop_map(|(opcode, header, data)| Act::Pdu { opcode, header, data }),
+        8 => (opcode, any::<u8>(), prop::array::uniform8(0u8..6), data())
+            .prop_map(|(opcode, flags, numbers, data)| Act::Near { opcode, flags, numbers, data }),
+        4 => (1u16..600, any::<bool>()).prop_map(|(blocks, r#final)| Act::Write { blocks, r#final }),
+        1 => data().prop_map(Act::Bytes),
+    ]
+}
+
+fn bytes_of(act: &Act, initiator: &mut Initiator) -> Vec<u8> {
+    let frame = |header: Header, data: &[u8]| pdu::encode(header, &[], data, initiator.digests);
+    match act {
+        Act::Pdu {
+            opcode,
+            header,
+            data,
+        } => {
+            let mut header = *header;
+            header[0] = *opcode;
+            frame(header, data)
+        }
+        Act::Near {
+            opcode,
+            flags,
+            numbers,
+            data,
+        } => {
+            let mut header = [0; 48];
+            header[0] = *opcode;
+            header[1] = *flags;
+            // The words from the Initiator Task Tag on; a 5 stands for the reserved value.
+            for (word, number) in header[16..].chunks_exact_mut(4).zip(numbers) {
+                word.fill(if *number == 5 { 0xff } else { 0 });
+                if *number < 5 {
+                    word[3] = *number;
+                }
+            }
+            frame(header, data)
+        }
+        Act::Write { blocks, r#final } => {
+            let command = ScsiCommand {
+                r#final: *r#final,
+                ..initiator.write_command(0, *blocks)
+            };
+            pdu::encode(command.encode(), &[], &[], initiator.digests)
+        }
+        Act::Bytes(bytes) => bytes.clone(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #[test]
+    fn a_live_session_survives_anything(
+        acts in prop::collection::vec(act(), 1..60), digests: bool, cut in 1usize..5000,
+    ) {
+        count_panics();
+        thread_local! {
+            static FIXTURE: Fixture = Fixture::new();
+        }
+        FIXTURE.with(|fixture| {
+            let mut hostile = Initiator::connect(fixture.address);
+            hostile.cmd_sn = 0;
+            hostile.next_tag = 0;
+            let choice = if digests { "CRC32C" } else { "None" };
+            hostile.log_in(HOST, TARGET, &[
+                ("HeaderDigest", choice), ("DataDigest", choice), ("InitialR2T", "No"), ("MaxOutstandingR2T", "3"),
+            ]);
+            let mut bytes = Vec::new();
+            for act in &acts {
+                bytes.extend(bytes_of(act, &mut hostile));
+            }
+            for part in bytes.chunks(cut) {
+                // The target may have closed the connection by now.
+                if hostile.stream.write_all(part).is_err() {
+                    break;
+                }
+            }
+            let mut good = Initiator::connect(fixture.address);
+            good.isid[5] = 0x77;
+            good.log_in(HOST, TARGET, FAST);
+            good.ping();
+            drop(hostile);
+        });
+        prop_assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+        prop_assert!(resident() < 300 << 20);
+    }
+
+    #[test]
+    fn arbitrary_bytes_before_login_are_no_trouble(bytes in prop::collection::vec(any::<u8>(), 0..600), login: bool) {
+        count_panics();
+        thread_local! {
+            static FIXTURE: Fixture = Fixture::new();
+        }
+        FIXTURE.with(|fixture| {
+            let mut hostile = Initiator::connect(fixture.address);
+            let request = hostile.operational().encode();
+            let bytes = if login { pdu::encode(request, &[], &bytes, Digests::default()) } else { bytes.clone() };
+            let _ = hostile.stream.write_all(&bytes);
+            fixture.log_in().ping();
+        });
+        prop_assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+    }
+}
