@@ -85,7 +85,6 @@ static int identify(struct volume *volume, fmode_t mode, enum zvol_clone_stopped
 	*stopped = ZVOL_CLONE_REMOVED;
 	if (READ_ONCE(FIELD(volume->zv, ZV_FLAGS, u32)) & ZVOL_FLAG_REMOVING)
 		return -ENXIO;
-	volume->size = volume_current_size(volume);
 	volume->block_size = queue_physical_block_size(disk->queue);
 	*stopped = ZVOL_CLONE_COMPLETE;
 	return 0;

@@ -15,7 +15,6 @@ struct volume {
 	struct file *file;		/* pinned: the zvol's open count stays above 0, so its zvol_state_t stays */
 	struct block_device *bdev;
 	void *zv;			/* zvol_state_t */
-	u64 size;			/* bytes */
 	u32 block_size;			/* volblocksize */
 };
 

@@ -6,10 +6,10 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from support.programs import run
+from support.programs import ProgramFailed, run, wait_for
 
 MIB = 1 << 20
 _BLOCK = re.compile(r"^\s*([0-9a-f]+)\s+L0\s+(\S+)")
@@ -18,6 +18,18 @@ _BLOCK = re.compile(r"^\s*([0-9a-f]+)\s+L0\s+(\S+)")
 def dataset_of(device: Path) -> str:
     """The dataset of a /dev/zvol path."""
     return str(device.relative_to("/dev/zvol"))
+
+
+def destroy(dataset: str) -> None:
+    """Removes a zvol once udev, which probes each that a writer has closed, has let go of it."""
+
+    def gone() -> bool:
+        with suppress(ProgramFailed):
+            run("zfs", "destroy", "-r", dataset)
+            return True
+        return False
+
+    wait_for(gone, f"{dataset} is free to be destroyed")
 
 
 def dvas(dataset: str) -> dict[int, str]:
@@ -59,7 +71,7 @@ def random_blocks(length: int) -> bytes:
 
 
 def write_direct(device: Path | int, data: bytes, offset: int = 0) -> None:
-    """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path it is: the last close syncs."""
+    """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path it is: close syncs."""
     fd = device if isinstance(device, int) else os.open(device, os.O_WRONLY | os.O_DIRECT)
     try:
         with mmap.mmap(-1, MIB) as page:

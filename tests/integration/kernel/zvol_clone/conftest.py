@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from integration.kernel.zvol_clone import kernel_module
-from integration.kernel.zvol_clone.blocks import random_blocks, write_direct
+from integration.kernel.zvol_clone.blocks import destroy, random_blocks, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
-from support.programs import IN_GUEST, ProgramFailed, run, wait_for
+from support.programs import IN_GUEST, run
 from support.zfs import Pool
 
 
@@ -37,18 +37,6 @@ def device(module_file: Path, pool: Pool) -> Iterator[ZvolClone]:
 VolumeOf = Callable[..., Path]
 
 
-def destroy(pool: Pool, name: str) -> None:
-    """Removes a zvol once udev, which probes each that was closed by a writer, has let go of it."""
-
-    def gone() -> bool:
-        with contextlib.suppress(ProgramFailed):
-            pool.destroy_volume(name)
-            return True
-        return False
-
-    wait_for(gone, f"{name} is free to be destroyed")
-
-
 _numbers = itertools.count()
 
 
@@ -68,12 +56,12 @@ def volume_maker(pool: Pool) -> Iterator[VolumeOf]:
 
     yield make
     for name in made:
-        destroy(pool, name)
+        destroy(f"{pool.name}/{name}")
 
 
 @pytest.fixture
 def volume(pool: Pool) -> Iterator[VolumeOf]:
-    """Makes a zvol of a size in MiB: volume(64, volblocksize="16K"); filled=N writes N MiB of random data, on disk on return."""
+    """Makes a zvol of a size in MiB: volume(64, volblocksize="16K"); filled=N puts N MiB of random data on its disk."""
     with volume_maker(pool) as make:
         yield make
 

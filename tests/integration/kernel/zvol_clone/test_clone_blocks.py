@@ -11,6 +11,7 @@ import pytest
 from integration.kernel.zvol_clone.blocks import (
     MIB,
     dataset_of,
+    destroy,
     dvas,
     opened,
     pool_property,
@@ -26,7 +27,7 @@ from support.zfs import Pool
 VolumeOf = Callable[..., Path]
 
 
-def clone(device: ZvolClone, source: Path, destination: Path, length: int, from_: int = 0, to: int = 0) -> Outcome:
+def clone(device: ZvolClone, source: Path, destination: Path, length: int, *, from_: int = 0, to: int = 0) -> Outcome:
     """Clones between two paths and flushes the destination."""
     with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
         outcome = device.clone(one, other, length, source_offset=from_, destination_offset=to)
@@ -61,11 +62,11 @@ def test_256_mib_share_every_block_until_either_side_is_written(
     write_direct(source, new, 50 * MIB)
     one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
     assert shared(one, other) == 16384 - 2 * 512
-    changed = read_direct(destination, length)
-    assert changed[: 100 * MIB] == original[: 100 * MIB] and changed[108 * MIB :] == original[108 * MIB :]
-    assert changed[100 * MIB : 108 * MIB] == new
-    assert read_direct(source, 50 * MIB) == original[: 50 * MIB]
+    for disk, start in ((destination, 100 * MIB), (source, 50 * MIB)):
+        around = read_direct(disk, 10 * MIB, start - MIB)
+        assert around == original[start - MIB : start] + new + original[start + 8 * MIB : start + 9 * MIB]
     assert read_direct(source, 8 * MIB, 100 * MIB) == original[100 * MIB : 108 * MIB]
+    assert read_direct(destination, 8 * MIB, 50 * MIB) == original[50 * MIB : 58 * MIB]
     pool.scrub()
 
 
@@ -75,11 +76,9 @@ def test_every_block_size(device: ZvolClone, volume: VolumeOf, volblocksize: int
     destination = volume(16, volblocksize=str(volblocksize))
     blocks = 7 * MIB // volblocksize - (1 if volblocksize < MIB else 0)
     length, to = blocks * volblocksize, 3 * MIB
-    assert complete(outcome := clone(device, source, destination, length, MIB, to), length), outcome
+    assert complete(outcome := clone(device, source, destination, length, from_=MIB, to=to), length), outcome
     assert shared(dvas(dataset_of(source)), dvas(dataset_of(destination)), to - MIB) == blocks
-    assert read_direct(destination, 16 * MIB) == b"\0" * to + read_direct(source, length, MIB) + b"\0" * (
-        16 * MIB - to - length
-    )
+    assert read_direct(destination, 16 * MIB) == b"\0" * to + read_direct(source, length, MIB) + b"\0" * (16 * MIB - to - length)
 
 
 def test_holes_replace_data(device: ZvolClone, volume: VolumeOf) -> None:
@@ -93,9 +92,9 @@ def test_holes_replace_data(device: ZvolClone, volume: VolumeOf) -> None:
 
 def test_within_one_volume(device: ZvolClone, volume: VolumeOf) -> None:
     disk = volume(32, filled=8)
-    assert complete(clone(device, disk, disk, 8 * MIB, 0, 20 * MIB), 8 * MIB)
+    assert complete(clone(device, disk, disk, 8 * MIB, to=20 * MIB), 8 * MIB)
     # Adjacent ranges do not overlap.
-    assert complete(clone(device, disk, disk, 8 * MIB, 0, 8 * MIB), 8 * MIB)
+    assert complete(clone(device, disk, disk, 8 * MIB, to=8 * MIB), 8 * MIB)
     data = read_direct(disk, 32 * MIB)
     assert data[:8_388_608] == data[8 * MIB : 16 * MIB] == data[20 * MIB : 28 * MIB]
     blocks = dvas(dataset_of(disk))
@@ -135,7 +134,7 @@ def test_encrypted(device: ZvolClone, volume: VolumeOf, tmp_path: Path) -> None:
     key.write_bytes(os.urandom(32))
     encryption = {"encryption": "aes-256-gcm", "keyformat": "raw", "keylocation": f"file://{key}"}
     secret, plain = volume(16, filled=8, **encryption), volume(16, filled=8)
-    assert complete(clone(device, secret, secret, 8 * MIB, 0, 8 * MIB), 8 * MIB)
+    assert complete(clone(device, secret, secret, 8 * MIB, to=8 * MIB), 8 * MIB)
     assert read_direct(secret, 8 * MIB, 8 * MIB) == read_direct(secret, 8 * MIB)
 
     # A zfs clone has its origin's master key; every other dataset has its own, even below one encryption root.
@@ -147,7 +146,7 @@ def test_encrypted(device: ZvolClone, volume: VolumeOf, tmp_path: Path) -> None:
     run("zpool", "sync")
     assert complete(clone(device, secret, twin, 8 * MIB), 8 * MIB)
     assert read_direct(twin, 8 * MIB) == read_direct(secret, 8 * MIB)
-    run("zfs", "destroy", dataset_of(twin))
+    destroy(dataset_of(twin))
 
     for one, other in ((secret, volume(16, **encryption)), (secret, plain), (plain, secret)):
         outcome = clone(device, one, other, 8 * MIB)

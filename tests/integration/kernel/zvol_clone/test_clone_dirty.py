@@ -113,7 +113,10 @@ def test_while_the_source_is_written(
         stop.set()
         for thread in threads:
             thread.join()
-    tell(f"{calls} calls, {stops} stopped by a dirty block, {cloned / MIB:.0f} MiB cloned beside {written} writes; longest call {longest * 1000:.1f} ms")
+    tell(
+        f"{calls} calls, {stops} stopped by a dirty block, {cloned / MIB:.0f} MiB cloned beside {written} writes; "
+        f"longest call {longest * 1000:.1f} ms"
+    )
     assert stops > 0 and cloned > 0 and written > 0
     if excluded:
         assert longest < PROMPT

@@ -18,7 +18,8 @@ def test_python_and_c_agree(tmp_path: Path) -> None:
     source.write_text(
         f'#include <stddef.h>\n#include <stdio.h>\n#include "{PACKAGE}/zvol_clone.h"\nint main(void) {{\n'
         + "\n".join(lines)
-        + 'printf("%zu %lu %d %s\\n", sizeof(struct zvol_clone_range), ZVOL_CLONE_RANGE, ZVOL_CLONE_VERSION, ZVOL_CLONE_DEVICE);'
+        + 'printf("%zu %lu ", sizeof(struct zvol_clone_range), ZVOL_CLONE_RANGE);'
+        + 'printf("%d %s\\n", ZVOL_CLONE_VERSION, ZVOL_CLONE_DEVICE);'
         + "return 0; }\n"
     )
     run("gcc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", tmp_path / "agree", source)

@@ -57,7 +57,8 @@ def test_the_addresses_stay_secret(file: Path) -> None:
 
 def test_missing_addresses(file: Path, right: dict[str, int]) -> None:
     assert refused(file, errno.EINVAL, "refused: no address for zvol_clone_range")
-    assert refused(file, errno.EINVAL, "refused: no address for dmu_read_l0_bps", zvol_clone_range=right["zvol_clone_range"])
+    clone = right["zvol_clone_range"]
+    assert refused(file, errno.EINVAL, "refused: no address for dmu_read_l0_bps", zvol_clone_range=clone)
 
 
 @pytest.mark.parametrize("parameter", ["zvol_clone_range", "dmu_read_l0_bps"])
@@ -71,7 +72,8 @@ def test_wrong_addresses(file: Path, right: dict[str, int], parameter: str, wron
         "user space": 4096,
         "the other one": next(address for name, address in right.items() if name != parameter),
     }
-    assert refused(file, errno.EINVAL, f"refused: the address given for {parameter} ", **{**right, parameter: addresses[wrong]})
+    words = f"refused: the address given for {parameter} "
+    assert refused(file, errno.EINVAL, words, **{**right, parameter: addresses[wrong]})
 
 
 def identity(file: Path, name: str) -> str:
@@ -90,8 +92,12 @@ def test_another_build_of_zfs(file: Path, right: dict[str, int], tmp_path: Path,
     other = tmp_path / "zvol_clone.ko"
     # .modinfo has the text too ("zfs_version=..."): only what the code compares is changed.
     other.write_bytes(content.replace(b"=" + old, b"=\0keep").replace(old, new).replace(b"=\0keep", b"=" + old))
-    words = {"version": "of version ", "srcversion": "of srcversion ", "build_id": "of build ID "}[what]
-    assert refused(other, errno.ENOEXEC, f"refused: built for {'the' if what == 'build_id' else 'a'} zfs module {words}", **right)
+    words = {
+        "version": "built for a zfs module of version ",
+        "srcversion": "built for a zfs module of srcversion ",
+        "build_id": "built for the zfs module of build ID ",
+    }[what]
+    assert refused(other, errno.ENOEXEC, f"refused: {words}", **right)
 
 
 def test_zfs_stays_while_it_is_loaded(file: Path, pool: Pool) -> None:

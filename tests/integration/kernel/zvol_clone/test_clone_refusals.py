@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from integration.kernel.zvol_clone.blocks import MIB, dataset_of, opened, read_direct, write_direct
-from integration.kernel.zvol_clone.zvol_clone_ioctl import DEVICE, VERSION, Outcome, Stopped, ZvolClone
+from integration.kernel.zvol_clone.blocks import MIB, dataset_of, destroy, opened, read_direct, write_direct
+from integration.kernel.zvol_clone.zvol_clone_ioctl import (
+    DEVICE,
+    VERSION,
+    ZVOL_CLONE_RANGE,
+    Outcome,
+    Stopped,
+    ZvolClone,
+)
 from support.programs import run, wait_for
 from support.zfs import Pool
 
@@ -25,6 +32,11 @@ BLKRRPART = 0x125F
 def refused(outcome: Outcome, error: int, stopped: Stopped) -> bool:
     """Whether it was refused exactly so, with nothing done."""
     return (outcome.error, outcome.stopped, outcome.bytes_done, outcome.dirty_length) == (error, stopped, 0, 0)
+
+
+def clone_range(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> Outcome:
+    """Asks for (source offset, destination offset, length)."""
+    return device.clone(source, destination, asked[2], source_offset=asked[0], destination_offset=asked[1])
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +132,7 @@ def test_another_pool(device: ZvolClone, source: int, other_pool: Pool, destinat
     with opened(foreign, os.O_RDWR) as fd:
         assert refused(device.clone(source, fd, BLOCK), errno.EXDEV, Stopped.OTHER_POOL)
         assert refused(device.clone(fd, destination, BLOCK), errno.EXDEV, Stopped.OTHER_POOL)
-    other_pool.destroy_volume("foreign")
+    destroy(dataset_of(foreign))
 
 
 def test_another_block_size(device: ZvolClone, source: int, volume: VolumeOf) -> None:
@@ -129,20 +141,16 @@ def test_another_block_size(device: ZvolClone, source: int, volume: VolumeOf) ->
 
 
 @pytest.mark.parametrize(
-    ("source_offset", "destination_offset", "length"),
+    "asked",
     [(512, 0, BLOCK), (0, 512, BLOCK), (0, 0, BLOCK - 512), (8192, 8192, BLOCK), (0, 0, 1), (1, 1, BLOCK)],
 )
-def test_what_is_not_aligned(
-    device: ZvolClone, source: int, destination: int, source_offset: int, destination_offset: int, length: int
-) -> None:
-    outcome = device.clone(
-        source, destination, length, source_offset=source_offset, destination_offset=destination_offset
-    )
+def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> None:
+    outcome = clone_range(device, source, destination, asked)
     assert refused(outcome, errno.EINVAL, Stopped.UNALIGNED)
 
 
 @pytest.mark.parametrize(
-    ("source_offset", "destination_offset", "length"),
+    "asked",
     [
         (16 * MIB, 0, BLOCK),
         (0, 16 * MIB, BLOCK),
@@ -156,12 +164,8 @@ def test_what_is_not_aligned(
         (2**63, 2**63, 2**63),
     ],
 )
-def test_what_lies_beyond_the_end(
-    device: ZvolClone, source: int, destination: int, source_offset: int, destination_offset: int, length: int
-) -> None:
-    outcome = device.clone(
-        source, destination, length, source_offset=source_offset, destination_offset=destination_offset
-    )
+def test_what_lies_beyond_the_end(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> None:
+    outcome = clone_range(device, source, destination, asked)
     assert refused(outcome, errno.EINVAL, Stopped.OUT_OF_RANGE)
 
 
@@ -170,9 +174,7 @@ def test_overlap_inside_one_volume(
     device: ZvolClone, path: Path, destination: int, source_offset: int, destination_offset: int
 ) -> None:
     with opened(path, os.O_RDONLY) as same:
-        outcome = device.clone(
-            same, destination, 2 * MIB, source_offset=source_offset, destination_offset=destination_offset
-        )
+        outcome = device.clone(same, destination, 2 * MIB, source_offset=source_offset, destination_offset=destination_offset)
     assert refused(outcome, errno.EINVAL, Stopped.OVERLAP)
 
 
@@ -183,7 +185,8 @@ def test_malformed_requests(device: ZvolClone, source: int, destination: int) ->
     assert refused(device.clone(source, destination, BLOCK, flags=1), errno.EINVAL, Stopped.BAD_REQUEST)
     assert refused(device.clone(source, destination, BLOCK, reserved=1), errno.EINVAL, Stopped.BAD_REQUEST)
     libc = ctypes.CDLL(None, use_errno=True)
-    for command, argument, expected in ((0xC0407AC1, 8, errno.EFAULT), (0xC0407AC2, 0, errno.ENOTTY), (0x1234, 0, errno.ENOTTY)):
+    calls = ((ZVOL_CLONE_RANGE, 8, errno.EFAULT), (ZVOL_CLONE_RANGE + 1, 0, errno.ENOTTY), (0x1234, 0, errno.ENOTTY))
+    for command, argument, expected in calls:
         assert libc.ioctl(device.fd, ctypes.c_ulong(command), ctypes.c_void_p(argument)) == -1
         assert ctypes.get_errno() == expected
 

@@ -1,4 +1,4 @@
-"""The ioctl of /dev/zvol_clone for Python: the same structure as packaging/dkms/zvol_clone/zvol_clone.h, and an example of its use."""
+"""The ioctl of /dev/zvol_clone for Python, and an example of its use: packaging/dkms/zvol_clone/zvol_clone.h says it in C."""
 
 from __future__ import annotations
 
@@ -115,6 +115,4 @@ class ZvolClone:
         result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_RANGE), ctypes.byref(request))
         error = ctypes.get_errno() if result else 0
         seconds = time.monotonic() - start
-        return Outcome(
-            error, Stopped(request.stopped), request.bytes_done, request.dirty_length, request.version, seconds
-        )
+        return Outcome(error, Stopped(request.stopped), request.bytes_done, request.dirty_length, request.version, seconds)
