@@ -1,0 +1,190 @@
+//! What the tests share: the real daemon, on files in a directory of its own.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use targetd::control::client::{self, CallError};
+use tempfile::TempDir;
+
+pub const IQN: &str = "iqn.2026-11.example.zvaai:test";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory for a daemon and its volumes.
+pub struct Home(pub TempDir);
+
+impl Home {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A sparse file to serve.
+    pub fn volume(&self, name: &str, mebibytes: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path)
+            .unwrap()
+            .set_len(mebibytes << 20)
+            .unwrap();
+        path
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zvaai-target"));
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(self.path("target.json"))
+            .arg("--control")
+            .arg(self.path("control.sock"))
+            .args(["--listen", "127.0.0.1:0", "--log", "debug"]);
+        command
+    }
+
+    /// Starts a daemon that is expected to refuse; what it says.
+    pub fn refused(&self) -> String {
+        let output = self.command().output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    control: PathBuf,
+    log: PathBuf,
+    /// First portal.
+    pub portal: String,
+}
+
+impl Daemon {
+    pub fn start(home: &Home) -> Self {
+        Self::spawn(home, &mut home.command())
+    }
+
+    pub fn spawn(home: &Home, command: &mut Command) -> Self {
+        let log = home.path("log");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(
+                File::options()
+                    .create(true)
+                    .append(true)
+                    .open(&log)
+                    .unwrap(),
+            )
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let portal = line
+            .strip_prefix("ready ")
+            .and_then(|portals| portals.split([' ', ',', '\n']).next())
+            .unwrap_or_else(|| panic!("{line:?}: {}", std::fs::read_to_string(&log).unwrap()));
+        Self {
+            portal: portal.to_owned(),
+            control: home.path("control.sock"),
+            log,
+            child,
+        }
+    }
+
+    pub fn try_call(&self, method: &str, params: &Value) -> Result<Value, CallError> {
+        client::call(&self.control, method, params)
+    }
+
+    pub fn call(&self, method: &str, params: &Value) -> Value {
+        self.try_call(method, params)
+            .unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The code a call is refused with.
+    pub fn refusal(&self, method: &str, params: &Value) -> i64 {
+        match self.try_call(method, params) {
+            Err(CallError::Refused(error)) => error.code,
+            other => panic!("{method}: {other:?}"),
+        }
+    }
+
+    pub fn create_target(&self) {
+        self.call("targets.create", &json!({"name": IQN}));
+    }
+
+    pub fn create_lun(&self, number: u16, path: &Path) -> Value {
+        self.call(
+            "luns.create",
+            &json!({"target": IQN, "lun": lun(number, path)}),
+        )
+    }
+
+    pub fn url(&self, number: u16) -> String {
+        format!("iscsi://{}/{IQN}/{number}", self.portal)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A LUN with an identity that follows from its number.
+pub fn lun(number: u16, path: &Path) -> Value {
+    json!({
+        "number": number,
+        "uuid": format!("4f1c6d2e-903b-4a57-8c01-2233445566{number:02x}"),
+        "path": path,
+    })
+}
+
+/// Standard output of a program that succeeds.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn fails(program: &str, arguments: &[&str]) -> bool {
+    !Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap()
+        .status
+        .success()
+}
+
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
