@@ -17,7 +17,7 @@ pub enum NameError {
     #[error("an iSCSI name has 1 to 223 bytes")]
     Length,
     /// A character that stringprep's iSCSI profile does not allow (RFC 3722).
-    #[error("an iSCSI name has only letters, digits, '-', '.' and ':'")]
+    #[error("an iSCSI name has only letters, digits, '-', '.', ':' and '_'")]
     Character,
     /// Not of type "iqn.", "eui." or "naa.".
     #[error("an iSCSI name starts with \"iqn.\", \"eui.\" or \"naa.\"")]
@@ -51,8 +51,10 @@ impl FromStr for IscsiName {
         if name.is_empty() || name.len() > NAME_LENGTH_MAX {
             return Err(NameError::Length);
         }
-        // Letters beyond ASCII are allowed by RFC 3722, its normalisation is left to who made the name.
-        let allowed = |letter: char| matches!(letter, '-' | '.' | ':') || letter.is_alphanumeric();
+        // Letters beyond ASCII are allowed by RFC 3722, its normalisation is left to who made the name. The underscore is
+        // not, but Windows makes its name from a host name that may have one.
+        let allowed =
+            |letter: char| matches!(letter, '-' | '.' | ':' | '_') || letter.is_alphanumeric();
         if !name.chars().all(allowed) {
             return Err(NameError::Character);
         }
@@ -133,7 +135,7 @@ mod tests {
             ("", NameError::Length),
             (long.as_str(), NameError::Length),
             ("iqn.2001-04.com.example:a b", NameError::Character),
-            ("iqn.2001-04.com.example:a_b", NameError::Character),
+            ("iqn.2001-04.com.example:a/b", NameError::Character),
             ("disk", NameError::Type),
             ("iq", NameError::Type),
             ("iqn.2001-13.com.example", NameError::Qualified),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use iscsi::ServerOptions;
 use iscsi::pdu::{self, Digests, Header, NopOut, RESERVED_TAG, ScsiCommand, SnackRequest};
 use proptest::prelude::*;
-use support::{FAST, Fixture, HOST, Initiator, TARGET};
+use support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 
 /// Panics on threads of the server.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -257,4 +257,63 @@ proptest! {
         });
         prop_assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     }
+}
+
+#[test]
+fn a_peer_that_reads_late_gets_every_answer() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    let ping = NopOut {
+        immediate: true,
+        initiator_task_tag: 5,
+        target_transfer_tag: RESERVED_TAG,
+        cmd_sn: 1,
+        ..NopOut::default()
+    };
+    let bytes = pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default());
+    // More than the target answers and the sockets hold.
+    let mut writer = initiator.stream.try_clone().unwrap();
+    let count = 4000;
+    let sender = std::thread::spawn(move || {
+        for _ in 0..count {
+            writer.write_all(&bytes).unwrap();
+        }
+    });
+    // That nothing happens can't be waited for.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!sender.is_finished(), "the target took it all");
+    for _ in 0..count {
+        assert_eq!(initiator.receive().data.len(), 8192);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn reads_that_have_to_wait_for_memory_are_all_served() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    // 120 reads of 1 MiB at once, and writes in between: far more than a connection may hold.
+    let commands: Vec<_> = (0..120).map(|_| initiator.read_command(0, 2048)).collect();
+    for command in &commands {
+        initiator.send(command.encode(), &[]);
+    }
+    let write = initiator.write_command(0, 8);
+    initiator.send(write.encode(), &[9; 4096]);
+    wait_until("the first ones run", || {
+        !fixture.device.log.lock().unwrap().is_empty()
+    });
+    // That the others do not can't be waited for.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(fixture.device.log.lock().unwrap().len() < 40);
+    for command in &commands {
+        assert_eq!(
+            initiator
+                .receive_data_in(command.initiator_task_tag)
+                .0
+                .len(),
+            1 << 20
+        );
+    }
+    initiator.expect_response(write.initiator_task_tag);
+    assert_eq!(initiator.read(0, 8), [9; 4096]);
 }

@@ -2,8 +2,10 @@
 
 mod support;
 
+use iscsi::ServerOptions;
 use iscsi::pdu::{DataOut, RESERVED_TAG, ScsiCommand};
-use support::{FAST, Fixture, HOST, Initiator, TARGET};
+use proptest::prelude::*;
+use support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length)
@@ -248,4 +250,144 @@ fn without_immediate_data_everything_is_solicited() {
         0
     );
     assert_eq!(initiator.read(0, 16), data);
+}
+
+#[test]
+fn many_sessions_on_several_reactors_do_not_mix() {
+    let options = ServerOptions {
+        reactors: 2,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    std::thread::scope(|scope| {
+        for number in 0..16u8 {
+            let mut initiator = Initiator::connect(fixture.address);
+            initiator.isid[5] = number;
+            initiator.log_in(HOST, TARGET, FAST);
+            scope.spawn(move || {
+                for round in 0..50u8 {
+                    let data = vec![number ^ round; 64 * 512];
+                    let command = initiator.write_command(u32::from(number) * 64, 64);
+                    initiator.send(command.encode(), &data);
+                    assert_eq!(
+                        initiator
+                            .expect_response(command.initiator_task_tag)
+                            .0
+                            .status,
+                        0
+                    );
+                    assert_eq!(initiator.read(u32::from(number) * 64, 64), data);
+                }
+            });
+        }
+    });
+    wait_until("all sessions are gone", || {
+        fixture.server.sessions().is_empty()
+    });
+}
+
+/// How one write is cut up.
+#[derive(Clone, Debug)]
+struct Cut {
+    blocks: u16,
+    first_burst: u32,
+    max_burst: u32,
+    outstanding: u32,
+    immediate: usize,
+    unsolicited: bool,
+    segment: usize,
+    chunk: u32,
+    digest: bool,
+}
+
+fn cut() -> impl Strategy<Value = Cut> {
+    let sizes = (1u16..400, 512u32..70_000, 512u32..100_000, 1u32..5);
+    let parts = (
+        0usize..70_000,
+        any::<bool>(),
+        300usize..70_000,
+        1u32..300_000,
+        any::<bool>(),
+    );
+    (sizes, parts).prop_map(|((blocks, first_burst, max_burst, outstanding), parts)| {
+        let (immediate, unsolicited, segment, chunk, digest) = parts;
+        let first_burst = first_burst.min(max_burst);
+        let immediate = immediate
+            .min(first_burst as usize)
+            .min(usize::from(blocks) * 512);
+        Cut {
+            blocks,
+            first_burst,
+            max_burst,
+            outstanding,
+            immediate,
+            unsolicited,
+            segment,
+            chunk,
+            digest,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn a_write_arrives_whole_however_it_is_cut(cut in cut()) {
+        thread_local! {
+            static FIXTURE: Fixture = Fixture::new();
+        }
+        FIXTURE.with(|fixture| write_cut(fixture, &cut));
+    }
+}
+
+fn write_cut(fixture: &Fixture, cut: &Cut) {
+    *fixture.device.write_chunk.lock().unwrap() = cut.chunk;
+    let mut initiator = Initiator::connect(fixture.address);
+    let digest = if cut.digest { "CRC32C" } else { "None" };
+    let numbers =
+        [cut.max_burst, cut.first_burst, cut.outstanding].map(|number| number.to_string());
+    initiator.log_in(
+        HOST,
+        TARGET,
+        &[
+            ("FirstBurstLength", &numbers[1]),
+            ("MaxBurstLength", &numbers[0]),
+            ("MaxOutstandingR2T", &numbers[2]),
+            ("InitialR2T", "No"),
+            ("DataDigest", digest),
+        ],
+    );
+    let data = pattern(usize::from(cut.blocks) * 512);
+    let until = data.len().min(cut.first_burst as usize);
+    let more = cut.unsolicited && cut.immediate < until;
+    let command = ScsiCommand {
+        r#final: !more,
+        ..initiator.write_command(0, cut.blocks)
+    };
+    let tag = command.initiator_task_tag;
+    initiator.send(command.encode(), &data[..cut.immediate]);
+    let mut sent = cut.immediate;
+    let mut data_sn = 0;
+    while more && sent < until {
+        let end = until.min(sent + cut.segment);
+        let pdu = DataOut {
+            r#final: end == until,
+            initiator_task_tag: tag,
+            target_transfer_tag: RESERVED_TAG,
+            data_sn,
+            buffer_offset: sent as u32,
+            ..DataOut::default()
+        };
+        initiator.send(pdu.encode(), &data[sent..end]);
+        (sent, data_sn) = (end, data_sn + 1);
+    }
+    while sent < data.len() {
+        let r2t = initiator.expect_r2t(tag);
+        assert_eq!(r2t.buffer_offset as usize, sent);
+        assert!(r2t.desired_data_transfer_length <= cut.max_burst);
+        initiator.satisfy(&r2t, &data, 0, cut.segment);
+        sent += r2t.desired_data_transfer_length as usize;
+    }
+    assert_eq!(initiator.expect_response(tag).0.status, 0);
+    assert!(fixture.device.bytes(0, data.len()) == data);
 }

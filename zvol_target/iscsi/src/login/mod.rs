@@ -3,8 +3,6 @@
 mod chap;
 mod exchange;
 mod parameters;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -109,7 +109,7 @@ impl Answer {
 }
 
 /// Keys that mean nothing in a discovery session (their sections in 13 say so).
-const IRREVELANT_IN_DISCOVERY: [&str; 10] = [
+const IRRELEVANT_IN_DISCOVERY: [&str; 10] = [
     "MaxConnections",
     "InitialR2T",
     "ImmediateData",
@@ -127,7 +127,7 @@ impl NegotiatedParameters {
     ///
     /// `FirstBurstLength` must be offered after `MaxBurstLength` when both come: it is bounded by the other's result.
     pub(crate) fn negotiate(&mut self, key: &str, value: &str, session: SessionType) -> Answer {
-        if session == SessionType::Discovery && IRREVELANT_IN_DISCOVERY.contains(&key) {
+        if session == SessionType::Discovery && IRRELEVANT_IN_DISCOVERY.contains(&key) {
             return Answer::Irrelevant;
         }
         match key {

@@ -11,7 +11,7 @@ use super::dispatch::{Held, IMMEDIATE_MAX, response};
 use super::receive::Destination;
 use super::task::{Finished, Management, Progress, Running, Task};
 use super::transfer::{Failure, NoDataOut, Transfer, TransferHandle};
-use super::window::Arrival;
+use super::window::{Arrival, CommandWindow};
 use crate::pdu::{DataOut, Header, RESERVED_TAG, ScsiCommand, reject};
 use crate::registry::Counters;
 
@@ -196,14 +196,14 @@ impl Connection {
     }
 
     fn start(&mut self, tag: u32) {
-        let (Some(task), Some((nexus, target))) = (self.tasks.get_mut(&tag), &self.nexus) else {
+        let (Some(task), Some(attachment)) = (self.tasks.get_mut(&tag), &self.nexus) else {
             return;
         };
-        self.share += task.share;
         let Progress::Waiting(command) = std::mem::replace(&mut task.progress, Progress::Running)
         else {
             return;
         };
+        self.share += task.share;
         let data_out: Box<dyn scsi::sam::DataOut> = match &task.transfer {
             Some(transfer) if transfer.failure().is_some() => {
                 transfer.close();
@@ -213,9 +213,8 @@ impl Connection {
             Some(transfer) => Box::new(TransferHandle(Rc::clone(transfer))),
             None => Box::new(NoDataOut),
         };
-        let future = target
-            .clone()
-            .execute_command(nexus.clone(), command, data_out);
+        let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
+        let future = target.execute_command(nexus, command, data_out);
         self.running.push(Running::Command { tag, future });
     }
 
@@ -331,8 +330,21 @@ impl Connection {
         }
     }
 
-    /// Drops the tasks of logical units that the SCSI target does not have, or not any more.
-    pub(super) fn drop_tasks_not_running(&mut self, of: impl Fn(LogicalUnitNumber) -> bool) {
+    /// Drops the tasks of logical units that the SCSI target does not have, or not any more. Those behind `cmd_sn` in the
+    /// order stay.
+    pub(super) fn drop_tasks_not_running(
+        &mut self,
+        cmd_sn: u32,
+        of: impl Fn(LogicalUnitNumber) -> bool,
+    ) {
+        let behind: Vec<u32> = self
+            .held
+            .iter()
+            .filter_map(|(&at, held)| match held {
+                Held::Command(tag) if !CommandWindow::precedes(at, cmd_sn) => Some(*tag),
+                _ => None,
+            })
+            .collect();
         let tags: Vec<u32> = self
             .tasks
             .iter()
@@ -340,6 +352,7 @@ impl Connection {
                 !matches!(task.progress, Progress::Running) && of(task.logical_unit)
             })
             .map(|(tag, _)| *tag)
+            .filter(|tag| !behind.contains(tag))
             .collect();
         for tag in tags {
             self.drop_task(tag);

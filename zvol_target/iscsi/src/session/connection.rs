@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future as _, poll_fn};
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use scsi::sam::{Nexus, ScsiTarget};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tracing::{debug, warn};
@@ -68,6 +70,18 @@ enum Keepalive {
     Asked,
 }
 
+/// An I\_T nexus with its target. However it is dropped, the target is told that the nexus is lost.
+pub(super) struct Attachment {
+    pub nexus: Arc<Nexus>,
+    pub target: Arc<dyn ScsiTarget>,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.target.nexus_lost(&self.nexus);
+    }
+}
+
 /// A session and its connection.
 pub(crate) struct Connection {
     pub(super) stream: TcpStream,
@@ -76,7 +90,7 @@ pub(crate) struct Connection {
     pub(super) registry: Arc<Registry>,
     pub(super) registration: Registration,
     /// The nexus and its target; none in a discovery session.
-    pub(super) nexus: Option<(Arc<Nexus>, Arc<dyn ScsiTarget>)>,
+    pub(super) nexus: Option<Attachment>,
     pub(super) parameters: NegotiatedParameters,
     pub(super) digests: Digests,
     pub(super) window: CommandWindow,
@@ -123,7 +137,10 @@ impl Connection {
                 relative_target_port: port.relative_target_port,
             });
             target.device.nexus_established(&nexus);
-            (nexus, Arc::clone(&target.device))
+            Attachment {
+                nexus,
+                target: Arc::clone(&target.device),
+            }
         });
         let interval = registry.options.keepalive_interval;
         Self {
@@ -174,25 +191,34 @@ impl Connection {
             End::Logout(request) => {
                 self.end_nexus().await;
                 self.push_logout_response(&request);
-                self.send_last_words().await;
+                self.flush_last_words().await;
             }
             End::Ended(EndReason::Shutdown | EndReason::Removed | EndReason::ColdReset) => {
                 self.push_connections_dropped();
-                self.send_last_words().await;
+                self.flush_last_words().await;
                 self.end_nexus().await;
             }
             // A Reject may be queued.
             End::Frame(_) | End::Protocol(_) => {
-                self.send_last_words().await;
+                self.flush_last_words().await;
                 self.end_nexus().await;
             }
             End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_) => {
-                self.end_nexus().await;
+                return self.end_nexus().await;
             }
         }
+        // From here on the initiator may log in again.
+        let Self {
+            stream,
+            inbound,
+            registration,
+            ..
+        } = self;
+        drop(registration);
+        linger(stream, inbound).await;
     }
 
-    async fn send_last_words(&mut self) {
+    async fn flush_last_words(&mut self) {
         let Self {
             stream, outbound, ..
         } = self;
@@ -208,9 +234,7 @@ impl Connection {
                 transfer.lose_nexus();
             }
         }
-        if let Some((nexus, target)) = self.nexus.take() {
-            target.nexus_lost(&nexus);
-        }
+        self.nexus = None;
         while self.running.next().await.is_some() {}
         self.tasks.clear();
     }
@@ -220,8 +244,15 @@ impl Connection {
         if let Poll::Ready(reason) = self.registration.record.end.poll(context) {
             return Poll::Ready(End::Ended(reason));
         }
-        self.requests.waker.replace(Some(context.waker().clone()));
+        self.requests.begin_turn(context.waker());
+        let turn = self.poll_rounds(context);
+        self.requests.end_turn();
+        turn
+    }
+
+    fn poll_rounds(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS {
+            let paused = self.is_receiving_paused();
             let received = match self.poll_receive(context) {
                 Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(end)) => return Poll::Ready(end),
@@ -231,17 +262,16 @@ impl Connection {
             if let Poll::Ready(Err(error)) = self.outbound.poll_flush(&mut self.stream, context) {
                 return Poll::Ready(End::Io(error));
             }
-            if !self.waiting.is_empty() {
-                // What was sent has made room.
-                self.start_waiting();
-                self.poll_running(context);
-            }
+            // What was sent may have made room: for commands that wait, and for what is in the socket.
+            let waiting = self.waiting.len();
+            self.start_waiting();
+            let resumed = self.waiting.len() < waiting || (paused && !self.is_receiving_paused());
             if let Some(request) = self.logout.take() {
                 return Poll::Ready(End::Logout(request));
             }
             if received {
                 self.keepalive = Keepalive::Heard;
-            } else {
+            } else if !resumed {
                 return self.poll_keepalive(context);
             }
         }
@@ -251,14 +281,8 @@ impl Connection {
 
     /// Runs commands as far as they get, and asks for the data they wait for.
     pub(super) fn poll_running(&mut self, context: &mut Context<'_>) {
-        loop {
-            self.requests.polling.set(true);
-            let polled = self.running.poll_next_unpin(context);
-            self.requests.polling.set(false);
-            match polled {
-                Poll::Ready(Some(finished)) => self.finish(finished),
-                Poll::Ready(None) | Poll::Pending => break,
-            }
+        while let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(context) {
+            self.finish(finished);
         }
         self.send_requests();
     }
@@ -291,6 +315,8 @@ impl Connection {
             self.keepalive = match self.keepalive {
                 _ if waiting_for_us => Keepalive::Heard,
                 Keepalive::Heard => Keepalive::Quiet,
+                // A discovery session is for questions only; an idle one ends.
+                Keepalive::Quiet if self.nexus.is_none() => Keepalive::Asked,
                 Keepalive::Quiet => {
                     self.push_ping();
                     if let Poll::Ready(Err(error)) =
@@ -307,4 +333,21 @@ impl Connection {
         }
         Poll::Pending
     }
+}
+
+/// Reads what the initiator still sends, until it closes: closing with bytes unread resets the connection, and what was
+/// sent last may be lost.
+async fn linger(mut stream: TcpStream, mut inbound: Inbound) {
+    let _ = SockRef::from(&stream).shutdown(Shutdown::Write);
+    let drain = async {
+        loop {
+            inbound.consume(usize::MAX);
+            let received = poll_fn(|context| inbound.poll_receive(&mut stream, context, false));
+            if matches!(received.await, Ok(0) | Err(_)) {
+                break;
+            }
+        }
+    };
+    // Closed in any case when the time is over.
+    let _ = timeout(LAST_WORDS_TIMEOUT, drain).await;
 }

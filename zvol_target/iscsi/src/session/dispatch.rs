@@ -154,10 +154,10 @@ impl Connection {
         header: &Header,
         request: &TaskManagementRequest,
     ) -> Result<(), End> {
-        let Some((nexus, target)) = &self.nexus else {
+        let Some(attachment) = &self.nexus else {
             return Err(End::Protocol("task management in a discovery session"));
         };
-        let (nexus, target) = (nexus.clone(), target.clone());
+        let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
         if request.immediate {
             if self.immediate >= IMMEDIATE_MAX {
                 self.push_reject(reject::TOO_MANY_IMMEDIATE_COMMANDS, header);
@@ -208,7 +208,9 @@ impl Connection {
             TaskManagementFunction::AbortTask { .. } | TaskManagementFunction::ClearAca(_)
         );
         if ends_tasks {
-            self.drop_tasks_not_running(|unit| whole_target || unit == logical_unit);
+            self.drop_tasks_not_running(request.cmd_sn, |unit| {
+                whole_target || unit == logical_unit
+            });
         }
         let future = target.manage_tasks(nexus, function);
         self.running

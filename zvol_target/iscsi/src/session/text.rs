@@ -1,5 +1,6 @@
 //! Text Requests in full feature phase (RFC 7143 11.10): discovery, and the few keys that may change then.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use super::connection::Connection;
@@ -43,6 +44,13 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         };
         let mut answer = std::mem::take(&mut self.text.answer);
+        // Neither a key twice, nor a new question before the answer to the last one was fetched: answers stay bounded.
+        let mut keys = HashSet::new();
+        let twice = pairs.iter().any(|(key, _)| !keys.insert(key));
+        if twice || (!answer.is_empty() && !pairs.is_empty()) {
+            self.text = TextNegotiation::default();
+            return self.push_reject(reject::PROTOCOL_ERROR, header);
+        }
         for (key, value) in &pairs {
             self.answer_key(key, value, &mut answer);
         }

@@ -1,18 +1,19 @@
-//! The Data-Out of one command: from PDUs in order to [`DataOut::receive`].
+//! The Data-Out of one command: from PDUs in order to `DataOut::receive`.
 //!
 //! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes come in the order of their offsets: immediate data,
 //! unsolicited PDUs, then one R2T after the other. Memory is there before an R2T asks for bytes.
 
+mod receive;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
-use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture};
+use scsi::sam::Buffer;
 
 use crate::pdu;
+pub(crate) use receive::{NoDataOut, TransferHandle};
 
 /// A transfer the initiator broke, as RFC 7143 11.4.7.2 tells the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +31,30 @@ pub(crate) enum Failure {
 pub(crate) struct Requests {
     /// Initiator Task Tags of commands that may need an R2T.
     waiting: RefCell<Vec<u32>>,
-    /// The connection polls its commands at this moment, and looks here afterwards.
-    pub polling: Cell<bool>,
+    /// The connection has its turn, and looks here at the end of it.
+    in_turn: Cell<bool>,
     /// Wakes the connection.
-    pub waker: RefCell<Option<Waker>>,
+    waker: RefCell<Option<Waker>>,
 }
 
 impl Requests {
+    /// The connection, which `waker` wakes, begins its turn.
+    pub fn begin_turn(&self, waker: &Waker) {
+        self.in_turn.set(true);
+        let mut known = self.waker.borrow_mut();
+        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+    }
+
+    /// The connection ends its turn.
+    pub fn end_turn(&self) {
+        self.in_turn.set(false);
+    }
+
     fn push(&self, tag: u32) {
         self.waiting.borrow_mut().push(tag);
-        if !self.polling.get() {
+        if !self.in_turn.get() {
             if let Some(waker) = &*self.waker.borrow() {
                 waker.wake_by_ref();
             }
@@ -442,84 +457,5 @@ impl State {
             filled: 0,
         });
         self.hand_over_landed();
-    }
-}
-
-/// The command's end of a transfer.
-pub(crate) struct TransferHandle(pub Rc<Transfer>);
-
-impl DataOut for TransferHandle {
-    fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
-        Box::pin(Receive {
-            transfer: &self.0,
-            length: Some(length),
-        })
-    }
-}
-
-impl Drop for TransferHandle {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// Waits for bytes. Dropped before they came, it gives up the transfer: no byte is handed over out of place.
-struct Receive<'a> {
-    transfer: &'a Transfer,
-    /// Until the first poll.
-    length: Option<u32>,
-}
-
-impl Future for Receive<'_> {
-    type Output = Result<Buffer, DeliveryError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let asked = self.length.take();
-        let state = &mut *self.transfer.state.borrow_mut();
-        if state.nexus_lost {
-            return Poll::Ready(Err(DeliveryError::NexusLost));
-        }
-        if state.closed || state.failure.is_some() {
-            state.failure_delivered |= state.failure.is_some();
-            return Poll::Ready(Err(DeliveryError::TransferFailed));
-        }
-        if let Some(length) = asked {
-            state.want(length);
-        }
-        // A segment that still fills the memory has not passed its digest.
-        let settled = !matches!(state.segment, Segment::Direct { .. });
-        match state.wanted.take() {
-            Some(wanted) if settled && wanted.filled == wanted.buffer.len() => {
-                state.handed += wanted.buffer.len() as u32;
-                Poll::Ready(Ok(wanted.buffer))
-            }
-            wanted => {
-                state.wanted = wanted;
-                state.waker = Some(context.waker().clone());
-                if asked.is_some() {
-                    self.transfer.requests.push(self.transfer.tag);
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for Receive<'_> {
-    fn drop(&mut self) {
-        let state = &mut *self.transfer.state.borrow_mut();
-        if self.length.is_none() && state.wanted.is_some() {
-            state.closed = true;
-            state.discard();
-        }
-    }
-}
-
-/// Data-Out of a command that sends none.
-pub(crate) struct NoDataOut;
-
-impl DataOut for NoDataOut {
-    fn receive(&mut self, _length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
-        Box::pin(std::future::ready(Ok(Buffer::new(0))))
     }
 }
