@@ -2,10 +2,10 @@
 
 use crate::sam::LogicalUnitNumber;
 
-/// Largest number that flat space addressing can carry (SAM-5 4.7.7.3: 14 bits).
+/// Largest number that flat space addressing can carry (SAM-5 4.7: 14 bits).
 pub const MAXIMUM_LOGICAL_UNIT_NUMBER: u16 = 0x3fff;
 
-/// REPORT LUNS well-known logical unit, as it travels (SPC-5 8.2, W-LUN 01h).
+/// REPORT LUNS well-known logical unit, as it travels (SPC-5, W-LUN 01h).
 pub(crate) const REPORT_LUNS_WELL_KNOWN: LogicalUnitNumber =
     LogicalUnitNumber([0xc1, 0x01, 0, 0, 0, 0, 0, 0]);
 
@@ -33,7 +33,7 @@ impl From<LogicalUnitNumber> for Address {
             return Self::Elsewhere;
         }
         match first & METHOD {
-            // A bus identifier other than zero would name another bus (SAM-5 4.7.7.2).
+            // A bus identifier other than zero would name another bus (SAM-5 4.7).
             PERIPHERAL_DEVICE if first == 0 => Self::Number(u16::from(second)),
             FLAT_SPACE => Self::Number(u16::from_be_bytes([first & !METHOD, second])),
             _ => Self::Elsewhere,

@@ -39,14 +39,14 @@ impl Cdb<'_> {
     }
 
     /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH (or VERIFICATION LENGTH, NUMBER OF LOGICAL BLOCKS), where the CDB formats
-    /// of 6, 10, 12 and 16 bytes have them; the format follows from the operation code's group (SPC-5 4.2.5.1).
+    /// of 6, 10, 12 and 16 bytes have them; the format follows from the operation code's group (SPC-5 4.2).
     pub(crate) fn block_range(self) -> BlockRange {
         let (address, blocks, blocks_at) = match self.operation_code() >> 5 {
             0 => {
                 let address =
                     u32::from_be_bytes([0, self.byte(1) & 0x1f, self.byte(2), self.byte(3)]);
                 let length = self.byte(4);
-                // SBC-4 5.15: zero stands for 256 in the 6-byte commands.
+                // SBC-4: zero stands for 256 in the 6-byte commands.
                 (
                     u64::from(address),
                     if length == 0 { 256 } else { u32::from(length) },

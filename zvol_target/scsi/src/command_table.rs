@@ -33,7 +33,7 @@ pub(crate) struct CommandDescription {
     pub(crate) operation: Operation,
     pub(crate) family: Family,
     pub(crate) has_service_action: bool,
-    /// CDB usage data (SPC-5 6.35.3): the operation code, then a one for every bit that is looked at; in byte 1 of a command
+    /// CDB usage data (SPC-5): the operation code, then a one for every bit that is looked at; in byte 1 of a command
     /// with a service action, that action in bits 4 to 0. As long as the CDB.
     pub(crate) usage: &'static [u8],
 }
@@ -48,7 +48,7 @@ impl CommandDescription {
             .then(|| self.usage[1] & SERVICE_ACTION)
     }
 
-    /// Whether a pending unit attention is left for a later command (SAM-5 5.14.1).
+    /// Whether a pending unit attention is left for a later command (SAM-5 5.14).
     pub(crate) fn runs_despite_unit_attention(&self) -> bool {
         matches!(
             self.operation,

@@ -28,7 +28,7 @@ pub enum InventoryError {
     Absent(u16),
 }
 
-/// A SCSI target device (SAM-5 4.6.4) with direct-access logical units.
+/// A SCSI target device (SAM-5) with direct-access logical units.
 ///
 /// Logical units come and go at run time. Tasks of a removed unit run to their end on it; its volume is dropped after the
 /// last.
@@ -46,7 +46,7 @@ struct Inventory {
 }
 
 impl Inventory {
-    /// A unit becomes reachable: what each nexus is told of it first (SPC-5 6.33, SAM-5 5.14).
+    /// A unit becomes reachable: what each nexus is told of it first (SPC-5, SAM-5 5.14).
     fn introduce(&mut self, number: u16, unit: Arc<LogicalUnit>, conditions: &[AdditionalSense]) {
         for &nexus in self.nexuses.keys() {
             unit.unit_attentions.add_nexus(nexus, conditions);
@@ -195,7 +195,7 @@ impl Device {
         self.read().units.keys().copied().collect()
     }
 
-    /// The nexus has been told, or is about to be told, of the present inventory (SAM-5 5.14.1, LUICLR = 1).
+    /// The nexus has been told, or is about to be told, of the present inventory (SAM-5 5.14, LUICLR = 1).
     pub(crate) fn clear_reported_luns_changed(&self, nexus: u64) {
         for unit in self.read().units.values() {
             unit.unit_attentions

@@ -26,7 +26,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Data-In cut to the allocation length (SPC-5 4.2.5.6).
+    /// Data-In cut to the allocation length (SPC-5 4.2).
     pub(crate) fn parameter_data(data: &[u8], allocation_length: u32) -> Self {
         let length = data.len().min(allocation_length as usize);
         Self {
@@ -123,7 +123,7 @@ impl Execution<'_> {
     /// [`Execution::byte_range`] of a command that transfers the blocks.
     ///
     /// # Errors
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than MAXIMUM TRANSFER LENGTH (SBC-4 6.6.4).
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than MAXIMUM TRANSFER LENGTH (SBC-4).
     pub(crate) fn transfer_range(&self) -> Result<ByteRange, Sense> {
         let range = self.byte_range()?;
         if range.length > u64::from(MAXIMUM_TRANSFER_BYTES) {

@@ -21,7 +21,7 @@ pub enum IdentityError {
         /// Width of the field.
         maximum: usize,
     },
-    /// A character other than ASCII 20h to 7Eh (SPC-5 4.3.1).
+    /// A character other than ASCII 20h to 7Eh (SPC-5).
     #[error("{field} {text:?} has a character that is not printable ASCII")]
     NotPrintable {
         /// Name of the field.
@@ -31,7 +31,7 @@ pub enum IdentityError {
     },
 }
 
-/// T10 VENDOR IDENTIFICATION, PRODUCT IDENTIFICATION and PRODUCT REVISION LEVEL (SPC-5 6.7.2).
+/// T10 VENDOR IDENTIFICATION, PRODUCT IDENTIFICATION and PRODUCT REVISION LEVEL (SPC-5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductIdentification {
     vendor: [u8; 8],
@@ -86,7 +86,7 @@ fn padded<const N: usize>(field: &'static str, text: &str) -> Result<[u8; N], Id
     Ok(bytes)
 }
 
-/// NAA IEEE Registered Extended designator (SPC-5 7.7.6.6.6): NAA 6, the company identifier, and as vendor specific
+/// NAA IEEE Registered Extended designator (SPC-5 7.7): NAA 6, the company identifier, and as vendor specific
 /// identifier and extension the first 100 bits of the SHA-256 of the UUID's 16 bytes.
 ///
 /// Hashed, as a UUID has 128 bits and versions whose leading or trailing bits are alike.

@@ -47,7 +47,7 @@ pub enum LogicalUnitError {
     Empty(u64),
 }
 
-/// A logical unit (SAM-5 4.6.16): a volume with identity, task set, unit attentions and mode parameters.
+/// A logical unit (SAM-5): a volume with identity, task set, unit attentions and mode parameters.
 pub struct LogicalUnit {
     pub(crate) volume: Arc<dyn Volume>,
     pub(crate) options: LogicalUnitOptions,
@@ -117,7 +117,7 @@ impl LogicalUnit {
         &self.options
     }
 
-    /// NAA IEEE Registered Extended name (SPC-5 7.7.6.6.6).
+    /// NAA IEEE Registered Extended name (SPC-5 7.7).
     pub fn naa(&self) -> [u8; 16] {
         identity::naa(self.options.uuid)
     }
@@ -132,7 +132,7 @@ impl LogicalUnit {
         self.counters.snapshot()
     }
 
-    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4 4.10).
+    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4).
     pub(crate) fn capacity(&self) -> Capacity {
         let geometry = self.volume.geometry();
         if self.known_size_bytes.load(Ordering::Relaxed) != geometry.size_bytes
@@ -162,7 +162,7 @@ impl LogicalUnit {
         }
     }
 
-    /// What a reset does beside aborting the tasks (SAM-5 6.3.2, 6.3.3): default mode parameters, and a unit attention for
+    /// What a reset does beside aborting the tasks (SAM-5): default mode parameters, and a unit attention for
     /// every nexus, the one that asked for the reset included.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
         self.mode.descriptor_sense.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The task router and device server (SAM-5 4.6.19): checks that come before a command, dispatch, status.
+//! The task router and device server (SAM-5): checks that come before a command, dispatch, status.
 
 use std::sync::Arc;
 
@@ -147,8 +147,8 @@ fn report_unit_attention(execution: &Execution) -> Result<(), Sense> {
     Err(Sense::new(SenseKey::UnitAttention, condition))
 }
 
-/// Answers a command to the REPORT LUNS well-known logical unit, or to a number with no logical unit (SAM-5 4.6.4, SPC-5 6.7.2
-/// and 8.2).
+/// Answers a command to the REPORT LUNS well-known logical unit, or to a number with no logical unit (SAM-5,
+/// SPC-5).
 pub(crate) fn execute_without_unit(
     device: &Device,
     nexus: &Nexus,

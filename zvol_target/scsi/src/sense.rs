@@ -2,7 +2,7 @@
 
 use crate::additional_sense::AdditionalSense;
 
-/// Sense key (SPC-5 4.4.8, table 48).
+/// Sense key (SPC-5 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SenseKey {
@@ -34,7 +34,7 @@ impl SenseFormat {
     }
 }
 
-/// Where an invalid field is: the sense-key specific data of ILLEGAL REQUEST (SPC-5 4.4.2.4.2).
+/// Where an invalid field is: the sense-key specific data of ILLEGAL REQUEST (SPC-5 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldPointer {
     in_cdb: bool,
@@ -114,7 +114,7 @@ impl Sense {
         }
     }
 
-    /// SPC-5 4.4.3. An INFORMATION that does not fit four bytes is left out, as VALID then has to be zero.
+    /// SPC-5 4.4. An INFORMATION that does not fit four bytes is left out, as VALID then has to be zero.
     fn fixed(self) -> [u8; 18] {
         const RESPONSE_CODE: u8 = 0x70;
         const VALID: u8 = 0x80;
@@ -134,7 +134,7 @@ impl Sense {
         data
     }
 
-    /// SPC-5 4.4.2.
+    /// SPC-5 4.4.
     fn descriptors(self) -> Vec<u8> {
         const RESPONSE_CODE: u8 = 0x72;
         const INFORMATION: u8 = 0x00;

@@ -15,11 +15,11 @@ pub(crate) enum Family {
 /// Counts of one family of commands since the logical unit came into being.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FamilyStatistics {
-    /// Commands that ended with a status.
+    /// Commands that ended with a status; those that reported a unit attention instead of running are not among them.
     pub operations: u64,
     /// Bytes read from or written to the volume, or compared with it.
     pub bytes: u64,
-    /// Commands among `operations` that ended with a status other than GOOD, unit attentions not counted.
+    /// Commands among `operations` that ended with a status other than GOOD.
     pub errors: u64,
 }
 

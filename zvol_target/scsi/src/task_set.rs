@@ -24,7 +24,7 @@ pub(crate) const MAXIMUM_TASKS: usize = 8192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aborted;
 
-/// Not yet enabled by the rules of its and its neighbours' attributes (SAM-5 8.5.3).
+/// Not yet enabled by the rules of its and its neighbours' attributes (SAM-5 8).
 const DORMANT: u8 = 0;
 const ENABLED: u8 = 1;
 const ABORTED: u8 = 2;
@@ -124,7 +124,7 @@ struct Members {
 }
 
 impl Members {
-    /// SAM-5 8.6: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED; the last two after all
+    /// SAM-5 8: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED; the last two after all
     /// HEAD OF QUEUE.
     fn may_run(&self, sequence: u64, attribute: TaskAttribute) -> bool {
         let oldest = |first: Option<&u64>| first.is_none_or(|&first| first >= sequence);

@@ -10,7 +10,7 @@ use crate::lock;
 /// Most conditions kept for one nexus: more than this crate has different ones.
 const MAXIMUM_PENDING: usize = 16;
 
-/// Code of the conditions a reset establishes; the lower the qualifier, the higher the precedence (SAM-5 5.14.5).
+/// Code of the conditions a reset establishes; the lower the qualifier, the higher the precedence (SAM-5 5.14).
 const RESET_OCCURRED: u8 = 0x29;
 
 /// Queues of pending conditions, for the nexuses that were added.

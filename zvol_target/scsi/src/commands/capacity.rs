@@ -1,4 +1,4 @@
-//! READ CAPACITY(10) and (16) (SBC-4 5.20, 5.21).
+//! READ CAPACITY(10) and (16) (SBC-4).
 
 use crate::execution::{Execution, Reply};
 

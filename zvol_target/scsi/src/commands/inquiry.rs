@@ -1,4 +1,4 @@
-//! INQUIRY (SPC-5 6.7).
+//! INQUIRY (SPC-5).
 
 use crate::cdb::Cdb;
 use crate::commands::vital_product_data;
@@ -48,7 +48,7 @@ pub(crate) fn inquiry_without_unit(
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
 }
 
-/// Standard INQUIRY data (SPC-5 6.7.2).
+/// Standard INQUIRY data (SPC-5).
 fn standard_data(
     cdb: Cdb,
     peripheral: u8,

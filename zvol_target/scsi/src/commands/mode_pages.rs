@@ -1,4 +1,4 @@
-//! Mode pages and the mode parameter block descriptor (SPC-5 7.5, SBC-4 6.5).
+//! Mode pages and the mode parameter block descriptor (SPC-5, SBC-4).
 
 use crate::logical_unit::{Capacity, LogicalUnit};
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub(crate) const D_SENSE: (usize, u8) = (2, 0x04);
 /// Byte of the Control page that has SWP, and its mask.
 pub(crate) const SWP: (usize, u8) = (4, 0x08);
 
-/// PAGE CONTROL: which values of the parameters (SPC-5 6.13.3). There are no saved values.
+/// PAGE CONTROL: which values of the parameters (SPC-5). There are no saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageControl {
     Current,
@@ -73,7 +73,7 @@ pub(crate) fn page(unit: &LogicalUnit, code: u8, control: PageControl) -> Option
     Some(page)
 }
 
-/// Short LBA (8 bytes) or long LBA (16 bytes) mode parameter block descriptor (SBC-4 6.5.2).
+/// Short LBA (8 bytes) or long LBA (16 bytes) mode parameter block descriptor (SBC-4).
 pub(crate) fn block_descriptor(capacity: Capacity, long: bool) -> Vec<u8> {
     if long {
         let mut descriptor = vec![0; 16];

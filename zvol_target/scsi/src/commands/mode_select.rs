@@ -1,4 +1,4 @@
-//! MODE SELECT(6) and (10) (SPC-5 6.11, 6.12).
+//! MODE SELECT(6) and (10) (SPC-5).
 
 use std::sync::atomic::Ordering;
 

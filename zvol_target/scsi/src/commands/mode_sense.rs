@@ -1,4 +1,4 @@
-//! MODE SENSE(6) and (10) (SPC-5 6.13, 6.14).
+//! MODE SENSE(6) and (10) (SPC-5).
 
 use crate::additional_sense::AdditionalSense;
 use crate::commands::mode_pages::{self, PAGES, PageControl};
@@ -85,7 +85,7 @@ fn pages(execution: &Execution, control: PageControl) -> Result<Vec<u8>, Sense> 
     Ok(pages)
 }
 
-/// DEVICE-SPECIFIC PARAMETER of direct-access devices (SBC-4 6.5.1).
+/// DEVICE-SPECIFIC PARAMETER of direct-access devices (SBC-4).
 fn device_specific_parameter(write_protected: bool) -> u8 {
     const WP: u8 = 0x80;
     const DPOFUA: u8 = 0x10;

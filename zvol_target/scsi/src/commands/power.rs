@@ -1,4 +1,4 @@
-//! START STOP UNIT (SBC-4 5.31).
+//! START STOP UNIT (SBC-4).
 
 use crate::commands::synchronize_cache;
 use crate::execution::{Execution, Failure, Reply};

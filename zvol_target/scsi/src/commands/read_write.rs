@@ -1,4 +1,4 @@
-//! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4 5.15 to 5.18, 5.39 to 5.42).
+//! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4).
 
 use volume::{Buffer, Stability};
 
@@ -6,7 +6,7 @@ use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
 use crate::execution::{Execution, Failure, Reply};
 
-/// DPO is only advice on caching, and taken without effect: SBC-4 4.15.3 allows any replacement order.
+/// DPO is only advice on caching, and taken without effect: SBC-4 allows any replacement order.
 const FUA: u8 = 0x08;
 
 /// The 6-byte commands have no FUA; that bit belongs to their address.
@@ -23,7 +23,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     }
     let unit = execution.unit;
     if unit.options.write_cache && force_unit_access(execution.cdb) {
-        // Data newer in the cache has to be on the medium before it is read from there (SBC-4 5.16, FUA).
+        // Data newer in the cache has to be on the medium before it is read from there (SBC-4, FUA).
         let flushed = unit.volume.flush().await;
         flushed.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
     }

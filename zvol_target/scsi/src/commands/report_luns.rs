@@ -1,4 +1,4 @@
-//! REPORT LUNS (SPC-5 6.33).
+//! REPORT LUNS (SPC-5).
 
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::cdb::Cdb;

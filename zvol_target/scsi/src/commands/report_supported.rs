@@ -1,4 +1,4 @@
-//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-5 6.35, 6.36).
+//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-5).
 
 use crate::cdb::Cdb;
 use crate::command_table::{COMMANDS, CommandDescription, with_operation_code};
@@ -9,7 +9,7 @@ const SERVACTV: u8 = 0x01;
 const CTDP_ALL: u8 = 0x02;
 const CTDP_ONE: u8 = 0x80;
 
-/// Command timeouts descriptor with no timeouts: its length field and ten zero bytes (SPC-5 6.35.4).
+/// Command timeouts descriptor with no timeouts: its length field and ten zero bytes (SPC-5).
 const TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// # Errors

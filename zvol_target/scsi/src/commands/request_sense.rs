@@ -1,4 +1,4 @@
-//! REQUEST SENSE (SPC-5 6.39).
+//! REQUEST SENSE (SPC-5).
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;

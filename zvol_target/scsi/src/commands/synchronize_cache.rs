@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE(10) and (16) (SBC-4 5.33, 5.34).
+//! SYNCHRONIZE CACHE(10) and (16) (SBC-4).
 
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};

@@ -1,4 +1,4 @@
-//! VERIFY and WRITE AND VERIFY of 10, 12 and 16 bytes (SBC-4 5.36 to 5.38, 5.43 to 5.45).
+//! VERIFY and WRITE AND VERIFY of 10, 12 and 16 bytes (SBC-4).
 
 use volume::{Buffer, Stability};
 

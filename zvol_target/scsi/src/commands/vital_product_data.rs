@@ -1,4 +1,4 @@
-//! Vital product data pages (SPC-5 7.7, SBC-4 6.6).
+//! Vital product data pages (SPC-5 7.7, SBC-4).
 
 use crate::commands::inquiry::DIRECT_ACCESS;
 use crate::execution::{CHUNK_BYTES, MAXIMUM_TRANSFER_BYTES};
@@ -13,7 +13,7 @@ const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
-/// In ascending order, as SPC-5 7.7.16 wants them.
+/// In ascending order, as SPC-5 7.7 wants them.
 const PAGES: [u8; 7] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
@@ -24,7 +24,7 @@ const PAGES: [u8; 7] = [
     LOGICAL_BLOCK_PROVISIONING,
 ];
 
-/// The one target port group (SPC-5 5.15.2): every port reaches every unit alike.
+/// The one target port group (SPC-5): every port reaches every unit alike.
 const TARGET_PORT_GROUP: u16 = 1;
 
 /// A page of a logical unit, as seen through a nexus; `None` when there is no such page.
@@ -54,7 +54,7 @@ fn with_header(peripheral: u8, code: u8, body: &[u8]) -> Vec<u8> {
     [&[peripheral, code, high, low], body].concat()
 }
 
-/// SPC-5 7.7.6.
+/// Device Identification: two names of the unit, and the port it is seen through.
 fn device_identification(unit: &LogicalUnit, nexus: &Nexus) -> Vec<u8> {
     const BINARY: u8 = 1;
     const ASCII: u8 = 2;
@@ -92,7 +92,7 @@ fn device_identification(unit: &LogicalUnit, nexus: &Nexus) -> Vec<u8> {
     page
 }
 
-/// SPC-5 7.7.7.
+/// Extended INQUIRY Data.
 fn extended_inquiry_data(unit: &LogicalUnit) -> Vec<u8> {
     const HEADSUP_ORDSUP_SIMPSUP: u8 = 0x07;
     const V_SUP: u8 = 0x01;
@@ -104,7 +104,7 @@ fn extended_inquiry_data(unit: &LogicalUnit) -> Vec<u8> {
     page
 }
 
-/// SBC-4 6.6.4. Limits of commands that are not there are zero.
+/// Block Limits. Limits of commands that are not there are zero.
 fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let capacity = unit.capacity();
     let maximum = MAXIMUM_TRANSFER_BYTES / capacity.block_bytes();
@@ -120,7 +120,7 @@ fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     page
 }
 
-/// SBC-4 6.6.3: no rotation; everything else not reported.
+/// Block Device Characteristics: no rotation; everything else not reported.
 fn block_device_characteristics() -> Vec<u8> {
     const NON_ROTATING_MEDIUM: u16 = 1;
     let mut page = vec![0; 60];

@@ -114,7 +114,7 @@ fn commands_to_where_there_is_none() {
         assert_eq!(absent.code(&TEST_UNIT_READY, &[]), NOT_SUPPORTED);
         assert_eq!(absent.code(&read_10(0, 1), &[]), NOT_SUPPORTED);
         assert_eq!(absent.code(&[0xff; 16], &[]), NOT_SUPPORTED);
-        // REQUEST SENSE says so in its data (SPC-5 6.39).
+        // REQUEST SENSE says so in its data (SPC-5).
         let data = absent.data(&[0x03, 0, 0, 0, 18, 0]);
         assert_eq!((data[2], data[12]), (5, 0x25));
         assert_eq!(
