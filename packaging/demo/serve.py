@@ -145,6 +145,7 @@ def serve(options: argparse.Namespace) -> None:
         if target is not None and target.poll() is None:
             target.terminate()
             target.wait()
+        run("udevadm", "settle")  # it looks at the zvol after the target has closed it, and keeps the pool busy
         run("zpool", "export", options.pool)
 
 

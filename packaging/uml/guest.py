@@ -91,30 +91,31 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
     """
     setting = Path("/proc/sys") / name.replace(".", "/")
     record = Path("/run/lock") / f"zvaai-{name}"
-    with record.open("a+") as held:
-        # Exclusive only to look and change; shared while in use, so that a later exclusive lock means: nobody else.
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with record.open("a+") as changing, record.with_name(record.name + ".users").open("a") as using:
+        fcntl.flock(changing, fcntl.LOCK_EX)
         found = int(setting.read_text())
         if found < value:
             try:
                 setting.write_text(f"{value}\n")
             except OSError as error:
                 raise GuestError(f"{name} is {found} and can't be raised ({error}): sysctl -w {name}={value}") from error
-            held.seek(0)
-            held.truncate()
-            held.write(str(found))
-            held.flush()
-        fcntl.flock(held, fcntl.LOCK_SH)
+            changing.seek(0)
+            changing.truncate()
+            changing.write(str(found))
+            changing.flush()
+        fcntl.flock(using, fcntl.LOCK_SH)
+        fcntl.flock(changing, fcntl.LOCK_UN)
         try:
             yield
         finally:
+            fcntl.flock(changing, fcntl.LOCK_EX)
             with contextlib.suppress(BlockingIOError):
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.seek(0)
-                if before := held.read():
+                fcntl.flock(using, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else
+                changing.seek(0)
+                if before := changing.read():
                     setting.write_text(f"{before}\n")
-                    held.seek(0)
-                    held.truncate()
+                    changing.seek(0)
+                    changing.truncate()
 
 
 @contextlib.contextmanager

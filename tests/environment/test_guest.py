@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -87,15 +88,26 @@ def test_a_forwarded_port_reaches_the_guest() -> None:
 
 
 def test_two_guests_at_once_do_not_meet() -> None:
-    script = "zpool create -f same /dev/ubda && zfs create same/a && ip -br address show vec0 && sleep 1 && zfs list -H -o name"
-    both = [
-        subprocess.Popen([RUN, "--disk", "256M", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(2)
-    ]
-    for process in both:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, output
-        assert "192.0.2.2" in output and "same/a" in output
+    """Each has the other's pool name and address, and goes on only when the other is up too."""
+    with tempfile.TemporaryDirectory(dir=CACHE) as shared:
+        script = (
+            "zpool create -f same /dev/ubda && zfs create same/$1 && ip -br address show vec0 && touch $2/$1 &&"
+            "until [ -e $2/$3 ]; do sleep 0.1; done; zfs list -H -o name"
+        )
+        both = [
+            subprocess.Popen(
+                [RUN, "--disk", "256M", "--timeout", "60", "sh", "-c", script, "sh", mine, shared, other],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for mine, other in (("a", "b"), ("b", "a"))
+        ]
+        for process, mine, other in zip(both, "ab", "ba", strict=True):
+            output, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, output
+            assert "192.0.2.2" in output
+            assert f"same/{mine}" in output and f"same/{other}" not in output
 
 
 def test_sigterm_reaches_the_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,7 @@ def test_discovery_names_the_target_and_its_luns(target: Target, make_volume: Vo
     target.add_lun(3, make_volume("second", 32))
     listing = run("iscsi-ls", "-s", target.url())
     assert f"Target:{IQN} Portal:{target.portal},1" in listing
-    assert "Lun:0" in listing and "Size:63M" in listing.replace("64M", "63M")
-    assert "Lun:3" in listing
+    assert re.findall(r"Lun:(\d+)", listing) == ["0", "3"]
 
 
 def test_inquiry_identifies_the_lun(target: Target, make_volume: VolumeMaker) -> None:
@@ -54,9 +54,9 @@ def test_identity_survives_restart(target: Target, make_volume: VolumeMaker) -> 
 def test_capacity_and_block_sizes(target: Target, make_volume: VolumeMaker) -> None:
     target.add_lun(0, make_volume("volume", 64))
     capacity = run("iscsi-readcapacity16", target.url(0))
-    assert "Total size:67108864" in capacity.replace(" ", "").replace("Totalsize", "Total size"), capacity
+    assert "Total size:67108864" in capacity, capacity
     if IN_GUEST:  # volblocksize 16K: 2^5 logical blocks of 512 bytes
-        assert "LBPPBE:5" in capacity.replace(" ", ""), capacity
+        assert "LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT:5" in capacity, capacity
 
 
 def test_disk_image_to_the_lun_and_back(

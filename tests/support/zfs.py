@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.programs import run, wait_for
+from support.programs import ProgramFailed, run, wait_for
 
 
 class Pool:
@@ -23,8 +23,19 @@ class Pool:
         return device
 
     def destroy_volume(self, name: str) -> None:
-        """Removes the zvol with all that hangs on it."""
-        run("zfs", "destroy", "-r", f"{self.name}/{name}")
+        """Removes the zvol with all that hangs on it, once udev has looked at it after its last close."""
+
+        def destroyed() -> bool:
+            run("udevadm", "settle")
+            try:
+                run("zfs", "destroy", "-r", f"{self.name}/{name}")
+            except ProgramFailed as failure:
+                if "dataset is busy" in str(failure):
+                    return False
+                raise
+            return True
+
+        wait_for(destroyed, f"{self.name}/{name} is no longer in use")
 
     def scrub(self) -> None:
         """Reads and checks every block. Raises AssertionError when one is wrong."""
