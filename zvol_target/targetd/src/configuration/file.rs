@@ -104,9 +104,13 @@ impl ConfigurationFile {
     /// # Errors
     /// [`FileError`]. The file is left as it is.
     pub fn open(path: &Path) -> Result<(Self, Configuration), FileError> {
-        let this = Self {
+        let absolute = std::path::absolute(path).map_err(|error| FileError::Read {
             path: path.to_owned(),
-            _lock: LockFile::beside(path)?,
+            error,
+        })?;
+        let this = Self {
+            _lock: LockFile::beside(&absolute)?,
+            path: absolute,
         };
         let configuration = this.load()?;
         Ok((this, configuration))
@@ -149,7 +153,7 @@ impl ConfigurationFile {
     /// the new one.
     ///
     /// # Errors
-    /// [`FileError::Write`]; the file is then the old one.
+    /// [`FileError::Write`]; the file is then the old one, or the new one if only its directory could not be made stable.
     pub fn store(&self, configuration: &Configuration) -> Result<(), FileError> {
         self.replace(configuration)
             .map_err(|error| FileError::Write {

@@ -1,125 +1,22 @@
 //! What is configured and what runs, kept the same: every change is checked, made, and stored before it is answered.
 
+mod definition;
+mod error;
+mod running;
+
+pub use error::ServiceError;
+pub use running::{Closing, LunState, Unusable};
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
-use iscsi::{
-    Authentication, ChapAccount, ConfigurationError, IscsiName, Portal, Secret, Server,
-    ServerError, SessionInformation, TargetDefinition, TargetPort,
-};
-use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use iscsi::{Portal, Server, SessionInformation, TargetDefinition, TargetPort};
 use volume::engine::EngineChoice;
-use volume::{Backend, OpenOptions};
 
-use crate::configuration::{
-    Account, Configuration, ConfigurationFile, FileError, Invalid, Lun, Target,
-};
-use crate::reactor_device::ReactorDevice;
-
-/// T10 VENDOR IDENTIFICATION of everything served.
-const VENDOR: &str = "ZVAAI";
-
-/// PRODUCT REVISION LEVEL, four characters at most.
-const REVISION: &str = concat!(
-    env!("CARGO_PKG_VERSION_MAJOR"),
-    ".",
-    env!("CARGO_PKG_VERSION_MINOR")
-);
-
-/// Why a change or a question was refused. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServiceError {
-    /// There is no such target.
-    #[error("there is no target {0}")]
-    NoTarget(String),
-    /// There is no such logical unit.
-    #[error("target {target} has no LUN {number}")]
-    NoLun {
-        /// Target asked for.
-        target: String,
-        /// Number asked for.
-        number: u16,
-    },
-    /// There is no such account.
-    #[error("target {target} has no account {name:?}")]
-    NoAccount {
-        /// Target asked for.
-        target: String,
-        /// Account asked for.
-        name: String,
-    },
-    /// Another target has the name.
-    #[error("target {0} is there with another alias; delete it first")]
-    TargetDiffers(String),
-    /// Another logical unit has the number.
-    #[error("target {target} has another LUN {number}; delete it first")]
-    LunDiffers {
-        /// Target asked for.
-        target: String,
-        /// Number asked for.
-        number: u16,
-    },
-    /// The configuration would not be valid.
-    #[error(transparent)]
-    Invalid(#[from] Invalid),
-    /// The iSCSI server does not take it.
-    #[error(transparent)]
-    Refused(#[from] ConfigurationError),
-    /// A portal cannot be listened at.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// The path cannot be served.
-    #[error(transparent)]
-    Unusable(#[from] Unusable),
-    /// The configuration file could not be written.
-    #[error(transparent)]
-    NotStored(#[from] FileError),
-}
-
-/// Why a path cannot be served as a logical unit.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unusable {
-    /// It cannot be opened.
-    #[error(transparent)]
-    Open(#[from] volume::OpenError),
-    /// SCSI has no form for its geometry.
-    #[error("{path}: {error}")]
-    Geometry {
-        /// The path.
-        path: String,
-        /// What is wrong.
-        #[source]
-        error: scsi::LogicalUnitError,
-    },
-    /// The number or product cannot be used.
-    #[error("{0}")]
-    Description(String),
-}
-
-/// State of a configured logical unit.
-pub enum LunState {
-    /// Hosts can use it.
-    Serving {
-        /// The unit.
-        unit: Arc<LogicalUnit>,
-        /// What its path was found to be.
-        backend: Backend,
-    },
-    /// It is not there for hosts.
-    Failed {
-        /// Why.
-        reason: Unusable,
-    },
-}
-
-/// A target that runs.
-struct Running {
-    device: Arc<ReactorDevice>,
-    luns: BTreeMap<u16, LunState>,
-}
+use crate::configuration::{Account, Configuration, ConfigurationFile, Lun, Target};
+use definition::{definition, port};
+use running::{Running, open};
 
 /// The daemon's state.
 pub struct Service {
@@ -524,64 +421,6 @@ impl Service {
     }
 }
 
-impl Running {
-    fn empty(engine: EngineChoice) -> Result<Self, Unusable> {
-        let device = Device::new(product("")?);
-        Ok(Self {
-            device: Arc::new(ReactorDevice::new(device, engine)),
-            luns: BTreeMap::new(),
-        })
-    }
-
-    fn bring_up(&mut self, target: &str, lun: &Lun) {
-        match open(lun) {
-            Ok(state) => self.insert(lun.number, state),
-            Err(reason) => {
-                tracing::error!(target, number = lun.number, %reason, "LUN is not served");
-                self.luns.insert(lun.number, LunState::Failed { reason });
-            }
-        }
-    }
-
-    fn insert(&mut self, number: u16, state: LunState) {
-        let state = match state {
-            LunState::Serving { unit, backend } => {
-                match self
-                    .device
-                    .device()
-                    .insert_logical_unit(number, Arc::clone(&unit))
-                {
-                    Ok(()) => LunState::Serving { unit, backend },
-                    Err(error) => LunState::Failed {
-                        reason: Unusable::Description(error.to_string()),
-                    },
-                }
-            }
-            failed @ LunState::Failed { .. } => failed,
-        };
-        self.luns.insert(number, state);
-    }
-}
-
-impl LunState {
-    fn into_closing(self) -> Option<Weak<LogicalUnit>> {
-        match self {
-            Self::Serving { unit, .. } => Some(Arc::downgrade(&unit)),
-            Self::Failed { .. } => None,
-        }
-    }
-}
-
-/// Logical units that were removed, and close when their last command has ended.
-pub struct Closing(Vec<Weak<LogicalUnit>>);
-
-impl Closing {
-    /// Whether all are closed: their files and devices are free for others.
-    pub fn is_over(&self) -> bool {
-        self.0.iter().all(|unit| unit.strong_count() == 0)
-    }
-}
-
 fn target_of<'a>(
     configuration: &'a mut Configuration,
     name: &str,
@@ -590,81 +429,4 @@ fn target_of<'a>(
     targets
         .find(|target| target.name == name)
         .ok_or_else(|| ServiceError::NoTarget(name.to_owned()))
-}
-
-/// The port of each target in a portal group. Its identifier is the group's, and so does not depend on order: hosts find the
-/// same ports after every restart.
-fn port(portal_group_tag: u16) -> TargetPort {
-    TargetPort {
-        portal_group_tag,
-        relative_target_port: portal_group_tag,
-    }
-}
-
-fn product(text: &str) -> Result<ProductIdentification, Unusable> {
-    ProductIdentification::new(VENDOR, text, REVISION)
-        .map_err(|error| Unusable::Description(error.to_string()))
-}
-
-fn open(lun: &Lun) -> Result<LunState, Unusable> {
-    let options = OpenOptions {
-        read_only: lun.read_only,
-        caching: lun.caching.into(),
-    };
-    let opened = volume::open(&lun.path, options)?;
-    let unit_options = LogicalUnitOptions {
-        uuid: lun.uuid.into_bytes(),
-        product: product(&lun.product)?,
-        write_cache: lun.write_cache,
-        read_only: lun.read_only,
-    };
-    let unit =
-        LogicalUnit::new(opened.volume, unit_options).map_err(|error| Unusable::Geometry {
-            path: lun.path.display().to_string(),
-            error,
-        })?;
-    Ok(LunState::Serving {
-        unit: Arc::new(unit),
-        backend: opened.backend,
-    })
-}
-
-fn definition(
-    target: &Target,
-    ports: Vec<TargetPort>,
-    device: Arc<ReactorDevice>,
-) -> Result<TargetDefinition, ServiceError> {
-    let accounts = target.accounts.iter().map(account);
-    Ok(TargetDefinition {
-        name: name(&target.name)?,
-        alias: target.alias.clone(),
-        ports,
-        initiators: target
-            .initiators
-            .iter()
-            .map(|text| name(text))
-            .collect::<Result<_, _>>()?,
-        authentication: Authentication {
-            incoming: accounts.collect::<Result<_, _>>()?,
-            outgoing: target.mutual_account.as_ref().map(account).transpose()?,
-        },
-        device,
-    })
-}
-
-fn account(account: &Account) -> Result<ChapAccount, ServiceError> {
-    Ok(ChapAccount {
-        name: account.name.clone(),
-        secret: Secret::new(account.secret.0.as_bytes())?,
-        initiator: account.initiator.as_deref().map(name).transpose()?,
-    })
-}
-
-fn name(text: &str) -> Result<IscsiName, ServiceError> {
-    text.parse().map_err(|error: iscsi::NameError| {
-        ServiceError::Invalid(Invalid {
-            place: text.to_owned(),
-            reason: error.to_string(),
-        })
-    })
 }
