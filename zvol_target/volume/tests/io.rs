@@ -162,7 +162,7 @@ fn a_full_file_system_is_out_of_space() {
     if !is_root() {
         return;
     }
-    // A file on tmpfs is written in place; the loop device makes the engine do it, with an ENOSPC of the file below.
+    // A file on tmpfs is written in place, one on a small ext4 by the engine.
     let tmpfs = Tmpfs::new(1 << 20);
     let path = sparse_file(tmpfs.0.path(), SIZE);
     on_each_engine(async || {
