@@ -132,7 +132,7 @@ def serve(options: argparse.Namespace) -> None:
         report("starting the target")
         target = subprocess.Popen(
             [options.target, "serve", "--config", options.state / "target.json", "--control", control]
-            + ["--listen", options.listen, "--advertise", options.advertise]
+            + ["--listen", f"{options.listen}={options.advertise}"]
         )
         configure(ControlSocket(control), target, options, device, identity(volume))
         if stopping:

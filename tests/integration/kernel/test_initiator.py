@@ -45,7 +45,7 @@ def test_file_system_and_verified_io(disk: Path, pool: Pool, tmp_path: Path, see
         run(
             *("fio", "--name=verify", f"--directory={mount_point}", "--size=48M", "--rw=randwrite", "--bsrange=4k-128k"),
             *("--ioengine=libaio", "--iodepth=16", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"),
-            *(f"--randseed={seed}", "--fsync=32", "--output-format=terse"),
+            *(f"--randseed={seed}", "--fsync=32", "--output-format=terse", "--verify_state_save=0"),
             timeout=300,
         )
     finally:
@@ -121,7 +121,7 @@ def test_a_stopped_target_comes_back_for_a_mounted_file_system(target: Target, m
     try:
         fio = subprocess.Popen(
             ["fio", "--name=verify", f"--directory={mount_point}", "--size=32M", "--rw=randwrite", "--bs=16k"]
-            + ["--ioengine=libaio", "--iodepth=8", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--fsync=16"],
+            + ["--ioengine=libaio", "--iodepth=8", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--fsync=16", "--verify_state_save=0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

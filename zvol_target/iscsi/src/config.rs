@@ -108,6 +108,9 @@ pub struct Portal {
     pub address: SocketAddr,
     /// Portal group it belongs to.
     pub group_tag: u16,
+    /// What discovery tells initiators instead of `address`, where address translation stands between (`TargetAddress`,
+    /// RFC 7143 13.8).
+    pub advertised: Option<SocketAddr>,
 }
 
 /// How a server runs.

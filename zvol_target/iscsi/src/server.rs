@@ -104,7 +104,7 @@ impl Server {
             let listener = listen_at(asked.address).map_err(listen)?;
             let actual = Portal {
                 address: listener.local_addr().map_err(listen)?,
-                group_tag: asked.group_tag,
+                ..asked
             };
             let Some(acceptor) = &self.acceptor else {
                 return Ok(());

@@ -412,6 +412,26 @@ fn discovery_names_targets_and_addresses() {
 }
 
 #[test]
+fn discovery_tells_the_advertised_address() {
+    let fixture = Fixture::new();
+    let own = "127.0.0.1:0".parse().unwrap();
+    let advertised = "192.0.2.7:4000".parse().unwrap();
+    let portal = |address, advertised| iscsi::Portal {
+        address,
+        group_tag: PORTAL_GROUP,
+        advertised,
+    };
+    let translated = portal("[::1]:0".parse().unwrap(), Some(advertised));
+    let portals = [portal(own, None), translated];
+    fixture.server.set_portals(&portals).unwrap();
+    let expected = format!(
+        "TargetName={TARGET}\0TargetAddress={},{PORTAL_GROUP}\0TargetAddress={advertised},{PORTAL_GROUP}\0",
+        fixture.address
+    );
+    assert_eq!(discover(&fixture, "All"), expected);
+}
+
+#[test]
 fn a_long_list_comes_in_pieces() {
     let fixture = Fixture::new();
     let names: Vec<String> = (0..50)

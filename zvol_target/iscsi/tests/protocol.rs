@@ -567,6 +567,7 @@ fn portals_come_and_go_in_both_families() {
     let portal = |address: &str| iscsi::Portal {
         address: address.parse().unwrap(),
         group_tag: 7,
+        advertised: None,
     };
     let old = fixture.server.portals()[0];
     fixture
@@ -589,6 +590,7 @@ fn portals_come_and_go_in_both_families() {
     let taken = iscsi::Portal {
         address: portals[1].address,
         group_tag: 8,
+        advertised: None,
     };
     assert!(
         fixture

@@ -1,8 +1,9 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{AddrParseError, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use volume::engine::EngineChoice;
@@ -40,9 +41,10 @@ pub struct ServeOptions {
     /// Path of the control socket.
     #[arg(long)]
     pub control: PathBuf,
-    /// Listen here instead of at the configuration's portals; port 0 lets the system choose. Can be repeated.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Vec<SocketAddr>,
+    /// Listen here instead of at the configuration's portals; port 0 lets the system choose. After "=": what discovery tells
+    /// initiators instead, where address translation stands between. Can be repeated.
+    #[arg(long, value_name = "ADDRESS:PORT[=ADDRESS:PORT]")]
+    pub listen: Vec<Listen>,
     /// Reactor threads [default: one for each CPU].
     #[arg(long)]
     pub reactors: Option<NonZeroUsize>,
@@ -55,6 +57,30 @@ pub struct ServeOptions {
     /// Form of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+/// Value of `--listen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// What discovery tells initiators instead.
+    pub advertised: Option<SocketAddr>,
+}
+
+impl FromStr for Listen {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, advertised) = match text.split_once('=') {
+            Some((address, advertised)) => (address, Some(advertised.parse()?)),
+            None => (text, None),
+        };
+        Ok(Self {
+            address: address.parse()?,
+            advertised,
+        })
+    }
 }
 
 /// Options of `call`.
@@ -100,5 +126,36 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn listen_takes_one_address_or_two() {
+        let here = "0.0.0.0:3260".parse().unwrap();
+        let there = "[2001:db8::1]:4000".parse().unwrap();
+        let listen = |text: &str| text.parse::<Listen>();
+        assert_eq!(
+            listen("0.0.0.0:3260"),
+            Ok(Listen {
+                address: here,
+                advertised: None
+            })
+        );
+        assert_eq!(
+            listen("0.0.0.0:3260=[2001:db8::1]:4000"),
+            Ok(Listen {
+                address: here,
+                advertised: Some(there)
+            })
+        );
+        for wrong in [
+            "",
+            "=",
+            "0.0.0.0:3260=",
+            "=0.0.0.0:3260",
+            "0.0.0.0",
+            "a=b=c",
+        ] {
+            assert!(listen(wrong).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -121,19 +121,25 @@ fn try_engine(choice: EngineChoice, reactors: usize) -> Result<Engine, EngineErr
 fn portals(options: &ServeOptions, configuration: &Configuration) -> Vec<iscsi::Portal> {
     if !options.listen.is_empty() {
         let listen = options.listen.iter();
-        return listen.map(|&address| portal(address, 1)).collect();
+        return listen
+            .map(|listen| portal(listen.address, 1, listen.advertised))
+            .collect();
     }
     if configuration.portals.is_empty() {
-        return vec![portal((Ipv4Addr::UNSPECIFIED, ISCSI_PORT).into(), 1)];
+        return vec![portal((Ipv4Addr::UNSPECIFIED, ISCSI_PORT).into(), 1, None)];
     }
     let configured = configuration.portals.iter();
     configured
-        .map(|configured| portal(configured.address, configured.group_tag))
+        .map(|portal| self::portal(portal.address, portal.group_tag, portal.advertised))
         .collect()
 }
 
-fn portal(address: SocketAddr, group_tag: u16) -> iscsi::Portal {
-    iscsi::Portal { address, group_tag }
+fn portal(address: SocketAddr, group_tag: u16, advertised: Option<SocketAddr>) -> iscsi::Portal {
+    iscsi::Portal {
+        address,
+        group_tag,
+        advertised,
+    }
 }
 
 /// Says that it serves: one line on standard output, and to the service manager.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use crate::config::TargetDefinition;
+use crate::config::{Portal, TargetDefinition};
 use crate::login::{Answer, SessionType};
 use crate::name::IscsiName;
 use crate::pdu::{Header, RESERVED_TAG, TextRequest, TextResponse, reject};
@@ -135,15 +135,9 @@ impl Connection {
             if target.port(portal.group_tag).is_none() {
                 continue;
             }
-            let mut ip = portal.address.ip();
-            if ip.is_unspecified() {
-                if ip.is_ipv4() != local.is_ipv4() {
-                    continue;
-                }
-                // Of all our addresses this is the one we know the initiator can reach.
-                ip = local.ip();
-            }
-            let address = SocketAddr::new(ip, portal.address.port());
+            let Some(address) = told(&portal, local) else {
+                continue;
+            };
             text::push(
                 text,
                 "TargetAddress",
@@ -151,4 +145,17 @@ impl Connection {
             );
         }
     }
+}
+
+/// What discovery says of a portal to an initiator that came in at `local`; `None` when it can't reach it.
+fn told(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
+    if let Some(advertised) = portal.advertised {
+        return Some(advertised);
+    }
+    let ip = portal.address.ip();
+    if !ip.is_unspecified() {
+        return Some(portal.address);
+    }
+    // Of all our addresses, the one it came to is the one we know it can reach.
+    (ip.is_ipv4() == local.is_ipv4()).then(|| SocketAddr::new(local.ip(), portal.address.port()))
 }

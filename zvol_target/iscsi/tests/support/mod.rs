@@ -37,6 +37,7 @@ impl Fixture {
             .set_portals(&[Portal {
                 address,
                 group_tag: PORTAL_GROUP,
+                advertised: None,
             }])
             .unwrap();
         let device = Arc::new(MemoryTarget::new(16 << 20));

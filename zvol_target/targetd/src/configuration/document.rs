@@ -44,6 +44,9 @@ pub struct Portal {
     /// Target portal group tag.
     #[serde(default = "first_group")]
     pub group_tag: u16,
+    /// Address and port that discovery tells initiators instead, where address translation stands between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertised: Option<SocketAddr>,
 }
 
 fn first_group() -> u16 {

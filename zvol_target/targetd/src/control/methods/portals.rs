@@ -10,7 +10,13 @@ pub(super) fn list(service: &Service) -> Value {
 
 pub(super) fn show_all(service: &Service) -> Vec<Value> {
     let portals = service.portals();
-    let show =
-        |portal: &iscsi::Portal| json!({"address": portal.address, "group_tag": portal.group_tag});
     portals.iter().map(show).collect()
+}
+
+fn show(portal: &iscsi::Portal) -> Value {
+    let mut shown = json!({"address": portal.address, "group_tag": portal.group_tag});
+    if let Some(advertised) = portal.advertised {
+        shown["advertised"] = json!(advertised);
+    }
+    shown
 }
