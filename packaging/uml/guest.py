@@ -180,7 +180,7 @@ class Forwarder:
 class GuestProcess:
     """A booting or running guest. Use as a context manager: leaving it ends the guest and removes what was scratch.
 
-    One guest a process: it moves the calling process into new network and mount namespaces.
+    The calling thread gets a mount namespace of its own, for the guest's memory.
     """
 
     def __init__(self, options: GuestOptions, kernel: Path = KERNEL) -> None:
@@ -208,12 +208,16 @@ class GuestProcess:
         forwarder = Forwarder(options.forwards)
         self.ports = forwarder.ports
 
+        # Namespaces are a thread's: this thread enters the guest's, starts the forwarder's thread and the guest there, and goes back.
+        caller_network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, caller_network)
         os.unshare(os.CLONE_NEWNET | os.CLONE_NEWNS)
         _run("mount", "--make-rprivate", "/")
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "tuntap", "add", "tap0", "mode", "tap")
         _run("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", "tap0")
-        _run("ip", "link", "set", "tap0", "up")
+        # The guest loses segments longer than its MTU, as the tap device hands over with offload: bulk data to it then stalls.
+        _run("ip", "link", "set", "tap0", "gso_max_segs", "1", "gso_max_size", "1514", "up")
         memory = self._state / "memory"
         memory.mkdir()
         _run("mount", "-t", "tmpfs", "-o", f"size={options.memory_mib + 64}m", "memory", str(memory))
@@ -232,6 +236,7 @@ class GuestProcess:
             env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"]},
             start_new_session=True,
         )
+        os.setns(caller_network, os.CLONE_NEWNET)
 
     def _write_command(self) -> None:
         options = self._options

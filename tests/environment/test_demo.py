@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ class Demo:
     """One `make demo JSON=1`."""
 
     def __init__(self, state: Path) -> None:
+        self.state = state
         self._environment = {**os.environ, "ZVAAI_DEMO_STATE": str(state)}
         self._process: subprocess.Popen[str] | None = None
 
@@ -63,11 +65,12 @@ class Demo:
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
+def demo() -> Iterator[Demo]:
     """A demo with data of its own."""
-    demo = Demo(tmp_path / "state")
-    yield demo
-    demo.close()
+    with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+        demo = Demo(Path(directory) / "state")
+        yield demo
+        demo.close()
 
 
 def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
@@ -95,7 +98,7 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     if IN_GUEST:
         assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
     else:
-        survivors = subprocess.run(["pgrep", "-f", f"{CACHE}/uml/linux.uml.*{tmp_path}"], capture_output=True, check=False)
+        survivors = subprocess.run(["pgrep", "-f", f"{CACHE}/uml/linux.uml.*{demo.state}"], capture_output=True, check=False)
         assert survivors.returncode == 1, survivors.stdout
 
     answer = demo.start()
@@ -105,4 +108,4 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     assert digest(back) == digest(image), "the data was not kept"
     demo.interrupt()
     assert demo.make("demo-reset").returncode == 0
-    assert not (tmp_path / "state").exists()
+    assert not demo.state.exists()
