@@ -5,22 +5,12 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from support.programs import CACHE, REPOSITORY, wait_for
+from support.programs import REPOSITORY, wait_for
 
 RUN = REPOSITORY / "packaging/uml/run"
 WRITER = Path(__file__).with_name("power_cut_writer.py")
-
-
-@pytest.fixture
-def state() -> Iterator[Path]:
-    """A folder that host and guest both see."""
-    with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-        yield Path(directory)
 
 
 def test_acknowledged_writes_survive_a_power_cut(state: Path, seed: int) -> None:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from support.programs import CACHE, REPOSITORY, wait_for
+from support.programs import REPOSITORY, wait_for
 
 RUN = REPOSITORY / "packaging/uml/run"
 CLONER = Path(__file__).with_name("cloner.py")
-
-
-@pytest.fixture
-def state() -> Iterator[Path]:
-    """A folder that host and guest both see."""
-    with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-        yield Path(directory)
 
 
 def test_a_flushed_clone_survives_a_power_cut(state: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from integration.kernel.zvol_clone import kernel_module
 from integration.kernel.zvol_clone.blocks import MIB, opened, random_blocks, read_direct, write_direct
