@@ -97,8 +97,9 @@ def on_host(port: int) -> Iterator[Running]:
     with POOL_FILE.open("ab") as file:
         file.truncate(max(POOL_BYTES, file.tell()))
     address = f"127.0.0.1:{port}"
-    # A session of its own: Ctrl-C reaches it through here, once.
-    process = subprocess.Popen(serve_command(str(POOL_FILE), address, address), start_new_session=True)
+    # A session of its own, so that Ctrl-C reaches it through here, once; when this process is killed, it ends too.
+    command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address)]
+    process = subprocess.Popen(command, start_new_session=True)
 
     def stop() -> None:
         process.terminate()

@@ -24,6 +24,7 @@ VOLUME_BYTES = 4 << 30
 VOLBLOCKSIZE = 16384
 DEVICE_SECONDS = 20.0
 READY_SECONDS = 20.0
+END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 
 
 class DemoError(Exception):
@@ -131,8 +132,9 @@ def serve(options: argparse.Namespace) -> None:
         control = Path(f"/run/zvaai-demo-{os.getpid()}.sock")
         report("starting the target")
         target = subprocess.Popen(
-            [options.target, "serve", "--config", options.state / "target.json", "--control", control]
-            + ["--listen", f"{options.listen}={options.advertise}"]
+            [*END_WITH_US, options.target, "serve", "--config", options.state / "target.json", "--control", control]
+            + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn"],
+            stdout=sys.stderr,  # standard output is the demo's own
         )
         configure(ControlSocket(control), target, options, device, identity(volume))
         if stopping:

@@ -208,7 +208,7 @@ class GuestProcess:
         forwarder = Forwarder(options.forwards)
         self.ports = forwarder.ports
 
-        # Namespaces are a thread's: this thread enters the guest's, starts the forwarder's thread and the guest there, and goes back.
+        # Namespaces are a thread's: this one enters the guest's, starts the forwarder's thread and the guest there, and goes back.
         caller_network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, caller_network)
         os.unshare(os.CLONE_NEWNET | os.CLONE_NEWNS)
@@ -225,8 +225,8 @@ class GuestProcess:
         forwarder.start()
 
         self._write_command()
-        # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is not the
-        # first process: that one could not end by a signal of its own, which is how the kernel ends after a panic.
+        # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is
+        # not the first process: that one could not end by a signal of its own, which is how the kernel ends after a panic.
         holder = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen(
             [*holder, "bash", "-c", '"$@"; exit', "guest", *self._arguments(memory)],

@@ -23,7 +23,8 @@ class ProgramFailed(AssertionError):
 def run(*command: str | Path, timeout: float = 120, **options: Any) -> str:
     """Standard output of a program that ends well. Raises ProgramFailed, subprocess.TimeoutExpired."""
     words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, errors="backslashreplace", timeout=timeout, check=False, **options)
+    text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "backslashreplace"}
+    result = subprocess.run(words, timeout=timeout, check=False, **text, **options)
     if result.returncode != 0:
         raise ProgramFailed(f"{shlex.join(words)}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
     return str(result.stdout)

@@ -121,7 +121,8 @@ def test_a_stopped_target_comes_back_for_a_mounted_file_system(target: Target, m
     try:
         fio = subprocess.Popen(
             ["fio", "--name=verify", f"--directory={mount_point}", "--size=32M", "--rw=randwrite", "--bs=16k"]
-            + ["--ioengine=libaio", "--iodepth=8", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--fsync=16", "--verify_state_save=0"],
+            + ["--ioengine=libaio", "--iodepth=8", "--direct=1", "--fsync=16"]
+            + ["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

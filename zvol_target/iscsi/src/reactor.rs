@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error, warn};
 
-use crate::login::log_in;
+use crate::login::{LoginFailure, log_in};
 use crate::registry::Registry;
 use crate::session::{Connection, Inbound};
 
@@ -139,6 +139,8 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
                 .run()
                 .await;
         }
+        // Probes of monitors and port scanners do no more than this.
+        Ok(Err(LoginFailure::Closed)) => debug!(peer = %addresses.0, "closed before login"),
         Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
         Err(_) => warn!(peer = %addresses.0, "login took too long"),
     }

@@ -15,7 +15,7 @@ use crate::pdu::{LoginRequest, LoginResponse};
 use crate::registry::Registry;
 use crate::text::{self, TextCollector};
 use chap::Chap;
-pub(crate) use exchange::{LoggedIn, log_in};
+pub(crate) use exchange::{LoggedIn, LoginFailure, log_in};
 pub(crate) use parameters::Answer;
 pub use parameters::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
 
