@@ -63,8 +63,8 @@ def free_port() -> int:
 
 
 def serve_command(device: str, listen: str, advertise: str) -> list[str]:
-    """The command that serves, wherever the module is. Two checkouts have two pool names."""
-    pool = "zvaai-demo-" + hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]
+    """The command that serves, wherever the module is. Two places for the data have two pool names."""
+    pool = "zvaai-demo-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:8]
     return [
         *("python3", str(SERVE), "--pool", pool, "--device", device, "--state", str(STATE), "--target", str(TARGET)),
         *("--listen", listen, "--advertise", advertise, "--iqn", IQN),

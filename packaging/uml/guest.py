@@ -123,13 +123,16 @@ def state_folder() -> Iterator[Path]:
     """A folder of one guest, locked while it is used; removed afterwards, as are those that killed guests left."""
     guests = CACHE / "guests"
     guests.mkdir(parents=True, exist_ok=True)
-    for left in guests.iterdir():
-        with contextlib.suppress(OSError), (left / "lock").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-    state = Path(tempfile.mkdtemp(prefix="", dir=guests))
-    with (state / "lock").open("w") as lock:
+    with (CACHE / "guests.lock").open("w") as making:
+        fcntl.flock(making, fcntl.LOCK_EX)  # so that nobody removes a folder between its making and its locking
+        for left in guests.iterdir():
+            with contextlib.suppress(OSError), (left / "lock").open("r+") as old:
+                fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+        state = Path(tempfile.mkdtemp(prefix="", dir=guests))
+        lock = (state / "lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
         try:
             yield state
         finally:
@@ -208,7 +211,7 @@ class GuestProcess:
         forwarder = Forwarder(options.forwards)
         self.ports = forwarder.ports
 
-        # Namespaces are a thread's: this one enters the guest's, starts the forwarder's thread and the guest there, and goes back.
+        # Namespaces are a thread's: this one enters the guest's, starts the forwarder and the guest there, and goes back.
         caller_network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, caller_network)
         os.unshare(os.CLONE_NEWNET | os.CLONE_NEWNS)

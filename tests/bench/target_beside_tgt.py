@@ -4,7 +4,8 @@ Every round runs each workload on every contender in turn, so that what else the
 of the rounds with minimum and maximum, the ratio ours / tgt of the medians, and the contender's CPU time per I/O.
 
 The client is qemu-img bench, one thread. The bound is the same client on the file itself: no iSCSI at all. Both targets write to
-the page cache and report a write cache (WCE = 1): equal durability. tgt is tuned: 256 KiB segments, 1 MiB bursts.
+the page cache and report a write cache (WCE = 1): equal durability. tgt is tuned: 256 KiB segments, 1 MiB bursts. The file lies
+first on tmpfs, where nothing waits for a disk, then on the file system of the checkout.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.programs import run, wait_for
+from support.programs import CACHE, run, wait_for
 from support.target import Target
 
 FILE_BYTES = 1 << 30
@@ -164,31 +165,40 @@ def report(ours: Contender, peer: Contender, bound: Contender) -> None:
 def main(words: Sequence[str]) -> int:
     """Runs the rounds and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="runs of every workload on every contender (default 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of every workload on every contender (default 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="how much longer or shorter each run is (default 1)")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
-    with tempfile.TemporaryDirectory() as name:  # /tmp of the environment is a tmpfs: no disk in the figures
-        directory = Path(name)
-        file = directory / "volume"
-        with file.open("wb") as volume:
-            for _ in range(FILE_BYTES >> 20):
-                volume.write(os.urandom(1 << 20))
-        bound = Contender("bound", str(file), None)
-        with serving_ours(directory, file) as ours, serving_tgt(directory, file) as peer:
-            contenders = [ours, peer, bound]
-            started = time.monotonic()
-            for number in range(options.rounds):
-                print(f"bench: round {number + 1} of {options.rounds} ({time.monotonic() - started:.0f} s)", file=sys.stderr)
-                for workload in WORKLOADS:
-                    # The order turns from round to round.
-                    for offset in range(len(contenders)):
-                        measure(contenders[(number + offset) % len(contenders)], workload, options.scale)
-            report(ours, peer, bound)
+    values = {}
+    # /tmp of the environment is a tmpfs of its own.
+    for place, parent in (("tmpfs", None), ("the file system of the checkout", CACHE)):
+        with tempfile.TemporaryDirectory(dir=parent) as name:
+            contenders = compare(Path(name), place, options.rounds, options.scale)
+        values[place] = {c.name: {"io_per_second": c.rates, "cpu_us_per_io": c.cpu_us} for c in contenders}
     if options.json:
-        values = {c.name: {"io_per_second": c.rates, "cpu_us_per_io": c.cpu_us} for c in contenders}
         options.json.write_text(json.dumps(values, indent=1))
     return 0
+
+
+def compare(directory: Path, place: str, rounds: int, scale: float) -> list[Contender]:
+    """All rounds on one file in `directory`; prints the tables."""
+    file = directory / "volume"
+    with file.open("wb") as volume:
+        for _ in range(FILE_BYTES >> 20):
+            volume.write(os.urandom(1 << 20))
+    bound = Contender("bound", str(file), None)
+    with serving_ours(directory, file) as ours, serving_tgt(directory, file) as peer:
+        contenders = [ours, peer, bound]
+        started = time.monotonic()
+        for number in range(rounds):
+            print(f"bench: {place}, round {number + 1} of {rounds} ({time.monotonic() - started:.0f} s)", file=sys.stderr)
+            for workload in WORKLOADS:
+                # The order turns from round to round.
+                for offset in range(len(contenders)):
+                    measure(contenders[(number + offset) % len(contenders)], workload, scale)
+        print(f"\nFile on {place}, {rounds} rounds: median [minimum-maximum]")
+        report(ours, peer, bound)
+    return contenders
 
 
 if __name__ == "__main__":

@@ -29,8 +29,13 @@ def test_passes_here() -> None:
     assert preflight() == (0, "")
 
 
-def test_not_root() -> None:
-    code, text = preflight("exec setpriv --reuid 65534 --regid 65534 --clear-groups " + str(PREFLIGHT) + " demo")
+def test_not_root(tmp_path: Path) -> None:
+    folder = tmp_path / "packaging"
+    folder.mkdir()
+    shutil.copy(PREFLIGHT, folder)
+    for parent in (folder, tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)
+    code, text = preflight(f"exec setpriv --reuid 65534 --regid 65534 --clear-groups {folder}/preflight demo")
     assert code == 1
     assert "not root" in text and "sudo make demo" in text
 

@@ -70,21 +70,27 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
     target.add_lun(0, volume)
     initiator = Initiator()
     disk = initiator.login(target.portal)
-    choice = random.Random(seed)
+    choice, away = random.Random(seed), random.Random(seed)
     blocks = (64 << 20) // BLOCK_BYTES
     acknowledged: dict[int, int] = {}
     page = mmap.mmap(-1, BLOCK_BYTES)
     kills = 3
     done = threading.Event()
 
+    killed = 0
+
     def killer() -> None:
-        for _ in range(kills):
-            before = len(acknowledged)
-            wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=90)  # type: ignore[misc]
-            target.kill()
-            time.sleep(choice.random() / 2)  # how long the target stays away is part of the experiment
-            target.start()
-        done.set()
+        nonlocal killed
+        try:
+            for _ in range(kills):
+                before = len(acknowledged)
+                wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=90)  # type: ignore[misc]
+                target.kill()
+                time.sleep(away.random() / 2)  # how long the target stays away is part of the experiment
+                target.start()
+                killed += 1
+        finally:
+            done.set()
 
     thread = threading.Thread(target=killer)
     thread.start()
@@ -101,7 +107,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
         os.close(device)
         thread.join()
     initiator.logout(target.portal)
-    assert done.is_set(), "the target was not killed as often as planned"
+    assert killed == kills, "the target was not killed and started as often as planned"
     with volume.open("rb") as stored:
         for number, sequence in acknowledged.items():
             stored.seek(number * BLOCK_BYTES)

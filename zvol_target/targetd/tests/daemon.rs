@@ -125,6 +125,28 @@ fn a_missing_path_stops_no_other_lun_and_is_served_when_it_appears() {
 }
 
 #[test]
+fn a_start_waits_for_a_volume_that_another_process_still_has() {
+    let home = Home::new();
+    let volume = home.volume("volume", 16);
+    {
+        let daemon = Daemon::start(&home);
+        daemon.create_target();
+        daemon.create_lun(0, &volume);
+    }
+    let held = fs::File::open(&volume).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let released = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        drop(held);
+    });
+    // `start` returns when the portal listens: the LUN must be there by then.
+    let daemon = Daemon::start(&home);
+    let listed = daemon.call("luns.list", &json!({"target": IQN}));
+    assert_eq!(listed["luns"][0]["state"], "serving", "{listed}");
+    released.join().unwrap();
+}
+
+#[test]
 fn a_broken_configuration_is_refused_and_kept() {
     let home = Home::new();
     let file = home.path("target.json");

@@ -9,7 +9,7 @@ pub use running::{Closing, LunState, Unusable};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iscsi::{Portal, Server, SessionInformation, TargetDefinition, TargetPort};
 use volume::engine::EngineChoice;
@@ -17,6 +17,11 @@ use volume::engine::EngineChoice;
 use crate::configuration::{Account, Configuration, ConfigurationFile, Lun, Target};
 use definition::{definition, port};
 use running::{Running, open};
+
+/// How long a start waits, before it listens, for paths that another process still has. The kernel gives up the files of a killed
+/// daemon's `io_uring` requests some time after that process is gone, and a host that meanwhile finds its LUN missing takes it
+/// for lost.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The daemon's state.
 pub struct Service {
@@ -45,10 +50,11 @@ impl Service {
     ) -> Result<Self, ServiceError> {
         let tags: BTreeSet<_> = portals.iter().map(|portal| portal.group_tag).collect();
         let mut running = BTreeMap::new();
+        let until = Instant::now() + RELEASE_TIMEOUT;
         for target in &configuration.targets {
             let mut one = Running::empty(engine)?;
             for lun in &target.luns {
-                one.bring_up(&target.name, lun);
+                one.bring_up(&target.name, lun, until);
             }
             running.insert(target.name.clone(), one);
         }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
 use volume::engine::EngineChoice;
-use volume::{Backend, OpenOptions};
+use volume::{Backend, OpenOptions, Problem};
 
 use crate::configuration::Lun;
 use crate::reactor_device::ReactorDevice;
@@ -19,6 +21,9 @@ const REVISION: &str = concat!(
     ".",
     env!("CARGO_PKG_VERSION_MINOR")
 );
+
+/// Between two looks at a path that another process still has.
+const RELEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Why a path cannot be served as a logical unit.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +44,12 @@ pub enum Unusable {
     /// The number or product cannot be used.
     #[error("{0}")]
     Description(String),
+}
+
+impl Unusable {
+    fn is_in_use(&self) -> bool {
+        matches!(self, Self::Open(error) if matches!(error.problem, Problem::InUse))
+    }
 }
 
 /// State of a configured logical unit.
@@ -72,8 +83,14 @@ impl Running {
         })
     }
 
-    pub fn bring_up(&mut self, target: &str, lun: &Lun) {
-        match open(lun) {
+    /// Serves `lun`, or keeps why it can't be. Waits until `until` for another user of its path to go.
+    pub fn bring_up(&mut self, target: &str, lun: &Lun, until: Instant) {
+        let mut opened = open(lun);
+        while opened.as_ref().is_err_and(Unusable::is_in_use) && Instant::now() < until {
+            thread::sleep(RELEASE_POLL);
+            opened = open(lun);
+        }
+        match opened {
             Ok(state) => self.insert(lun.number, state),
             Err(reason) => {
                 tracing::error!(target, number = lun.number, %reason, "LUN is not served");
