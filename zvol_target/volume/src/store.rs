@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::engine::{self, Action, Operation};
 use crate::{Buffer, Geometry, Stability, VolumeError};
@@ -30,6 +32,11 @@ pub(crate) struct Store {
     written: AtomicU64,
     /// What `written` was when the last successful flush began: nothing since then, nothing to flush.
     flushed: AtomicU64,
+    /// Whether the kernel's page cache is used.
+    page_cache: bool,
+    /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
+    /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
+    lost: AtomicBool,
 }
 
 /// What a backend finds out before it can make a [`Store`].
@@ -45,7 +52,6 @@ pub(crate) struct Facts {
 impl Store {
     pub(crate) fn new(file: File, facts: &Facts) -> Self {
         Self {
-            file: Arc::new(file),
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
             logical_block_bytes: facts.geometry.logical_block_bytes,
             physical_block_bytes: facts.geometry.physical_block_bytes,
@@ -54,6 +60,9 @@ impl Store {
             classify: facts.classify,
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(0),
+            page_cache: !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT)),
+            lost: AtomicBool::new(false),
+            file: Arc::new(file),
         }
     }
 
@@ -103,7 +112,11 @@ impl Store {
         }
         match stability {
             Stability::Stable => {
-                self.run(Action::WriteStable, offset, buffer).await?;
+                let result = self.run(Action::WriteStable, offset, buffer).await;
+                if self.page_cache {
+                    self.note_loss(&result);
+                }
+                result?;
             }
             Stability::Cached => {
                 self.run(Action::Write, offset, buffer).await?;
@@ -118,9 +131,23 @@ impl Store {
         if self.read_only || self.flushed.load(Ordering::Acquire) >= written {
             return Ok(());
         }
-        self.run(Action::Synchronize, 0, Buffer::new(0)).await?;
+        if self.lost.load(Ordering::Acquire) {
+            return Err(VolumeError::Device(io::Error::other(
+                "cached writes were lost when an earlier flush failed; serve the volume anew once its cause is mended",
+            )));
+        }
+        let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
+        self.note_loss(&result);
+        result?;
         self.flushed.fetch_max(written, Ordering::AcqRel);
         Ok(())
+    }
+
+    fn note_loss(&self, result: &Result<Buffer, VolumeError>) {
+        let unflushed = self.written.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire);
+        if result.is_err() && unflushed {
+            self.lost.store(true, Ordering::Release);
+        }
     }
 
     async fn run(

@@ -185,6 +185,28 @@ fn a_full_file_system_is_out_of_space() {
     });
 }
 
+#[test]
+fn after_cached_writes_were_lost_no_flush_succeeds() {
+    if !is_root() {
+        return;
+    }
+    // A device with a page cache above and too little behind it: cached writes succeed, their writeback fails.
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let volume = open(&device.0, options(Caching::PageCache));
+        let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
+        write.await.unwrap();
+        let first = volume.flush().await;
+        assert!(first.is_err(), "the writes cannot have been stored");
+        // The kernel has told the error once, and would say that all is well now.
+        for _ in 0..2 {
+            let again = volume.flush().await;
+            assert!(matches!(again, Err(VolumeError::Device(_))), "{again:?}");
+        }
+    });
+}
+
 /// A small ext4 on a loop device.
 struct Ext4 {
     directory: tempfile::TempDir,

@@ -6,7 +6,7 @@ use scsi::sam::{
     Command, Completion, FunctionResponse, LogicalUnitNumber, Outcome, Status, TaskAttribute,
 };
 
-use super::connection::{COMMAND_MEMORY, Connection, End};
+use super::connection::{COMMAND_MEMORY, Connection, End, UNREAD_DATA};
 use super::dispatch::{Held, IMMEDIATE_MAX, response};
 use super::receive::Destination;
 use super::task::{Finished, Management, Progress, Running, Task};
@@ -42,7 +42,10 @@ impl Connection {
             Some(reject::INVALID_PDU_FIELD)
         } else if self.tasks.contains_key(&tag) {
             Some(reject::TASK_IN_PROGRESS)
-        } else if command.immediate && self.immediate >= IMMEDIATE_MAX {
+        } else if command.immediate
+            && (self.immediate >= IMMEDIATE_MAX
+                || self.share + self.outbound.data_bytes() > UNREAD_DATA)
+        {
             Some(reject::TOO_MANY_IMMEDIATE_COMMANDS)
         } else {
             None

@@ -31,6 +31,9 @@ use crate::text::format_binary;
 
 /// Memory that commands of one connection may hold at once; one command alone may hold more.
 pub(super) const COMMAND_MEMORY: usize = 16 << 20;
+/// Data-In that the initiator has not read, above which nothing more is received. Only immediate commands get there: the
+/// others wait for [`COMMAND_MEMORY`].
+pub(super) const UNREAD_DATA: usize = 2 * COMMAND_MEMORY;
 /// Unsolicited data of commands that could not start yet, above which the socket is left alone.
 const LANDED_MEMORY: usize = 8 << 20;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
@@ -289,7 +292,9 @@ impl Connection {
 
     /// Whether reading from the socket has to wait.
     pub(super) fn is_receiving_paused(&self) -> bool {
-        if self.outbound.staged_bytes() > UNREAD_RESPONSES {
+        if self.outbound.staged_bytes() > UNREAD_RESPONSES
+            || self.outbound.data_bytes() > UNREAD_DATA
+        {
             return true;
         }
         if self.waiting.is_empty() {

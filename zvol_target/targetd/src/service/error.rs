@@ -51,6 +51,17 @@ pub enum ServiceError {
     /// The path cannot be served.
     #[error(transparent)]
     Unusable(#[from] Unusable),
+    /// The present size of a logical unit's volume cannot be read.
+    #[error("the size of LUN {number} of target {target} cannot be read: {error}")]
+    Size {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+        /// What the volume said.
+        #[source]
+        error: volume::VolumeError,
+    },
     /// The configuration file could not be written.
     #[error(transparent)]
     NotStored(#[from] FileError),

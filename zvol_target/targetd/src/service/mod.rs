@@ -242,7 +242,8 @@ impl Service {
     /// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`].
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read, and the one
+    /// known before stays.
     pub fn refresh_lun(&mut self, target: &str, number: u16) -> Result<(), ServiceError> {
         self.lun(target, number)?;
         self.retry_lun(target, number);
@@ -254,7 +255,14 @@ impl Service {
                 Ok(_) => {
                     let _ = running.device.device().capacity_changed(number);
                 }
-                Err(error) => tracing::error!(target, number, %error, "the size cannot be read"),
+                Err(error) => {
+                    let target = target.to_owned();
+                    return Err(ServiceError::Size {
+                        target,
+                        number,
+                        error,
+                    });
+                }
             }
         }
         Ok(())

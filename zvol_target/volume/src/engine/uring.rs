@@ -344,9 +344,7 @@ impl Future for Completion {
 impl Drop for Completion {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        // Dropped after the borrow ends, see `Ring::turn`.
-
-        let shared = &mut *self.ring.shared.borrow_mut();
+        let mut shared = self.ring.shared.borrow_mut();
         let Some(slot) = shared.slots.get_mut(key) else {
             return;
         };
@@ -354,6 +352,9 @@ impl Drop for Completion {
         if matches!(before, SlotState::Finished(_)) {
             shared.slots.remove(key);
         }
+        // What `before` holds may run code of others, which must not meet the borrow: see `Ring::turn`.
+        drop(shared);
+        drop(before);
     }
 }
 

@@ -6,10 +6,11 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use volume::engine::{self, EngineChoice, EngineKind};
-use volume::{Buffer, OpenOptions, Volume};
+use volume::{Buffer, OpenOptions, Problem, Volume};
 
 pub fn runtime() -> LocalRuntime {
     Builder::new_current_thread()
@@ -40,10 +41,18 @@ pub fn sparse_file(directory: &Path, size: u64) -> PathBuf {
     path
 }
 
+/// Opens it once nobody else has it: the kernel gives up the files of a ring some time after the ring is gone.
 pub fn open(path: &Path, options: OpenOptions) -> Arc<dyn Volume> {
-    volume::open(path, options)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .volume
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match volume::open(path, options) {
+            Ok(opened) => return opened.volume,
+            Err(error) if matches!(error.problem, Problem::InUse) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Bytes that tell their own position, and `seed`.

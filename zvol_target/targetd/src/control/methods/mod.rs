@@ -125,7 +125,7 @@ impl From<ServiceError> for RpcError {
             ServiceError::TargetDiffers(_) | ServiceError::LunDiffers { .. } => code::CONFLICT,
             ServiceError::Invalid(_) | ServiceError::Refused(_) => code::INVALID_PARAMS,
             ServiceError::Server(_) => code::INTERNAL_ERROR,
-            ServiceError::Unusable(_) => code::VOLUME,
+            ServiceError::Unusable(_) | ServiceError::Size { .. } => code::VOLUME,
             ServiceError::NotStored(_) => code::NOT_STORED,
         };
         Self::new(number, error.to_string())
