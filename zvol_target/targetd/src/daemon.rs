@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use iscsi::{Server, ServerOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use volume::engine::{self, EngineChoice, EngineError, EngineKind};
@@ -55,10 +56,23 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`].
 pub fn serve(options: &ServeOptions) -> Result<(), DaemonError> {
+    raise_descriptor_limit();
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
     runtime.block_on(run(options))
+}
+
+/// Every connection, volume and control connection takes a descriptor, and the usual soft limit is 1024 of them.
+fn raise_descriptor_limit() {
+    let found = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: found.maximum,
+        ..found
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, limit = ?found.current, "the limit of open files stays");
+    }
 }
 
 async fn run(options: &ServeOptions) -> Result<(), DaemonError> {

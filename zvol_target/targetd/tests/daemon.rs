@@ -287,6 +287,29 @@ fn files_are_the_owners_and_secrets_are_nowhere_else() {
 }
 
 #[test]
+fn the_limit_of_open_files_is_the_hard_one() {
+    let home = Home::new();
+    let command = home.command();
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args([
+            "-c",
+            "ulimit -S -n 100 && ulimit -H -n 500 && exec \"$@\"",
+            "sh",
+        ])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let daemon = Daemon::spawn(&home, &mut limited);
+    let process = daemon.call("status", &json!({}))["process_id"].clone();
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let values: Vec<_> = line.unwrap().split_whitespace().skip(3).take(2).collect();
+    assert_eq!(values, ["500", "500"]);
+}
+
+#[test]
 fn other_users_are_not_answered() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be somebody else");
