@@ -118,7 +118,7 @@ def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> None:
     """Returns once the target serves and its portal takes a connection. Raises DemoFailed."""
     until = time.monotonic() + READY_SECONDS
     while not interrupted():
-        if (STATE / "ready.json").exists():
+        if (STATE / "ready").exists():
             with contextlib.suppress(OSError), socket.create_connection(running.portal, timeout=1):
                 return
         if running.ended():
@@ -166,7 +166,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     STATE.mkdir(exist_ok=True)
-    (STATE / "ready.json").unlink(missing_ok=True)
+    (STATE / "ready").unlink(missing_ok=True)
     started = time.monotonic()
     try:
         port = free_port()

@@ -10,12 +10,11 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -82,24 +81,6 @@ def open_volume(volume: str) -> Path:
     return device
 
 
-class ControlSocket:
-    """JSON-RPC 2.0 to the target's control socket (zvol_target/docs/control.md)."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def call(self, method: str, parameters: dict[str, Any] | None = None) -> Any:
-        """The method's result. Raises DemoError with the target's own message, OSError while it does not listen."""
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters or {}}
-        with socket.socket(socket.AF_UNIX) as control:
-            control.connect(str(self._path))
-            control.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(control.makefile().readline())
-        if "error" in answer:
-            raise DemoError(f"{method}: {answer['error']['message']}")
-        return answer["result"]
-
-
 def identity(volume: str) -> str:
     """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own."""
     found, source = run("zfs", "get", "-H", "-o", "value,source", "zvaai:uuid", volume).split()
@@ -136,7 +117,11 @@ def serve(options: argparse.Namespace) -> None:
             + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn"],
             stdout=sys.stderr,  # standard output is the demo's own
         )
-        configure(ControlSocket(control), target, options, device, identity(volume))
+
+        def call(method: str, parameters: dict[str, Any]) -> str:
+            return run(options.target, "call", "--control", str(control), method, json.dumps(parameters))
+
+        configure(call, target, options, device, identity(volume))
         if stopping:
             target.terminate()
         code = target.wait()
@@ -152,26 +137,26 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def configure(
-    control: ControlSocket, target: subprocess.Popen[bytes], options: argparse.Namespace, device: Path, lun_uuid: str
+    call: Callable[[str, dict[str, Any]], str],
+    target: subprocess.Popen[bytes],
+    options: argparse.Namespace,
+    device: Path,
+    lun_uuid: str,
 ) -> None:
     """Brings the target to what the demo serves, and says in the state folder that it is ready."""
     until = time.monotonic() + READY_SECONDS
     while True:
         try:
-            status = control.call("status")
+            call("status", {})
             break
-        except OSError as error:
+        except DemoError as error:
             if target.poll() is not None or time.monotonic() > until:
                 raise DemoError(f"the target does not answer: {error}") from error
-            time.sleep(0.02)
-    control.call("targets.create", {"name": options.iqn})
-    control.call(
-        "luns.create",
-        {"target": options.iqn, "lun": {"number": 0, "uuid": lun_uuid, "path": str(device), "product": "ZVAAI DEMO"}},
-    )
-    ready = options.state / "ready.json"
-    ready.with_suffix(".new").write_text(json.dumps({"iqn": options.iqn, "luns": [0], "status": status}))
-    ready.with_suffix(".new").rename(ready)
+            time.sleep(0.05)
+    call("targets.create", {"name": options.iqn})
+    lun = {"number": 0, "uuid": lun_uuid, "path": str(device), "product": "ZVAAI DEMO"}
+    call("luns.create", {"target": options.iqn, "lun": lun})
+    (options.state / "ready").touch()
 
 
 def main(words: Sequence[str]) -> int:
@@ -179,7 +164,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve", description=__doc__)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--device", required=True, help="the pool's only device, or file")
-    parser.add_argument("--state", required=True, type=Path, help="folder for the target's configuration and ready.json")
+    parser.add_argument(
+        "--state", required=True, type=Path, help="folder for the target's configuration and the mark that it is ready"
+    )
     parser.add_argument("--target", required=True, help="the zvaai-target program")
     parser.add_argument("--listen", required=True, help="ADDRESS:PORT of the portal")
     parser.add_argument("--advertise", required=True, help="ADDRESS:PORT that discovery tells initiators")
