@@ -109,3 +109,4 @@ def test_a_lun_that_is_not_there_is_refused(target: Target, make_volume: VolumeM
     target.add_lun(0, make_volume("volume", 16))
     refused = subprocess.run(["iscsi-readcapacity16", target.url(5)], capture_output=True, text=True, check=False)
     assert refused.returncode != 0
+    assert "ILLEGAL_REQUEST" in refused.stderr and "LOGICAL_UNIT_NOT_SUPPORTED" in refused.stderr, refused.stderr

@@ -1,7 +1,7 @@
 //! A volume on a block device.
 
 use std::fs::{File, Metadata};
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
 use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget};
@@ -23,16 +23,8 @@ impl BlockVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let file = open_device(path, metadata, options)?;
-        let facts = Facts {
-            geometry: device_geometry(&file)?,
-            read_only: options.read_only,
-            in_memory: false,
-            classify,
-        };
-        Ok(Self {
-            store: Store::new(file, &facts),
-        })
+        let store = open_device(path, metadata, options, classify)?;
+        Ok(Self { store })
     }
 
     fn present_size(&self) -> Result<u64, VolumeError> {
@@ -42,20 +34,29 @@ impl BlockVolume {
 
 volume_on_store!(BlockVolume);
 
+/// Opens a device; `classify` is what its driver means by an error number.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
     options: OpenOptions,
-) -> Result<File, Problem> {
+    classify: fn(io::Error) -> VolumeError,
+) -> Result<Store, Problem> {
     let flags = match options.caching {
         Caching::Automatic | Caching::Direct => OFlags::EXCL | OFlags::DIRECT,
         Caching::PageCache => OFlags::EXCL,
     };
-    open_descriptor(path, metadata, options, flags)
+    let file = open_descriptor(path, metadata, options, flags)?;
+    let facts = Facts {
+        geometry: device_geometry(&file)?,
+        read_only: options.read_only,
+        in_memory: false,
+        classify,
+    };
+    Ok(Store::new(file, &facts))
 }
 
 /// Sizes as the device reports them (BLKSSZGET, BLKPBSZGET).
-pub(crate) fn device_geometry(file: &File) -> Result<Geometry, Problem> {
+fn device_geometry(file: &File) -> Result<Geometry, Problem> {
     let size_bytes = device_size(file).map_err(Problem::system("reading the device's size"))?;
     let logical_block_bytes =
         ioctl_blksszget(file).map_err(|error| Problem::system("ioctl BLKSSZGET")(error.into()))?;

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use crate::VolumeError;
-use crate::block::{device_geometry, device_size, open_device};
+use crate::block::{device_size, open_device};
 use crate::open::{OpenOptions, Problem};
-use crate::store::{self, Facts, Store, volume_on_store};
+use crate::store::{self, Store, volume_on_store};
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
 ///
@@ -23,16 +23,8 @@ impl ZvolVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let file = open_device(path, metadata, options)?;
-        let facts = Facts {
-            geometry: device_geometry(&file)?,
-            read_only: options.read_only,
-            in_memory: false,
-            classify,
-        };
-        Ok(Self {
-            store: Store::new(file, &facts),
-        })
+        let store = open_device(path, metadata, options, classify)?;
+        Ok(Self { store })
     }
 
     fn present_size(&self) -> Result<u64, VolumeError> {
