@@ -271,6 +271,7 @@ impl ScsiTarget for Device {
                 status: Status::TaskSetFull,
                 sense: Vec::new(),
                 data_in: None,
+                data_in_wanted: 0,
                 data_out_wanted: 0,
             }))),
         }

@@ -10,11 +10,14 @@ use crate::sam::{DataOut, DeliveryError, Nexus};
 use crate::sense::{Sense, SenseKey};
 use crate::task_set::{Aborted, Task};
 
-/// Most bytes one READ, WRITE or VERIFY with data moves: MAXIMUM TRANSFER LENGTH of the Block Limits page.
+/// Most bytes one READ, WRITE or VERIFY with data should move: MAXIMUM TRANSFER LENGTH of the Block Limits page.
 ///
-/// A READ holds its data in memory whole, so this times the queue depth is what a nexus can make the target hold. Hosts
-/// split larger requests by this field; none gains from commands above 1 MiB.
+/// Hosts split larger requests by this field; none gains from commands above 1 MiB.
 pub(crate) const MAXIMUM_TRANSFER_BYTES: u32 = 4 << 20;
+
+/// Most bytes such a command does move, for hosts that do not look at the field. A READ holds in memory what its initiator
+/// takes of it, which the transport bounds over all commands of a nexus.
+pub(crate) const ACCEPTED_TRANSFER_BYTES: u32 = 16 << 20;
 
 /// Most bytes moved at once between Data-Out and the volume, and most a VERIFY reads at once.
 pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
@@ -23,6 +26,8 @@ pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) data_in: Option<Buffer>,
+    /// For [`crate::sam::Completion::data_in_wanted`].
+    pub(crate) data_in_wanted: u64,
 }
 
 impl Reply {
@@ -30,6 +35,7 @@ impl Reply {
     pub(crate) fn parameter_data(data: &[u8], allocation_length: u32) -> Self {
         let length = data.len().min(allocation_length as usize);
         Self {
+            data_in_wanted: length as u64,
             data_in: data
                 .get(..length)
                 .filter(|data| !data.is_empty())
@@ -80,6 +86,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) cdb: Cdb<'a>,
     pub(crate) task: &'a Task,
     pub(crate) data_out: &'a mut dyn DataOut,
+    /// [`crate::sam::Command::data_in_buffer_size`]
+    pub(crate) data_in_buffer_size: u32,
     /// For [`crate::sam::Completion::data_out_wanted`].
     pub(crate) data_out_wanted: u64,
     /// Bytes moved so far, for the counters.
@@ -123,10 +131,10 @@ impl Execution<'_> {
     /// [`Execution::byte_range`] of a command that transfers the blocks.
     ///
     /// # Errors
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than MAXIMUM TRANSFER LENGTH (SBC-4).
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than [`ACCEPTED_TRANSFER_BYTES`].
     pub(crate) fn transfer_range(&self) -> Result<ByteRange, Sense> {
         let range = self.byte_range()?;
-        if range.length > u64::from(MAXIMUM_TRANSFER_BYTES) {
+        if range.length > u64::from(ACCEPTED_TRANSFER_BYTES) {
             return Err(Sense::invalid_field_in_cdb(
                 self.cdb.block_range().blocks_at,
                 None,

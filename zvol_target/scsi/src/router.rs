@@ -35,6 +35,7 @@ pub(crate) async fn execute(
         cdb: Cdb(&command.cdb),
         task: entered.task(),
         data_out: &mut *data_out,
+        data_in_buffer_size: command.data_in_buffer_size,
         data_out_wanted: 0,
         bytes: 0,
     };
@@ -79,12 +80,14 @@ fn completion(
             status: Status::Good,
             sense: Vec::new(),
             data_in: reply.data_in,
+            data_in_wanted: reply.data_in_wanted,
             data_out_wanted,
         },
         Err(sense) => Completion {
             status: Status::CheckCondition,
             sense: sense.to_bytes(format),
             data_in: None,
+            data_in_wanted: 0,
             data_out_wanted,
         },
     }

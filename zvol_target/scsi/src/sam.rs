@@ -48,6 +48,9 @@ pub struct Command {
     pub cdb: Vec<u8>,
     /// Task attribute.
     pub attribute: TaskAttribute,
+    /// Data-In Buffer Size: bytes the initiator takes (SAM-5 5.4.3). A command that sends more may leave out what is beyond;
+    /// no more than this is ever sent.
+    pub data_in_buffer_size: u32,
 }
 
 /// Status (SAM-5 5.3.1).
@@ -79,8 +82,10 @@ pub struct Completion {
     pub status: Status,
     /// Sense data in the format the logical unit reports; empty unless CHECK CONDITION.
     pub sense: Vec<u8>,
-    /// Data-In, whole; the transport sends no more of it than the initiator expects.
+    /// Data-In, at least as far as the initiator takes it; the transport sends no more of it than that.
     pub data_in: Option<Buffer>,
+    /// Bytes of Data-In the command sends by its CDB, for the transport's residual count; 0 if it sends none.
+    pub data_in_wanted: u64,
     /// Bytes of Data-Out the command asks for by its CDB, for the transport's residual count; 0 if it takes none.
     pub data_out_wanted: u64,
 }

@@ -75,6 +75,7 @@ impl Connection {
                 identifier: u64::from(tag),
                 cdb,
                 attribute,
+                data_in_buffer_size: read_length,
             }),
             immediate: command.immediate,
             read_length,
@@ -399,6 +400,7 @@ fn broken_transfer() -> Completion {
         status: Status::CheckCondition,
         sense: Vec::new(),
         data_in: None,
+        data_in_wanted: 0,
         data_out_wanted: 0,
     }
 }

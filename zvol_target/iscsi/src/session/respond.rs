@@ -76,14 +76,16 @@ impl Connection {
             completion.status = Status::CheckCondition;
             completion.sense = sense::of_failure(failure).to_vec();
             completion.data_in = None;
+            completion.data_in_wanted = 0;
         }
         let data_in = completion.data_in.take();
         let available = data_in.as_ref().map_or(0, |data| data.len() as u64);
         let bidirectional = task.read_length > 0 && task.write_length > 0;
-        let read = Residual::of(task.read_length, available);
+        let wanted = completion.data_in_wanted;
+        let read = Residual::of(task.read_length, wanted);
         let residual = if bidirectional || task.write_length > 0 {
             Residual::of(task.write_length, completion.data_out_wanted)
-        } else if task.read_length > 0 || available > 0 {
+        } else if task.read_length > 0 || wanted > 0 {
             read
         } else {
             Residual::of(0, completion.data_out_wanted)

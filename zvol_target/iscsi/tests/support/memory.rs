@@ -107,7 +107,13 @@ impl MemoryTarget {
                 if block + count > blocks {
                     return Ok(check_condition(0x05, 0x21));
                 }
-                good(Some(self.bytes(block * BLOCK, count * BLOCK)), 0)
+                // No more than the initiator takes.
+                let length = (count * BLOCK).min(command.data_in_buffer_size as usize);
+                let data = (length > 0).then(|| self.bytes(block * BLOCK, length));
+                Completion {
+                    data_in_wanted: (count * BLOCK) as u64,
+                    ..good(data, 0)
+                }
             }
             0x2a | 0x8a => {
                 let (block, count) = extent(cdb, number);
@@ -152,6 +158,7 @@ fn good(data_in: Option<Vec<u8>>, data_out_wanted: u64) -> Completion {
     Completion {
         status: Status::Good,
         sense: Vec::new(),
+        data_in_wanted: data_in.as_ref().map_or(0, |data| data.len() as u64),
         data_in: data_in.map(|data| Buffer::from(&data[..])),
         data_out_wanted,
     }
@@ -164,6 +171,7 @@ fn check_condition(key: u8, code: u8) -> Completion {
         status: Status::CheckCondition,
         sense,
         data_in: None,
+        data_in_wanted: 0,
         data_out_wanted: 0,
     }
 }

@@ -27,8 +27,19 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
         let flushed = unit.volume.flush().await;
         flushed.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
     }
-    // At most MAXIMUM_TRANSFER_BYTES.
-    let buffer = Buffer::new(range.length as usize);
+    // What the initiator has no room for need not be read, except for the rest of a block.
+    let room = u64::from(execution.data_in_buffer_size);
+    let length = range
+        .length
+        .min(room.next_multiple_of(u64::from(range.block_bytes)));
+    if length == 0 {
+        return Ok(Reply {
+            data_in: None,
+            data_in_wanted: range.length,
+        });
+    }
+    // At most ACCEPTED_TRANSFER_BYTES.
+    let buffer = Buffer::new(length as usize);
     let data = unit
         .volume
         .read(range.offset, buffer)
@@ -36,9 +47,10 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
         .map_err(|error| {
             execution.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
         })?;
-    execution.bytes = range.length;
+    execution.bytes = length;
     Ok(Reply {
         data_in: Some(data),
+        data_in_wanted: range.length,
     })
 }
 

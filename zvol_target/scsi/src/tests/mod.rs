@@ -110,6 +110,8 @@ pub(crate) struct Initiator {
     pub(crate) device: Arc<Device>,
     pub(crate) nexus: Arc<Nexus>,
     pub(crate) logical_unit: LogicalUnitNumber,
+    /// What it takes of each command.
+    pub(crate) data_in_buffer_size: u32,
 }
 
 impl Initiator {
@@ -138,6 +140,7 @@ impl Initiator {
             device,
             nexus,
             logical_unit: logical_unit_number(0),
+            data_in_buffer_size: u32::MAX,
         }
     }
 
@@ -146,6 +149,7 @@ impl Initiator {
             device: Arc::clone(&self.device),
             nexus: Arc::clone(&self.nexus),
             logical_unit,
+            ..*self
         }
     }
 
@@ -161,6 +165,7 @@ impl Initiator {
             identifier,
             cdb: cdb.to_vec(),
             attribute,
+            data_in_buffer_size: self.data_in_buffer_size,
         };
         Arc::clone(&self.device).execute_command(Arc::clone(&self.nexus), command, data_out)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use volume::{Geometry, Stability, VolumeError};
 
 use super::{
-    BLOCKS, Broken, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent,
+    BLOCKS, Broken, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT,
     block_10, block_12, block_16, block_on, options, pattern, read_10, seen, write_10,
 };
 use crate::LogicalUnitOptions;
@@ -114,19 +114,49 @@ fn addresses_past_the_end() {
 fn longer_than_the_maximum_transfer_length() {
     let volume = RamVolume::new(4 * BLOCKS);
     let initiator = Initiator::new(&volume, options());
-    let most = 8192;
-    assert_eq!(initiator.data(&read_10(1, most)).len(), 4 << 20);
+    // Some hosts do not look at the 4 MiB of MAXIMUM TRANSFER LENGTH.
+    let most = 32768;
+    assert_eq!(initiator.data(&read_10(1, most)).len(), 16 << 20);
     let data = pattern(3, usize::from(most));
     initiator.send(&write_10(1, most), &data);
-    assert_eq!(volume.bytes(512, 4 << 20), data);
+    assert_eq!(volume.bytes(512, 16 << 20), data);
     for (cdb, field) in [
         (read_10(0, most + 1).to_vec(), 7),
         (write_10(0, most + 1).to_vec(), 7),
-        (block_12(0xa8, 0, 0, 8193).to_vec(), 6),
-        (block_16(0x8a, 0, 0, 8193).to_vec(), 10),
+        (block_12(0xa8, 0, 0, 32769).to_vec(), 6),
+        (block_16(0x8a, 0, 0, 32769).to_vec(), 10),
     ] {
         let seen = initiator.sense(&cdb);
         assert_eq!((seen.code, seen.field), ((0x24, 0), Some([0xc0, 0, field])));
+    }
+}
+
+#[test]
+fn no_more_is_read_than_the_initiator_takes() {
+    let (volume, initiator) = initiator();
+    let data = pattern(5, 8);
+    initiator.send(&write_10(0, 8), &data);
+    for (room, read) in [(0, 0), (1, 512), (512, 512), (1000, 1024), (9000, 4096)] {
+        volume.events();
+        let narrow = Initiator {
+            data_in_buffer_size: room,
+            ..initiator.to(UNIT)
+        };
+        let completion = narrow.run(&read_10(0, 8));
+        assert_eq!(
+            (completion.status, completion.data_in_wanted),
+            (Status::Good, 4096)
+        );
+        let got = completion.data_in.map_or(0, |got| {
+            assert_eq!(data[..got.len()], got[..]);
+            got.len()
+        });
+        assert_eq!(got, read, "{room}");
+        let expected = (read > 0).then_some(Event::Read {
+            offset: 0,
+            length: read,
+        });
+        assert_eq!(volume.events(), Vec::from_iter(expected));
     }
 }
 

@@ -59,7 +59,7 @@ fn of_data_compares_every_byte() {
 
 #[test]
 fn of_data_beyond_one_chunk() {
-    let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
+    let initiator = Initiator::new(&RamVolume::new(4 * BLOCKS), options());
     let data = pattern(5, 4100);
     initiator.send(&write_10(1, 4100), &data);
     initiator.send(&block_10(0x2f, COMPARE, 1, 4100), &data);
@@ -70,7 +70,7 @@ fn of_data_beyond_one_chunk() {
         MISCOMPARE
     );
     assert_eq!(
-        initiator.code(&block_10(0x2f, COMPARE, 0, 8193), &[]),
+        initiator.code(&block_10(0x2f, COMPARE, 0, 32769), &[]),
         INVALID_FIELD_IN_CDB
     );
 }
