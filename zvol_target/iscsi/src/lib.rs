@@ -5,6 +5,9 @@
 //! single future that receives, runs commands and sends in turn. There is no channel and no lock on the way of a command.
 
 mod config;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod login;
 mod name;
 pub mod pdu;

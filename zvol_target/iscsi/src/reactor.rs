@@ -1,7 +1,7 @@
 //! Threads: one accepts, each of the others is a reactor that runs the sessions given to it.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc as blocking};
 use std::thread::{self, JoinHandle};
@@ -117,16 +117,25 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
         group_tag,
         counted: _counted,
     } = accepted;
-    let mut stop = registry.stop_signal();
     let opened = TcpStream::from_std(stream).and_then(|stream| {
         stream.set_nodelay(true)?;
         let addresses = (stream.peer_addr()?, stream.local_addr()?);
         Ok((stream, addresses))
     });
-    let (mut stream, addresses) = match opened {
-        Ok(opened) => opened,
-        Err(error) => return debug!(%error, "connection lost before login"),
-    };
+    match opened {
+        Ok((stream, addresses)) => serve_stream(stream, addresses, group_tag, registry).await,
+        Err(error) => debug!(%error, "connection lost before login"),
+    }
+}
+
+/// Serves one connection from its first byte to its end. `addresses` are the peer's and ours.
+pub(crate) async fn serve_stream(
+    mut stream: TcpStream,
+    addresses: (SocketAddr, SocketAddr),
+    group_tag: u16,
+    registry: Arc<Registry>,
+) {
+    let mut stop = registry.stop_signal();
     let mut inbound = Inbound::new();
     let login = log_in(&mut stream, &mut inbound, &registry, group_tag, addresses);
     let login = tokio::select! {

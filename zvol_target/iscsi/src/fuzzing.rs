@@ -1,0 +1,124 @@
+//! Entries for the fuzz targets (`zvol_target/fuzz`): a connection without the reactor's thread and listener, a login without a
+//! connection. Not part of the crate's interface.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+
+use crate::login::{Login, Step};
+use crate::pdu::{LoginRequest, LoginResponse};
+use crate::reactor;
+use crate::registry::Registry;
+use crate::{ConfigurationError, NegotiatedParameters, ServerOptions, TargetDefinition, text};
+
+/// Stands for both ends of a connection that has no addresses.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// What the reactors of a server share, without reactors.
+pub struct Site(Arc<Registry>);
+
+impl Site {
+    /// A site that serves `targets`.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`], as [`crate::Server`] says it.
+    pub fn new(
+        options: ServerOptions,
+        targets: Vec<TargetDefinition>,
+    ) -> Result<Self, ConfigurationError> {
+        let registry = Registry::new(options);
+        let mut by_name = HashMap::new();
+        for target in targets {
+            target.validate()?;
+            by_name.insert(target.name.clone(), Arc::new(target));
+        }
+        registry.set_targets(by_name);
+        Ok(Self(Arc::new(registry)))
+    }
+
+    /// Serves one connection from its first byte to its end, as a reactor does.
+    pub fn serve(
+        &self,
+        stream: TcpStream,
+        portal_group_tag: u16,
+    ) -> impl Future<Output = ()> + 'static {
+        let registry = Arc::clone(&self.0);
+        reactor::serve_stream(stream, (NOWHERE, NOWHERE), portal_group_tag, registry)
+    }
+
+    /// Sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.0.sessions().len()
+    }
+
+    /// As the stop of a server: sessions are told and end.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// The login of one connection.
+    pub fn login(&self, portal_group_tag: u16) -> Exchange<'_> {
+        Exchange(Login::new(&self.0, portal_group_tag))
+    }
+}
+
+/// A login phase under way.
+pub struct Exchange<'a>(Login<'a>);
+
+/// What follows from one Login Request.
+#[derive(Debug)]
+pub enum LoginStep {
+    /// The login goes on.
+    Respond(LoginResponse, Vec<u8>),
+    /// The full feature phase would begin.
+    Complete {
+        /// The response.
+        response: LoginResponse,
+        /// Its text.
+        text: Vec<u8>,
+        /// What was agreed on.
+        parameters: NegotiatedParameters,
+        /// CHAP account, if one was used.
+        account: Option<String>,
+    },
+    /// The login is refused.
+    Refuse(LoginResponse),
+}
+
+impl Exchange<'_> {
+    /// Handles one request with its data segment.
+    pub fn handle(&mut self, request: &LoginRequest, data: &[u8]) -> LoginStep {
+        match self.0.handle(request, data) {
+            Step::Respond(response, text) => LoginStep::Respond(response, text),
+            Step::Complete(response, text, established) => LoginStep::Complete {
+                response,
+                text,
+                parameters: established.parameters,
+                account: established.account,
+            },
+            Step::Refuse(response) => LoginStep::Refuse(response),
+        }
+    }
+}
+
+/// The pairs of a text; `None` if it breaks the format.
+pub fn parse_text(text: &[u8]) -> Option<Vec<(String, String)>> {
+    text::parse(text).ok()
+}
+
+/// As login and text negotiation read a numerical value.
+pub fn parse_number(value: &str) -> Option<u32> {
+    text::parse_number(value)
+}
+
+/// As CHAP reads a binary value of at most `limit` bytes.
+pub fn parse_binary(value: &str, limit: usize) -> Option<Vec<u8>> {
+    text::parse_binary(value, limit)
+}
+
+/// As CHAP writes a binary value.
+pub fn format_binary(bytes: &[u8]) -> String {
+    text::format_binary(bytes)
+}
