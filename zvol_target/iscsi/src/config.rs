@@ -1,12 +1,13 @@
 //! What the owner of a [`crate::Server`] says about targets, portals and accounts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use scsi::sam::ScsiTarget;
+use zeroize::Zeroizing;
 
 use crate::name::IscsiName;
 
@@ -15,9 +16,9 @@ pub const SECRET_LENGTH_MIN: usize = 12;
 /// Longest CHAP secret taken, bytes.
 pub const SECRET_LENGTH_MAX: usize = 255;
 
-/// A CHAP secret. Its bytes never appear in `Debug` output.
+/// A CHAP secret. Its bytes never appear in `Debug` output, and do not stay in memory that is given back.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
     /// Takes a secret of 12 to 255 bytes.
@@ -28,7 +29,7 @@ impl Secret {
         if !(SECRET_LENGTH_MIN..=SECRET_LENGTH_MAX).contains(&secret.len()) {
             return Err(ConfigurationError::SecretLength);
         }
-        Ok(Self(secret.to_vec()))
+        Ok(Self(Zeroizing::new(secret.to_vec())))
     }
 
     pub(crate) fn expose(&self) -> &[u8] {
@@ -62,6 +63,15 @@ pub struct Authentication {
     pub outgoing: Option<ChapAccount>,
 }
 
+/// Which initiators may log in to a target and see it in discovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetAccess {
+    /// Whoever comes.
+    Any,
+    /// These, and nobody if there are none.
+    Initiators(BTreeSet<IscsiName>),
+}
+
 /// One target port: a target in one portal group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPort {
@@ -80,8 +90,8 @@ pub struct TargetDefinition {
     pub alias: Option<String>,
     /// The ports, each in another portal group; at least one.
     pub ports: Vec<TargetPort>,
-    /// Initiators that may log in and see the target in discovery; any if empty.
-    pub initiators: Vec<IscsiName>,
+    /// Initiators that may log in and see the target in discovery.
+    pub access: TargetAccess,
     /// CHAP.
     pub authentication: Authentication,
     /// The SCSI target device behind it.
@@ -95,7 +105,7 @@ impl fmt::Debug for TargetDefinition {
             .field("name", &self.name)
             .field("alias", &self.alias)
             .field("ports", &self.ports)
-            .field("initiators", &self.initiators)
+            .field("access", &self.access)
             .field("authentication", &self.authentication)
             .finish_non_exhaustive()
     }
@@ -124,7 +134,7 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// Silence of an initiator after which a NOP-In asks whether it is still there; as much again ends the connection.
     pub keepalive_interval: Duration,
-    /// CHAP for discovery sessions.
+    /// CHAP for discovery sessions at first.
     pub discovery_authentication: Authentication,
 }
 
@@ -238,7 +248,10 @@ impl TargetDefinition {
 
     /// Whether an initiator may log in.
     pub(crate) fn admits(&self, initiator: &IscsiName) -> bool {
-        self.initiators.is_empty() || self.initiators.contains(initiator)
+        match &self.access {
+            TargetAccess::Any => true,
+            TargetAccess::Initiators(admitted) => admitted.contains(initiator),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ mod text;
 
 pub use config::{
     Authentication, ChapAccount, ConfigurationError, Portal, SECRET_LENGTH_MAX, SECRET_LENGTH_MIN,
-    Secret, ServerOptions, TargetDefinition, TargetPort,
+    Secret, ServerOptions, TargetAccess, TargetDefinition, TargetPort,
 };
 pub use login::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
 pub use name::{IscsiName, NameError};

@@ -191,14 +191,19 @@ struct State {
     /// What is listened at, with the address the system gave.
     portals: Vec<Portal>,
     sessions: HashMap<u16, Arc<SessionRecord>>,
+    discovery_authentication: Arc<Authentication>,
     last_tsih: u16,
     stopping: bool,
 }
 
 impl Registry {
     pub fn new(options: ServerOptions) -> Self {
+        let state = State {
+            discovery_authentication: Arc::new(options.discovery_authentication.clone()),
+            ..State::default()
+        };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             next_nexus: AtomicU64::new(1),
             stop: watch::Sender::new(false),
             options,
@@ -215,8 +220,12 @@ impl Registry {
         self.next_nexus.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn discovery_authentication(&self) -> &Authentication {
-        &self.options.discovery_authentication
+    pub fn discovery_authentication(&self) -> Arc<Authentication> {
+        Arc::clone(&self.lock().discovery_authentication)
+    }
+
+    pub fn set_discovery_authentication(&self, authentication: Authentication) {
+        self.lock().discovery_authentication = Arc::new(authentication);
     }
 
     pub fn set_portals(&self, portals: Vec<Portal>) {

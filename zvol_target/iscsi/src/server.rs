@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
-use crate::config::{ConfigurationError, Portal, ServerOptions, TargetDefinition};
+use crate::config::{Authentication, ConfigurationError, Portal, ServerOptions, TargetDefinition};
 use crate::reactor::{Acceptor, Listening, Reactor, Spread};
 use crate::registry::{Registry, SessionInformation};
 
@@ -147,6 +147,19 @@ impl Server {
             }
         }
         self.registry.set_targets(by_name);
+        Ok(())
+    }
+
+    /// Sets the CHAP accounts of discovery sessions, from the next login on.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`]; nothing has changed then.
+    pub fn set_discovery_authentication(
+        &self,
+        authentication: Authentication,
+    ) -> Result<(), ConfigurationError> {
+        authentication.validate()?;
+        self.registry.set_discovery_authentication(authentication);
         Ok(())
     }
 

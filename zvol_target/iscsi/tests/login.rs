@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use iscsi::pdu::{LoginRequest, NopOut, RESERVED_TAG, TargetPdu, TextRequest};
-use iscsi::{ChapAccount, Secret, ServerOptions, TargetPort};
-use support::{FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, definition, wait_until};
+use iscsi::{Authentication, ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
+use support::{FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, definition, only, wait_until};
 
 fn account(name: &str, secret: &[u8]) -> ChapAccount {
     ChapAccount {
@@ -111,9 +112,18 @@ fn each_fault_of_an_initiator_has_its_status() {
 }
 
 #[test]
+fn an_empty_list_admits_nobody() {
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.access = TargetAccess::Initiators(BTreeSet::new());
+    });
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    refused(&fixture, |_| {}, &keys, 0x0202);
+}
+
+#[test]
 fn an_initiator_that_is_not_admitted_is_refused_and_sees_nothing() {
     let fixture = Fixture::with(ServerOptions::default(), |definition| {
-        definition.initiators = vec!["iqn.2001-04.com.example:other".parse().unwrap()];
+        definition.access = only("iqn.2001-04.com.example:other");
     });
     refused(
         &fixture,
@@ -308,6 +318,28 @@ fn where_chap_is_required_nothing_else_gets_in() {
     assert_eq!((response.status_class, response.status_detail), (2, 1));
     initiator.expect_closed();
     assert!(fixture.server.sessions().is_empty());
+}
+
+#[test]
+fn chap_of_discovery_can_be_required_at_any_time() {
+    let fixture = Fixture::new();
+    assert_ne!(discover(&fixture, "All"), "");
+    let authentication = Authentication {
+        incoming: vec![ChapAccount {
+            name: "finder".into(),
+            secret: Secret::new(b"found by nobody else").unwrap(),
+            initiator: None,
+        }],
+        outgoing: None,
+    };
+    let set = |authentication| fixture.server.set_discovery_authentication(authentication);
+    set(authentication).unwrap();
+    let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
+    refused(&fixture, |_| {}, &keys, 0x0201);
+    // Targets have accounts of their own.
+    drop(fixture.log_in());
+    set(Authentication::default()).unwrap();
+    assert_ne!(discover(&fixture, "All"), "");
 }
 
 #[test]

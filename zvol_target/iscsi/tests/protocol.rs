@@ -8,7 +8,7 @@ use iscsi::ServerOptions;
 use iscsi::pdu::{
     DataOut, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand, SnackRequest, TargetPdu, TextRequest,
 };
-use support::{FAST, Fixture, HOST, Initiator, TARGET, definition, wait_until};
+use support::{FAST, Fixture, HOST, Initiator, TARGET, definition, only, wait_until};
 
 const WAIT: u8 = 0xc0;
 const ABORT_TASK: u8 = 1;
@@ -536,7 +536,7 @@ fn initiators_are_told_when_their_target_goes_or_the_server_stops() {
     changed.alias = None;
     fixture.server.set_targets(vec![changed.clone()]).unwrap();
     initiator.ping();
-    changed.initiators = vec!["iqn.2001-04.com.example:other".parse().unwrap()];
+    changed.access = only("iqn.2001-04.com.example:other");
     fixture.server.set_targets(vec![changed]).unwrap();
     assert!(
         matches!(initiator.receive().pdu, TargetPdu::AsynchronousMessage(message) if message.event == 3)

@@ -3,6 +3,7 @@
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
 
 use crate::config::{Authentication, ChapAccount};
 use crate::name::IscsiName;
@@ -38,10 +39,10 @@ impl Algorithm {
 
     /// RFC 1994 4.1: hash of identifier, secret and challenge.
     fn response(self, identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8> {
-        let parts = [&[identifier][..], secret, challenge].concat();
+        let parts = Zeroizing::new([&[identifier][..], secret, challenge].concat());
         match self {
-            Self::Md5 => Md5::digest(parts).to_vec(),
-            Self::Sha256 => Sha256::digest(parts).to_vec(),
+            Self::Md5 => Md5::digest(&*parts).to_vec(),
+            Self::Sha256 => Sha256::digest(&*parts).to_vec(),
         }
     }
 }

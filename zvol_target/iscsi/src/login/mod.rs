@@ -93,6 +93,8 @@ enum Security {
 pub(crate) struct Login<'a> {
     registry: &'a Registry,
     portal_group_tag: u16,
+    /// As it was when the login began.
+    discovery_authentication: Arc<Authentication>,
     /// The fields that stay the same over the whole login.
     first: Option<LoginRequest>,
     stage: u8,
@@ -111,6 +113,7 @@ impl<'a> Login<'a> {
         Self {
             registry,
             portal_group_tag,
+            discovery_authentication: registry.discovery_authentication(),
             first: None,
             stage: SECURITY_NEGOTIATION,
             leading: None,
@@ -272,7 +275,7 @@ impl<'a> Login<'a> {
             .and_then(|leading| leading.target.as_ref())
         {
             Some((target, _)) => &target.authentication,
-            None => self.registry.discovery_authentication(),
+            None => &self.discovery_authentication,
         }
     }
 
@@ -323,7 +326,7 @@ impl<'a> Login<'a> {
         };
         let authentication = match &leading.target {
             Some((target, _)) => &target.authentication,
-            None => self.registry.discovery_authentication(),
+            None => &self.discovery_authentication,
         };
         let Security::Chap(chap) = &mut self.security else {
             return Err(LoginStatus::AuthenticationFailure);

@@ -12,7 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{Authentication, Portal, Server, ServerOptions, TargetDefinition, TargetPort};
+use iscsi::{
+    Authentication, Portal, Server, ServerOptions, TargetAccess, TargetDefinition, TargetPort,
+};
 
 pub const TARGET: &str = "iqn.2001-04.com.example:disk";
 pub const HOST: &str = "iqn.2001-04.com.example:host";
@@ -80,10 +82,16 @@ pub fn definition(device: &Arc<MemoryTarget>) -> TargetDefinition {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 3,
         }],
-        initiators: Vec::new(),
+        access: TargetAccess::Any,
         authentication: Authentication::default(),
         device: device.clone(),
     }
+}
+
+/// Only this initiator.
+#[allow(dead_code, reason = "each test file uses a part")]
+pub fn only(initiator: &str) -> TargetAccess {
+    TargetAccess::Initiators([initiator.parse().unwrap()].into())
 }
 
 /// Waits until `condition` holds.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use iscsi::{Authentication, ChapAccount, IscsiName, Secret, TargetDefinition, TargetPort};
+use iscsi::{
+    Authentication, ChapAccount, IscsiName, Secret, TargetAccess, TargetDefinition, TargetPort,
+};
 
 use super::ServiceError;
 use crate::configuration::{Account, Invalid, Target};
@@ -28,11 +30,12 @@ pub(super) fn definition(
         name: name(&target.name)?,
         alias: target.alias.clone(),
         ports,
-        initiators: target
-            .initiators
-            .iter()
-            .map(|text| name(text))
-            .collect::<Result<_, _>>()?,
+        access: if target.initiators.is_empty() {
+            TargetAccess::Any
+        } else {
+            let admitted = target.initiators.iter().map(|text| name(text));
+            TargetAccess::Initiators(admitted.collect::<Result<_, _>>()?)
+        },
         authentication: Authentication {
             incoming: accounts.collect::<Result<_, _>>()?,
             outgoing: target.mutual_account.as_ref().map(account).transpose()?,
