@@ -12,6 +12,7 @@ mod block;
 mod buffer;
 pub mod engine;
 mod file;
+mod in_place;
 mod open;
 mod store;
 mod zvol;

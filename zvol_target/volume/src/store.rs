@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::engine::{self, Action, Operation};
+use crate::in_place::InPlace;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
 /// An open file or device.
@@ -27,6 +28,8 @@ pub(crate) struct Store {
     physical_block_bytes: u32,
     read_only: bool,
     in_memory: bool,
+    /// For cached writes to a regular file.
+    in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
     /// Counts cached writes that completed. Starts at 1: who had the store before may have left unflushed writes.
     written: AtomicU64,
@@ -51,6 +54,8 @@ pub(crate) struct Facts {
 
 impl Store {
     pub(crate) fn new(file: File, facts: &Facts) -> Self {
+        let page_cache = !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         Self {
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
             logical_block_bytes: facts.geometry.logical_block_bytes,
@@ -60,7 +65,8 @@ impl Store {
             classify: facts.classify,
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(0),
-            page_cache: !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT)),
+            page_cache,
+            in_place: (page_cache && is_file).then(InPlace::default),
             lost: AtomicBool::new(false),
             file: Arc::new(file),
         }
@@ -119,11 +125,22 @@ impl Store {
                 result?;
             }
             Stability::Cached => {
-                self.run(Action::Write, offset, buffer).await?;
+                self.write_cached(offset, buffer).await?;
                 self.written.fetch_add(1, Ordering::AcqRel);
             }
         }
         Ok(())
+    }
+
+    async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), VolumeError> {
+        match &self.in_place {
+            Some(in_place) if in_place.admits(buffer.len()) => {
+                let mut operation = self.operation(Action::Write, offset, buffer);
+                let written = in_place.run(|| operation.run_blocking());
+                written.map_err(self.classify)
+            }
+            _ => self.run(Action::Write, offset, buffer).await.map(drop),
+        }
     }
 
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
@@ -156,9 +173,18 @@ impl Store {
         offset: u64,
         buffer: Buffer,
     ) -> Result<Buffer, VolumeError> {
-        let file = Arc::clone(&self.file);
-        let operation = Operation::new(file, action, offset, buffer, self.in_memory);
+        let operation = self.operation(action, offset, buffer);
         engine::run(operation).await.map_err(self.classify)
+    }
+
+    fn operation(&self, action: Action, offset: u64, buffer: Buffer) -> Operation {
+        Operation::new(
+            Arc::clone(&self.file),
+            action,
+            offset,
+            buffer,
+            self.in_memory,
+        )
     }
 
     fn check(&self, offset: u64, length: usize) -> Result<(), VolumeError> {

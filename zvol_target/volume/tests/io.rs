@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
@@ -113,6 +114,44 @@ fn file_through_the_page_cache_and_past_it() {
             concurrently(volume).await;
         });
     }
+}
+
+#[test]
+fn a_short_operation_does_not_wait_for_all_long_ones() {
+    const LONG: u64 = 64;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        let ended = Rc::new(Cell::new(0_u64));
+        let long: Vec<_> = (0..LONG)
+            .map(|number| {
+                let (volume, ended) = (volume.clone(), Rc::clone(&ended));
+                tokio::task::spawn_local(async move {
+                    let offset = (number << 20) % SIZE;
+                    let data = pattern(1 << 20, number as u8);
+                    let write = volume.write(offset, data, Stability::Stable);
+                    write.await.unwrap();
+                    ended.set(ended.get() + 1);
+                })
+            })
+            .collect();
+        // Behind all of them: tasks run in the order they were spawned in.
+        let (volume, ended) = (volume.clone(), Rc::clone(&ended));
+        let short = tokio::task::spawn_local(async move {
+            let read = volume.read(0, Buffer::new(4096));
+            read.await.unwrap();
+            ended.get()
+        });
+        let before = short.await.unwrap();
+        assert!(
+            before < 3 * LONG / 4,
+            "{before} of {LONG} long writes went before"
+        );
+        for write in long {
+            write.await.unwrap();
+        }
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!
 //! An operation owns its buffer and its file until the kernel is done with both, whether or not anybody still waits.
 
+mod bulk;
 mod operation;
 mod thread_pool;
 mod uring;
@@ -91,6 +92,7 @@ pub(crate) async fn run(mut operation: Operation) -> io::Result<Buffer> {
         operation.run_blocking()?;
         return Ok(operation.into_buffer());
     }
+    let _permit = bulk::permit(&operation).await;
     match uring::current() {
         Some(ring) => ring.run(operation).await,
         None => thread_pool::run(operation).await,

@@ -91,6 +91,10 @@ impl Operation {
         self.buffer.get_mut(self.done..).unwrap_or_default()
     }
 
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
     pub(crate) fn into_buffer(self) -> Buffer {
         self.buffer
     }

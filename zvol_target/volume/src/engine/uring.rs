@@ -33,7 +33,10 @@ const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
 
 /// Kernel threads for operations that block: fsync, and everything on devices without `IOCB_NOWAIT`, such as zvols. The
 /// kernel's default, four per CPU, lets a few flushes stop all the rest on a small machine.
-const BOUNDED_WORKERS: u32 = 16;
+///
+/// Each holds one operation while that waits for its device, and a ZIL commit serves all that wait for it at once: fewer
+/// threads than hosts' queues are deep would make several commits of one.
+const BOUNDED_WORKERS: u32 = 64;
 
 /// `RWF_DSYNC` of pwritev2(2).
 const RWF_DSYNC: i32 = 2;
