@@ -56,6 +56,18 @@ impl CommandDescription {
         )
     }
 
+    /// Whether the command needs nothing of the volume: identity, inventory, and what the device server itself can do (SPC-5).
+    pub(crate) fn runs_while_not_ready(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Inquiry
+                | Operation::ReportLuns
+                | Operation::RequestSense
+                | Operation::ReportSupportedOperationCodes
+                | Operation::ReportSupportedTaskManagementFunctions
+        )
+    }
+
     /// Refuses a CDB that is too short or has a bit set that the command does not define.
     fn check(&self, cdb: Cdb) -> Result<(), Sense> {
         if cdb.0.len() < self.usage.len() {

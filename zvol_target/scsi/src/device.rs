@@ -1,18 +1,24 @@
 //! A SCSI target device: logical units by number, and the nexuses that reach them.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
+use crate::access::LogicalUnitAccess;
 use crate::additional_sense::AdditionalSense;
 use crate::address::{Address, MAXIMUM_LOGICAL_UNIT_NUMBER};
 use crate::identity::ProductIdentification;
+use crate::inventory::Inventory;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
+use crate::router::{self, Admitted};
 use crate::sam::{
     Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
     Status, TaskManagementFunction,
 };
+use crate::statistics::Statistics;
+use crate::target_port::TargetPort;
+use crate::task_management;
 use crate::task_set::TaskSet;
-use crate::{router, task_management};
 
 /// Why the inventory of logical units was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +34,24 @@ pub enum InventoryError {
     Absent(u16),
 }
 
+/// What a nexus is told first of a unit that it had not seen.
+const NEW_UNIT: [AdditionalSense; 1] =
+    [AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED];
+
+const OTHER_DISK: [AdditionalSense; 4] = [
+    AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
+    AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED,
+    AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
+    AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
+];
+
+/// The Block Limits page and the capacity are known only now (SBC-4).
+const BECAME_READY: [AdditionalSense; 3] = [
+    AdditionalSense::NOT_READY_TO_READY_CHANGE,
+    AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
+    AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
+];
+
 /// A SCSI target device (SAM-5) with direct-access logical units.
 ///
 /// Logical units come and go at run time. Tasks of a removed unit run to their end on it; its volume is dropped after the
@@ -35,56 +59,6 @@ pub enum InventoryError {
 pub struct Device {
     product: ProductIdentification,
     inventory: RwLock<Inventory>,
-}
-
-#[derive(Default)]
-struct Inventory {
-    units: BTreeMap<u16, Arc<LogicalUnit>>,
-    /// Units that were removed and may have tasks yet: task management has to reach those.
-    removed: Vec<(u16, Weak<LogicalUnit>)>,
-    nexuses: HashMap<u64, Arc<Nexus>>,
-}
-
-impl Inventory {
-    /// A unit becomes reachable: what each nexus is told of it first (SPC-5, SAM-5 5.14).
-    fn introduce(&mut self, number: u16, unit: Arc<LogicalUnit>, conditions: &[AdditionalSense]) {
-        for &nexus in self.nexuses.keys() {
-            unit.unit_attentions.add_nexus(nexus, conditions);
-        }
-        self.report_change();
-        self.units.insert(number, unit);
-    }
-
-    fn retire(&mut self, number: u16, unit: &Arc<LogicalUnit>) {
-        self.removed.retain(|(_, unit)| unit.strong_count() > 0);
-        self.removed.push((number, Arc::downgrade(unit)));
-    }
-
-    fn report_change(&self) {
-        for unit in self.units.values() {
-            unit.unit_attentions
-                .establish(AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED, None);
-        }
-    }
-
-    /// The units that have or had the number and can have tasks.
-    fn with_number(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
-        let removed = self
-            .removed
-            .iter()
-            .filter(|(removed, _)| *removed == number);
-        self.units
-            .get(&number)
-            .cloned()
-            .into_iter()
-            .chain(removed.filter_map(|(_, unit)| unit.upgrade()))
-            .collect()
-    }
-
-    fn all(&self) -> Vec<Arc<LogicalUnit>> {
-        let removed = self.removed.iter().filter_map(|(_, unit)| unit.upgrade());
-        self.units.values().cloned().chain(removed).collect()
-    }
 }
 
 impl Device {
@@ -96,8 +70,29 @@ impl Device {
         }
     }
 
-    /// Adds a logical unit. Every nexus finds REPORTED LUNS DATA HAS CHANGED on the units that were there, and POWER ON,
-    /// RESET, OR BUS DEVICE RESET OCCURRED on the new one.
+    /// The ports the device is reached by. Until this is called, Device Identification names the port a nexus came in by with its
+    /// relative target port identifier only. When they are others than before, every nexus finds INQUIRY DATA HAS CHANGED.
+    pub fn set_target_ports(&self, ports: Vec<TargetPort>) {
+        let mut inventory = self.write();
+        if inventory.target_ports != ports {
+            inventory.target_ports = ports;
+            inventory.inquiry_data_changed();
+        }
+    }
+
+    /// SCSI device name of the target, in UTF-8. For iSCSI: its iSCSI name. When it is another than before, every nexus finds
+    /// INQUIRY DATA HAS CHANGED.
+    pub fn set_name(&self, name: impl Into<String>) {
+        let name = Some(name.into());
+        let mut inventory = self.write();
+        if inventory.device_name != name {
+            inventory.device_name = name;
+            inventory.inquiry_data_changed();
+        }
+    }
+
+    /// Adds a logical unit for those `access` permits. Their nexuses find REPORTED LUNS DATA HAS CHANGED on the units that were
+    /// there, and POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on the new one.
     ///
     /// # Errors
     /// [`InventoryError::NumberTooLarge`], [`InventoryError::InUse`].
@@ -105,21 +100,26 @@ impl Device {
         &self,
         number: u16,
         unit: impl Into<Arc<LogicalUnit>>,
+        access: LogicalUnitAccess,
     ) -> Result<(), InventoryError> {
         if number > MAXIMUM_LOGICAL_UNIT_NUMBER {
             return Err(InventoryError::NumberTooLarge(number));
         }
         let mut inventory = self.write();
-        if inventory.units.contains_key(&number) {
+        if inventory.contains(number) {
             return Err(InventoryError::InUse(number));
         }
-        let conditions = [AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED];
-        inventory.introduce(number, unit.into(), &conditions);
+        inventory.add_unit(number, unit.into(), access, &NEW_UNIT, true);
         Ok(())
     }
 
-    /// Puts another logical unit in the place of one and returns that. Hosts find INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS
-    /// CHANGED on the new one as well.
+    /// Puts another logical unit in the place of one, for the same hosts, and returns the old one, on which tasks run to their
+    /// end.
+    ///
+    /// A unit with another UUID is another disk: hosts find POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, REPORTED LUNS DATA HAS
+    /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it. With the same UUID it is the same disk, and keeps
+    /// its mode parameters and the unit attentions not yet reported; if it was [not ready](LogicalUnit::not_ready) and is now,
+    /// hosts find NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED, and the last two of the above.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -128,19 +128,25 @@ impl Device {
         number: u16,
         unit: impl Into<Arc<LogicalUnit>>,
     ) -> Result<Arc<LogicalUnit>, InventoryError> {
+        let unit = unit.into();
         let mut inventory = self.write();
-        let old = inventory
-            .units
-            .remove(&number)
+        let present = inventory
+            .unit(number)
             .ok_or(InventoryError::Absent(number))?;
-        inventory.retire(number, &old);
-        let conditions = [
-            AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
-            AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED,
-            AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
-            AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
-        ];
-        inventory.introduce(number, unit.into(), &conditions);
+        let same_disk = present.options.uuid == unit.options.uuid;
+        let becomes_ready = !present.is_ready() && unit.is_ready();
+        let (old, access) = inventory
+            .take_unit(number, !same_disk)
+            .ok_or(InventoryError::Absent(number))?;
+        let conditions: &[_] = match (same_disk, becomes_ready) {
+            (false, _) => &OTHER_DISK,
+            (true, true) => &BECAME_READY,
+            (true, false) => &[],
+        };
+        if same_disk {
+            unit.inherit(&old);
+        }
+        inventory.add_unit(number, unit, access, conditions, !same_disk);
         Ok(old)
     }
 
@@ -149,28 +155,53 @@ impl Device {
     /// # Errors
     /// [`InventoryError::Absent`].
     pub fn remove_logical_unit(&self, number: u16) -> Result<Arc<LogicalUnit>, InventoryError> {
-        let mut inventory = self.write();
-        let unit = inventory
-            .units
-            .remove(&number)
-            .ok_or(InventoryError::Absent(number))?;
-        inventory.retire(number, &unit);
-        inventory.report_change();
-        Ok(unit)
+        let taken = self.write().take_unit(number, true);
+        taken
+            .map(|(unit, _)| unit)
+            .ok_or(InventoryError::Absent(number))
+    }
+
+    /// Gives a logical unit to other hosts than before.
+    ///
+    /// For those that lose it the number is at once one without a logical unit. Their tasks on it end with TASK ABORTED; one
+    /// that is in an operation of the volume ends after that. Hosts that gain or lose it find REPORTED LUNS DATA HAS CHANGED on
+    /// the other units they see; those that gain it, POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on it. Other hosts find nothing.
+    ///
+    /// # Errors
+    /// [`InventoryError::Absent`].
+    pub fn set_access(&self, number: u16, access: LogicalUnitAccess) -> Result<(), InventoryError> {
+        if self.write().set_access(number, access, &NEW_UNIT) {
+            Ok(())
+        } else {
+            Err(InventoryError::Absent(number))
+        }
+    }
+
+    /// Counters of every nexus alive.
+    pub fn nexus_statistics(&self) -> Vec<(Arc<Nexus>, Statistics)> {
+        self.read()
+            .nexuses()
+            .map(|counted| (Arc::clone(&counted.nexus), counted.counters.snapshot()))
+            .collect()
+    }
+
+    /// Counters of every host by initiator device name, over all its nexuses since the device came into being. Of hosts
+    /// without a nexus, the 256 that left last are kept.
+    pub fn host_statistics(&self) -> BTreeMap<String, Statistics> {
+        self.read().hosts.statistics()
     }
 
     /// The logical units and their numbers, in ascending order.
     pub fn logical_units(&self) -> Vec<(u16, Arc<LogicalUnit>)> {
         self.read()
-            .units
-            .iter()
-            .map(|(&number, unit)| (number, Arc::clone(unit)))
+            .units()
+            .map(|(number, unit)| (number, Arc::clone(unit)))
             .collect()
     }
 
     /// One logical unit.
     pub fn logical_unit(&self, number: u16) -> Option<Arc<LogicalUnit>> {
-        self.read().units.get(&number).cloned()
+        self.read().unit(number).cloned()
     }
 
     /// Tells every nexus at its next command if the size of the unit's volume is another than before. Without this call they
@@ -191,26 +222,61 @@ impl Device {
         &self.product
     }
 
-    pub(crate) fn logical_unit_numbers(&self) -> Vec<u16> {
-        self.read().units.keys().copied().collect()
+    /// Numbers of the units that the nexus sees, in ascending order.
+    pub(crate) fn visible_numbers(&self, nexus: &Nexus) -> Vec<u16> {
+        self.read().visible_numbers(nexus.id).collect()
+    }
+
+    /// The name of the device, and its ports.
+    pub(crate) fn names(&self) -> (Option<String>, Vec<TargetPort>) {
+        let inventory = self.read();
+        (
+            inventory.device_name.clone(),
+            inventory.target_ports.clone(),
+        )
     }
 
     /// The nexus has been told, or is about to be told, of the present inventory (SAM-5 5.14, LUICLR = 1).
     pub(crate) fn clear_reported_luns_changed(&self, nexus: u64) {
-        for unit in self.read().units.values() {
+        for (_, unit) in self.read().units() {
             unit.unit_attentions
                 .clear(nexus, AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED);
         }
     }
 
-    /// Units with the number, for task management: the present one, and removed ones with tasks.
-    pub(crate) fn units_with_number(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
-        self.read().with_number(number)
+    /// Units for a task management function of the nexus: those it sees and removed ones it saw that have tasks, of all numbers
+    /// or of one.
+    pub(crate) fn units_with_tasks(
+        &self,
+        nexus: &Nexus,
+        number: Option<u16>,
+    ) -> Vec<Arc<LogicalUnit>> {
+        self.read().units_with_tasks(nexus.id, number)
     }
 
-    /// All units that can have tasks.
-    pub(crate) fn all_units(&self) -> Vec<Arc<LogicalUnit>> {
-        self.read().all()
+    /// Puts the command into the task set of the unit it addresses, if its nexus sees one there. The lock is held meanwhile,
+    /// so that a nexus that loses the unit leaves no task behind.
+    fn admit(&self, nexus: Arc<Nexus>, command: &Command) -> Admission {
+        let Address::Number(number) = Address::from(command.logical_unit) else {
+            return Admission::NoUnit(nexus);
+        };
+        let inventory = self.read();
+        let Some(unit) = inventory.visible_unit(nexus.id, number) else {
+            drop(inventory);
+            return Admission::NoUnit(nexus);
+        };
+        let tasks = UnitTasks(Arc::clone(unit));
+        let task = TaskSet::enter(tasks, nexus.id, command.identifier, command.attribute);
+        task.map_or(Admission::TaskSetFull, |task| {
+            Admission::Admitted(Admitted {
+                number,
+                unit: Arc::clone(unit),
+                counted: inventory.nexus(nexus.id).cloned(),
+                nexus,
+                task,
+                since: Instant::now(),
+            })
+        })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inventory> {
@@ -226,26 +292,19 @@ impl Device {
     }
 }
 
+enum Admission {
+    Admitted(Admitted),
+    NoUnit(Arc<Nexus>),
+    TaskSetFull,
+}
+
 impl ScsiTarget for Device {
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
-        let mut inventory = self.write();
-        for unit in inventory.units.values() {
-            let conditions = [AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED];
-            unit.unit_attentions.add_nexus(nexus.id, &conditions);
-        }
-        inventory.nexuses.insert(nexus.id, Arc::clone(nexus));
+        self.write().add_nexus(nexus, &NEW_UNIT);
     }
 
     fn nexus_lost(&self, nexus: &Arc<Nexus>) {
-        let units = {
-            let mut inventory = self.write();
-            inventory.nexuses.remove(&nexus.id);
-            inventory.all()
-        };
-        for unit in units {
-            unit.unit_attentions.remove_nexus(nexus.id);
-            unit.tasks.abort(|of, _| of == nexus.id);
-        }
+        self.write().remove_nexus(nexus);
     }
 
     fn execute_command(
@@ -254,27 +313,14 @@ impl ScsiTarget for Device {
         command: Command,
         data_out: Box<dyn DataOut>,
     ) -> LocalBoxFuture<'static, Outcome> {
-        let unit = match Address::from(command.logical_unit) {
-            Address::Number(number) => self.logical_unit(number).map(|unit| (number, unit)),
-            Address::ReportLuns | Address::Elsewhere => None,
+        let completion = match self.admit(nexus, &command) {
+            Admission::Admitted(admitted) => {
+                return Box::pin(router::execute(self, admitted, command, data_out));
+            }
+            Admission::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
+            Admission::TaskSetFull => Completion::with_status(Status::TaskSetFull),
         };
-        let Some((number, unit)) = unit else {
-            let completion = router::execute_without_unit(&self, &nexus, &command);
-            return Box::pin(std::future::ready(Outcome::Completed(completion)));
-        };
-        let tasks = UnitTasks(Arc::clone(&unit));
-        match TaskSet::enter(tasks, nexus.id, command.identifier, command.attribute) {
-            Some(task) => Box::pin(router::execute(
-                self, number, unit, nexus, command, data_out, task,
-            )),
-            None => Box::pin(std::future::ready(Outcome::Completed(Completion {
-                status: Status::TaskSetFull,
-                sense: Vec::new(),
-                data_in: None,
-                data_in_wanted: 0,
-                data_out_wanted: 0,
-            }))),
-        }
+        Box::pin(std::future::ready(Outcome::Completed(completion)))
     }
 
     fn manage_tasks(
@@ -290,7 +336,7 @@ impl std::fmt::Debug for Device {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Device")
-            .field("logical_units", &self.logical_unit_numbers())
+            .field("logical_units", &self.logical_units())
             .finish_non_exhaustive()
     }
 }

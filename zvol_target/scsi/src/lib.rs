@@ -3,6 +3,8 @@
 //! A transport sees [`sam`], the daemon [`Device`] and [`LogicalUnit`]. A command goes from the [`Device`] through the task
 //! set of its logical unit and the command table to one module of `commands`, one for each family.
 
+mod absent_volume;
+mod access;
 mod additional_sense;
 mod address;
 mod cdb;
@@ -10,12 +12,16 @@ mod command_table;
 mod commands;
 mod device;
 mod execution;
+mod hosts;
 mod identity;
+mod inventory;
+mod latency;
 mod logical_unit;
 mod router;
 pub mod sam;
 mod sense;
 mod statistics;
+mod target_port;
 mod task_management;
 mod task_set;
 mod unit_attention;
@@ -23,11 +29,14 @@ mod unit_attention;
 #[cfg(test)]
 mod tests;
 
+pub use access::LogicalUnitAccess;
 pub use address::MAXIMUM_LOGICAL_UNIT_NUMBER;
 pub use device::{Device, InventoryError};
 pub use identity::{IdentityError, ProductIdentification};
+pub use latency::{LATENCY_BUCKETS, LatencyHistogram};
 pub use logical_unit::{LogicalUnit, LogicalUnitError, LogicalUnitOptions};
 pub use statistics::{FamilyStatistics, Statistics};
+pub use target_port::TargetPort;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use volume::{Geometry, Volume};
 
+use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
 use crate::identity::{self, ProductIdentification};
 use crate::sense::SenseFormat;
@@ -50,6 +51,7 @@ pub enum LogicalUnitError {
 /// A logical unit (SAM-5): a volume with identity, task set, unit attentions and mode parameters.
 pub struct LogicalUnit {
     pub(crate) volume: Arc<dyn Volume>,
+    ready: bool,
     pub(crate) options: LogicalUnitOptions,
     pub(crate) tasks: TaskSet,
     pub(crate) unit_attentions: UnitAttentions,
@@ -66,6 +68,18 @@ pub(crate) struct ModeParameters {
     pub(crate) descriptor_sense: AtomicBool,
     /// SWP of the Control mode page.
     pub(crate) software_write_protect: AtomicBool,
+}
+
+impl ModeParameters {
+    fn copy(&self, from: &Self) {
+        let pairs = [
+            (&self.descriptor_sense, &from.descriptor_sense),
+            (&self.software_write_protect, &from.software_write_protect),
+        ];
+        for (to, from) in pairs {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
 }
 
 impl LogicalUnit {
@@ -96,18 +110,46 @@ impl LogicalUnit {
         if size_bytes < u64::from(logical) {
             return Err(LogicalUnitError::Empty(size_bytes));
         }
-        Ok(Self {
+        Ok(Self::with(volume, options, true))
+    }
+
+    /// A logical unit whose volume is not there now. It holds the place: INQUIRY, vital product data and REPORT LUNS show what
+    /// they always show, commands that need the volume end with NOT READY, LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
+    ///
+    /// To hosts that is a disk that will come back. That there is no logical unit would mean that it is lost: `ESXi` gives such a
+    /// path up for good (PDL). [`crate::Device::replace_logical_unit`] puts the unit on its volume in the place.
+    pub fn not_ready(options: LogicalUnitOptions) -> Self {
+        Self::with(Arc::new(AbsentVolume), options, false)
+    }
+
+    fn with(volume: Arc<dyn Volume>, options: LogicalUnitOptions, ready: bool) -> Self {
+        let size_bytes = volume.geometry().size_bytes;
+        Self {
             volume,
+            ready,
             options,
             tasks: TaskSet::default(),
             unit_attentions: UnitAttentions::default(),
             counters: Counters::default(),
             mode: ModeParameters::default(),
             known_size_bytes: AtomicU64::new(size_bytes),
-        })
+        }
     }
 
-    /// The volume below.
+    /// Whether there is a volume: false for a unit made by [`LogicalUnit::not_ready`].
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Takes over from a unit with the same identity what nexuses set, and what they have to be told yet.
+    pub(crate) fn inherit(&self, old: &Self) {
+        self.mode.copy(&old.mode);
+        for (nexus, conditions) in old.unit_attentions.pending() {
+            self.unit_attentions.add_nexus(nexus, &conditions);
+        }
+    }
+
+    /// The volume below; one of no bytes, on which everything fails, when the unit is not ready.
     pub fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
     }

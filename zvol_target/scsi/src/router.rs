@@ -1,6 +1,7 @@
 //! The task router and device server (SAM-5): checks that come before a command, dispatch, status.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::additional_sense::AdditionalSense;
 use crate::address::Address;
@@ -12,28 +13,47 @@ use crate::commands::{
 };
 use crate::device::Device;
 use crate::execution::{Execution, Failure, Reply};
+use crate::hosts::CountedNexus;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
 use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttribute};
 use crate::sense::{Sense, SenseFormat, SenseKey};
-use crate::task_set::{Aborted, EnteredTask};
+use crate::statistics::{Counted, Family};
+use crate::task_set::{Abort, EnteredTask};
 
-/// Runs a command that is in the task set of its logical unit.
+/// A command in the task set of its logical unit.
+pub(crate) struct Admitted {
+    pub(crate) number: u16,
+    pub(crate) unit: Arc<LogicalUnit>,
+    pub(crate) nexus: Arc<Nexus>,
+    /// `None` for a nexus that is gone already.
+    pub(crate) counted: Option<Arc<CountedNexus>>,
+    pub(crate) task: EnteredTask<UnitTasks>,
+    /// When it came.
+    pub(crate) since: Instant,
+}
+
+/// Runs a command.
 pub(crate) async fn execute(
     device: Arc<Device>,
-    number: u16,
-    unit: Arc<LogicalUnit>,
-    nexus: Arc<Nexus>,
+    admitted: Admitted,
     command: Command,
     mut data_out: Box<dyn DataOut>,
-    entered: EnteredTask<UnitTasks>,
 ) -> Outcome {
+    let Admitted {
+        number,
+        unit,
+        nexus,
+        counted,
+        task,
+        since,
+    } = admitted;
     let mut execution = Execution {
         device: &device,
         unit: &unit,
         number,
         nexus: &nexus,
         cdb: Cdb(&command.cdb),
-        task: entered.task(),
+        task: task.task(),
         data_out: &mut *data_out,
         data_in_buffer_size: command.data_in_buffer_size,
         data_out_wanted: 0,
@@ -46,27 +66,37 @@ pub(crate) async fn execute(
         bytes,
         ..
     } = execution;
-    let family = description.map_or(crate::statistics::Family::Other, |description| {
-        description.family
-    });
-    let result = match result {
-        Ok(reply) => Ok(reply),
-        Err(Failure::Check(sense)) => Err(sense),
-        Err(Failure::Aborted) => {
-            // The nexus may be gone without the task having been told.
-            drop(entered);
-            unit.counters.aborted();
+    let count = |what| {
+        unit.counters.count(what);
+        if let Some(counted) = &counted {
+            counted.counters.count(what);
+        }
+    };
+    let result = match (task.finish(), result) {
+        (None, Ok(reply)) => Ok(reply),
+        (None, Err(Failure::Check(sense))) => Err(sense),
+        (Some(Abort::WithStatus), _) => {
+            count(Counted::Aborted);
+            return Outcome::Completed(Completion {
+                data_out_wanted,
+                ..Completion::with_status(Status::TaskAborted)
+            });
+        }
+        // The nexus may be gone without the task having been told.
+        (Some(Abort::Silent), _) | (None, Err(Failure::Aborted)) => {
+            count(Counted::Aborted);
             return Outcome::Aborted;
         }
     };
-    if entered.finish() == Err(Aborted) {
-        unit.counters.aborted();
-        return Outcome::Aborted;
-    }
-    match &result {
-        Err(sense) if sense.key == SenseKey::UnitAttention => unit.counters.unit_attention(),
-        result => unit.counters.completed(family, bytes, result.is_ok()),
-    }
+    count(match &result {
+        Err(sense) if sense.key == SenseKey::UnitAttention => Counted::UnitAttention,
+        result => Counted::Completed {
+            family: description.map_or(Family::Other, |description| description.family),
+            bytes,
+            good: result.is_ok(),
+            elapsed: since.elapsed(),
+        },
+    });
     Outcome::Completed(completion(result, data_out_wanted, unit.sense_format()))
 }
 
@@ -110,7 +140,11 @@ async fn run(
     if !description.is_ok_and(CommandDescription::runs_despite_unit_attention) {
         report_unit_attention(execution)?;
     }
-    match description?.operation {
+    let description = description?;
+    if !execution.unit.is_ready() && !description.runs_while_not_ready() {
+        return Err(NOT_READY.into());
+    }
+    match description.operation {
         Operation::TestUnitReady => Ok(Reply::default()),
         Operation::RequestSense => Ok(request_sense::request_sense(execution)),
         Operation::Read => read_write::read(execution).await,
@@ -137,6 +171,12 @@ async fn run(
         }
     }
 }
+
+/// Sense data of a unit whose volume is not there.
+pub(crate) const NOT_READY: Sense = Sense::new(
+    SenseKey::NotReady,
+    AdditionalSense::LOGICAL_UNIT_NOT_READY_CAUSE_NOT_REPORTABLE,
+);
 
 /// Reports the next unit attention of the nexus, if there is one, instead of running the command (SAM-5 5.14).
 fn report_unit_attention(execution: &Execution) -> Result<(), Sense> {

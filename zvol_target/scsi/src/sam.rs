@@ -90,12 +90,26 @@ pub struct Completion {
     pub data_out_wanted: u64,
 }
 
+impl Completion {
+    /// A status without data and sense data.
+    pub(crate) fn with_status(status: Status) -> Self {
+        Self {
+            status,
+            sense: Vec::new(),
+            data_in: None,
+            data_in_wanted: 0,
+            data_out_wanted: 0,
+        }
+    }
+}
+
 /// How a task ended.
 #[derive(Debug)]
 pub enum Outcome {
     /// With a status, to be reported.
     Completed(Completion),
-    /// Aborted by a task management function or a lost nexus: nothing is reported (SAM-5 5.3.1, TAS = 0).
+    /// Aborted by a task management function of its own nexus, or with that: nothing is reported. A task that another nexus
+    /// aborted is completed with [`Status::TaskAborted`] (SPC-5, TAS = 1).
     Aborted,
 }
 

@@ -7,6 +7,7 @@ use crate::additional_sense::AdditionalSense;
 #[repr(u8)]
 pub(crate) enum SenseKey {
     NoSense = 0x0,
+    NotReady = 0x2,
     MediumError = 0x3,
     IllegalRequest = 0x5,
     UnitAttention = 0x6,

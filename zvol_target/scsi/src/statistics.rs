@@ -1,6 +1,9 @@
-//! Counters of a logical unit.
+//! Counters of commands: of a logical unit, of a nexus, of a host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::latency::{LatencyCounters, LatencyHistogram};
 
 /// What a command is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,19 +15,30 @@ pub(crate) enum Family {
     Other,
 }
 
-/// Counts of one family of commands since the logical unit came into being.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counts of one family of commands since what is counted came into being.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FamilyStatistics {
     /// Commands that ended with a status; those that reported a unit attention instead of running are not among them.
     pub operations: u64,
     /// Bytes read from or written to the volume, or compared with it.
     pub bytes: u64,
-    /// Commands among `operations` that ended with a status other than GOOD.
+    /// Commands among `operations` that ended with CHECK CONDITION.
     pub errors: u64,
+    /// How long `operations` took.
+    pub latency: LatencyHistogram,
 }
 
-/// Counters of a logical unit at one moment. They are read one after the other: sums may be off by commands in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl FamilyStatistics {
+    fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.latency.add(&other.latency);
+    }
+}
+
+/// Counters at one moment. They are read one after the other: sums may be off by commands in flight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// READ(6), (10), (12), (16).
     pub read: FamilyStatistics,
@@ -36,27 +50,57 @@ pub struct Statistics {
     pub synchronize_cache: FamilyStatistics,
     /// Everything else.
     pub other: FamilyStatistics,
-    /// Tasks aborted by task management or loss of a nexus, of any family.
+    /// Tasks aborted by task management, loss of a nexus or loss of access, of any family.
     pub aborted: u64,
     /// Unit attentions reported.
     pub unit_attentions: u64,
 }
 
+impl Statistics {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+        self.verify.add(&other.verify);
+        self.synchronize_cache.add(&other.synchronize_cache);
+        self.other.add(&other.other);
+        self.aborted += other.aborted;
+        self.unit_attentions += other.unit_attentions;
+    }
+}
+
 #[derive(Debug, Default)]
 struct FamilyCounters {
-    operations: AtomicU64,
     bytes: AtomicU64,
     errors: AtomicU64,
+    latency: LatencyCounters,
 }
 
 impl FamilyCounters {
     fn snapshot(&self) -> FamilyStatistics {
+        let latency = self.latency.snapshot();
         FamilyStatistics {
-            operations: self.operations.load(Ordering::Relaxed),
+            operations: latency.operations(),
             bytes: self.bytes.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),
+            latency,
         }
     }
+}
+
+/// How a command that was counted came to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted {
+    /// It ran.
+    Completed {
+        family: Family,
+        bytes: u64,
+        good: bool,
+        elapsed: Duration,
+    },
+    /// It reported a unit attention instead.
+    UnitAttention,
+    /// It was aborted.
+    Aborted,
 }
 
 /// The live counters; every method may be called from several threads at once.
@@ -72,29 +116,40 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn completed(&self, family: Family, bytes: u64, good: bool) {
-        let counters = match family {
+    pub(crate) fn count(&self, what: Counted) {
+        match what {
+            Counted::Completed {
+                family,
+                bytes,
+                good,
+                elapsed,
+            } => {
+                let counters = self.family(family);
+                counters.latency.record(elapsed);
+                if bytes > 0 {
+                    counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                if !good {
+                    counters.errors.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Counted::UnitAttention => {
+                self.unit_attentions.fetch_add(1, Ordering::Relaxed);
+            }
+            Counted::Aborted => {
+                self.aborted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn family(&self, family: Family) -> &FamilyCounters {
+        match family {
             Family::Read => &self.read,
             Family::Write => &self.write,
             Family::Verify => &self.verify,
             Family::SynchronizeCache => &self.synchronize_cache,
             Family::Other => &self.other,
-        };
-        counters.operations.fetch_add(1, Ordering::Relaxed);
-        if bytes > 0 {
-            counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        if !good {
-            counters.errors.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn aborted(&self) {
-        self.aborted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn unit_attention(&self) {
-        self.unit_attentions.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> Statistics {

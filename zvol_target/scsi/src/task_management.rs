@@ -9,7 +9,7 @@ use crate::logical_unit::LogicalUnit;
 use crate::sam::{
     FunctionResponse, LocalBoxFuture, LogicalUnitNumber, Nexus, TaskManagementFunction,
 };
-use crate::task_set::AbortedTasks;
+use crate::task_set::{Abort, AbortedTasks};
 
 /// Tasks are marked aborted when this returns; the future waits for their end.
 pub(crate) fn manage(
@@ -21,24 +21,31 @@ pub(crate) fn manage(
         TaskManagementFunction::AbortTask {
             logical_unit,
             identifier,
-        } => units(device, logical_unit).and_then(|units| {
-            let aborted = abort(units, |of, is| of == nexus.id && is == identifier);
+        } => units(device, nexus, logical_unit).and_then(|units| {
+            let aborted = abort(units, |of, is| {
+                (of == nexus.id && is == identifier).then_some(Abort::Silent)
+            });
             if aborted.iter().all(|(_, tasks)| tasks.is_empty()) {
                 Err(FunctionResponse::TaskDoesNotExist)
             } else {
                 Ok(aborted)
             }
         }),
-        TaskManagementFunction::AbortTaskSet(logical_unit) => {
-            units(device, logical_unit).map(|units| abort(units, |of, _| of == nexus.id))
-        }
+        TaskManagementFunction::AbortTaskSet(logical_unit) => units(device, nexus, logical_unit)
+            .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent))),
         TaskManagementFunction::ClearTaskSet(logical_unit) => {
-            units(device, logical_unit).map(|units| clear_task_sets(units, nexus))
+            units(device, nexus, logical_unit).map(|units| abort_all(units, nexus))
         }
-        TaskManagementFunction::LogicalUnitReset(logical_unit) => units(device, logical_unit)
-            .map(|units| reset(units, AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED)),
+        TaskManagementFunction::LogicalUnitReset(logical_unit) => {
+            units(device, nexus, logical_unit).map(|units| {
+                let condition = AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED;
+                reset(units, nexus, condition)
+            })
+        }
+        // Units the nexus does not see are not its business.
         TaskManagementFunction::TargetReset => Ok(reset(
-            device.all_units(),
+            device.units_with_tasks(nexus, None),
+            nexus,
             AdditionalSense::SCSI_BUS_RESET_OCCURRED,
         )),
         // NORMACA = 0: no logical unit ever has an ACA condition.
@@ -60,12 +67,13 @@ pub(crate) fn manage(
 /// The units a function on one logical unit is about; none for the well-known one, which never has tasks.
 fn units(
     device: &Device,
+    nexus: &Nexus,
     logical_unit: LogicalUnitNumber,
 ) -> Result<Vec<Arc<LogicalUnit>>, FunctionResponse> {
     match Address::from(logical_unit) {
         Address::ReportLuns => Ok(Vec::new()),
         Address::Number(number) => {
-            let units = device.units_with_number(number);
+            let units = device.units_with_tasks(nexus, Some(number));
             if units.is_empty() {
                 Err(FunctionResponse::IncorrectLogicalUnit)
             } else {
@@ -78,31 +86,30 @@ fn units(
 
 type Aborted = Vec<(Arc<LogicalUnit>, AbortedTasks)>;
 
-fn abort(units: Vec<Arc<LogicalUnit>>, which: impl Fn(u64, u64) -> bool) -> Aborted {
+fn abort(units: Vec<Arc<LogicalUnit>>, how: impl Fn(u64, u64) -> Option<Abort>) -> Aborted {
     units
         .into_iter()
         .map(|unit| {
-            let tasks = unit.tasks.abort(&which);
+            let tasks = unit.tasks.abort(&how);
             (unit, tasks)
         })
         .collect()
 }
 
-fn clear_task_sets(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus) -> Aborted {
-    let aborted = abort(units, |_, _| true);
-    for (unit, tasks) in &aborted {
-        for other in tasks.nexuses().filter(|&of| of != nexus.id) {
-            unit.unit_attentions.establish_for(
-                other,
-                AdditionalSense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
-            );
-        }
-    }
-    aborted
+/// All tasks of every nexus. Those of others end with TASK ABORTED (TAS = 1), so none of them needs COMMANDS CLEARED BY ANOTHER
+/// INITIATOR.
+fn abort_all(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus) -> Aborted {
+    abort(units, |of, _| {
+        Some(if of == nexus.id {
+            Abort::Silent
+        } else {
+            Abort::WithStatus
+        })
+    })
 }
 
-fn reset(units: Vec<Arc<LogicalUnit>>, condition: AdditionalSense) -> Aborted {
-    let aborted = abort(units, |_, _| true);
+fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Aborted {
+    let aborted = abort_all(units, nexus);
     for (unit, _) in &aborted {
         unit.reset(condition);
     }

@@ -20,14 +20,24 @@ use crate::sam::TaskAttribute;
 /// A transport bounds what one nexus may queue (iSCSI by its command window); this bounds their sum.
 pub(crate) const MAXIMUM_TASKS: usize = 8192;
 
-/// The task was aborted: it ends with no status.
+/// The task was aborted: it is to end as soon as it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aborted;
+
+/// How a task is aborted (SAM-5 5.6, TAS = 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abort {
+    /// By its own nexus, which knows, or because that is gone: no status.
+    Silent,
+    /// By anybody else: TASK ABORTED status, so that its host does not wait for a timeout.
+    WithStatus,
+}
 
 /// Not yet enabled by the rules of its and its neighbours' attributes (SAM-5 8).
 const DORMANT: u8 = 0;
 const ENABLED: u8 = 1;
 const ABORTED: u8 = 2;
+const ABORTED_WITH_STATUS: u8 = 3;
 
 /// One task, as other threads see it.
 #[derive(Debug)]
@@ -46,7 +56,15 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn is_aborted(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ABORTED
+        self.abort().is_some()
+    }
+
+    fn abort(&self) -> Option<Abort> {
+        match self.state.load(Ordering::Acquire) {
+            ABORTED => Some(Abort::Silent),
+            ABORTED_WITH_STATUS => Some(Abort::WithStatus),
+            _ => None,
+        }
     }
 
     /// Ready when the task may run.
@@ -54,7 +72,7 @@ impl Task {
         loop {
             match self.state.load(Ordering::Acquire) {
                 ENABLED => return Ok(()),
-                ABORTED => return Err(Aborted),
+                ABORTED | ABORTED_WITH_STATUS => return Err(Aborted),
                 _ => self.wake.notified().await,
             }
         }
@@ -93,16 +111,12 @@ impl<S: AsRef<TaskSet>> EnteredTask<S> {
         &self.task
     }
 
-    /// Takes the task out of the set and says whether it had been aborted before.
+    /// Takes the task out of the set and says how it had been aborted before, if it had.
     ///
     /// From here on no task management function finds it, so a status may be reported.
-    pub(crate) fn finish(mut self) -> Result<(), Aborted> {
+    pub(crate) fn finish(mut self) -> Option<Abort> {
         self.left = true;
-        if self.set.as_ref().leave(&self.task) {
-            Err(Aborted)
-        } else {
-            Ok(())
-        }
+        self.set.as_ref().leave(&self.task)
     }
 }
 
@@ -206,20 +220,22 @@ impl TaskSet {
         })
     }
 
-    /// Aborts every task for which `which(nexus, identifier)` is true. Those that wait end at once, those in an operation
-    /// of the volume after it. Wait for them with [`TaskSet::wait_until_ended`].
-    pub(crate) fn abort(&self, which: impl Fn(u64, u64) -> bool) -> AbortedTasks {
+    /// Aborts the tasks for which `how(nexus, identifier)` says how. Those that wait end at once, those in an operation of the
+    /// volume after it. Wait for them with [`TaskSet::wait_until_ended`].
+    pub(crate) fn abort(&self, how: impl Fn(u64, u64) -> Option<Abort>) -> AbortedTasks {
         let members = lock(&self.members);
-        let tasks: Vec<_> = members
-            .tasks
-            .values()
-            .filter(|task| which(task.nexus, task.identifier))
-            .map(Arc::clone)
-            .collect();
-        for task in &tasks {
-            task.change(ABORTED);
+        let mut aborted = Vec::new();
+        for task in members.tasks.values() {
+            match (how(task.nexus, task.identifier), task.abort()) {
+                (None, _) => continue,
+                // Its own nexus gave it up: it expects no status any more.
+                (Some(_), Some(Abort::Silent)) => {}
+                (Some(Abort::Silent), _) => task.change(ABORTED),
+                (Some(Abort::WithStatus), _) => task.change(ABORTED_WITH_STATUS),
+            }
+            aborted.push(Arc::clone(task));
         }
-        AbortedTasks(tasks)
+        AbortedTasks(aborted)
     }
 
     /// Ready when all of `tasks`, aborted in this set, have ended.
@@ -238,8 +254,8 @@ impl TaskSet {
         }
     }
 
-    /// Takes the task out, enables what waited for it, and says whether it was aborted. Called once for each task.
-    fn leave(&self, task: &Task) -> bool {
+    /// Takes the task out, enables what waited for it, and says how it was aborted, if it was. Called once for each task.
+    fn leave(&self, task: &Task) -> Option<Abort> {
         let mut members = lock(&self.members);
         members.tasks.remove(&task.sequence);
         match task.attribute {
@@ -253,10 +269,10 @@ impl TaskSet {
             members.dormant.remove(&task.sequence);
             members.enable_dormant();
         }
-        let aborted = task.is_aborted();
+        let aborted = task.abort();
         drop(members);
         task.ended.store(true, Ordering::Release);
-        if aborted {
+        if aborted.is_some() {
             self.aborted_task_ended.notify_waiters();
         }
         aborted
@@ -270,10 +286,5 @@ pub(crate) struct AbortedTasks(Vec<Arc<Task>>);
 impl AbortedTasks {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Nexuses the tasks came by; one may stand here several times.
-    pub(crate) fn nexuses(&self) -> impl Iterator<Item = u64> + '_ {
-        self.0.iter().map(|task| task.nexus)
     }
 }

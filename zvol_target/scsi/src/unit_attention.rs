@@ -31,6 +31,14 @@ impl UnitAttentions {
         }
     }
 
+    /// Conditions pending for each nexus.
+    pub(crate) fn pending(&self) -> Vec<(u64, Vec<AdditionalSense>)> {
+        lock(&self.queues)
+            .iter()
+            .map(|(&nexus, queue)| (nexus, queue.iter().copied().collect()))
+            .collect()
+    }
+
     /// Drops what is kept for the nexus.
     pub(crate) fn remove_nexus(&self, nexus: u64) {
         if let Some(queue) = lock(&self.queues).remove(&nexus) {

@@ -21,10 +21,11 @@ const EVPD: u8 = 0x01;
 pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
     let cdb = execution.cdb;
     let data = if cdb.bit(1, EVPD) {
-        vital_product_data::page(execution.unit, execution.nexus, cdb.byte(2))
+        vital_product_data::page(execution, cdb.byte(2))
             .ok_or(Sense::invalid_field_in_cdb(2, None))?
     } else {
-        standard_data(cdb, DIRECT_ACCESS, &execution.unit.options.product)?
+        let product = &execution.unit.options.product;
+        standard_data(execution.device, cdb, DIRECT_ACCESS, product)?
     };
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
 }
@@ -43,13 +44,14 @@ pub(crate) fn inquiry_without_unit(
         vital_product_data::page_without_unit(peripheral, cdb.byte(2))
             .ok_or(Sense::invalid_field_in_cdb(2, None))?
     } else {
-        standard_data(cdb, peripheral, device.product())?
+        standard_data(device, cdb, peripheral, device.product())?
     };
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
 }
 
 /// Standard INQUIRY data (SPC-5).
 fn standard_data(
+    device: &Device,
     cdb: Cdb,
     peripheral: u8,
     product: &ProductIdentification,
@@ -58,6 +60,7 @@ fn standard_data(
     const VERSION: u8 = 0x06;
     const HISUP: u8 = 0x10;
     const RESPONSE_DATA_FORMAT: u8 = 0x02;
+    const MULTIP: u8 = 0x10;
     const CMDQUE: u8 = 0x02;
     /// SAM-5, SPC-4 and SBC-3, no version claimed.
     const VERSION_DESCRIPTORS: [u16; 3] = [0x00a0, 0x0460, 0x04c0];
@@ -69,6 +72,11 @@ fn standard_data(
     data[2] = VERSION;
     data[3] = HISUP | RESPONSE_DATA_FORMAT;
     data[4] = 96 - 5;
+    data[6] = if device.names().1.len() > 1 {
+        MULTIP
+    } else {
+        0
+    };
     data[7] = CMDQUE;
     data[8..36].copy_from_slice(&product.inquiry_bytes());
     for (field, descriptor) in data[58..74].chunks_exact_mut(2).zip(VERSION_DESCRIPTORS) {

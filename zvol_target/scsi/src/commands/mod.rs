@@ -1,6 +1,7 @@
 //! Commands, one module for each family.
 
 pub(crate) mod capacity;
+pub(crate) mod designation;
 pub(crate) mod inquiry;
 pub(crate) mod mode_pages;
 pub(crate) mod mode_select;

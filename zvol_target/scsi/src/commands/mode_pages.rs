@@ -48,7 +48,10 @@ pub(crate) fn page(unit: &LogicalUnit, code: u8, control: PageControl) -> Option
         (CONTROL, _) => {
             // QUEUE ALGORITHM MODIFIER 1: commands run concurrently, nothing but their attributes orders them.
             const UNRESTRICTED_REORDERING: u8 = 0x10;
+            // Commands aborted by another nexus end with TASK ABORTED: no host waits for what never comes.
+            const TAS: u8 = 0x40;
             page[3] = UNRESTRICTED_REORDERING;
+            page[5] = TAS;
             if control == PageControl::Current {
                 if unit.mode.descriptor_sense.load(Ordering::Relaxed) {
                     page[D_SENSE.0] |= D_SENSE.1;

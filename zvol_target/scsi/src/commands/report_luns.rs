@@ -28,12 +28,8 @@ pub(crate) fn report_luns(device: &Device, nexus: &Nexus, cdb: Cdb) -> Result<Re
         numbers.push(REPORT_LUNS_WELL_KNOWN);
     }
     if units {
-        numbers.extend(
-            device
-                .logical_unit_numbers()
-                .into_iter()
-                .map(logical_unit_number),
-        );
+        let visible = device.visible_numbers(nexus);
+        numbers.extend(visible.into_iter().map(logical_unit_number));
     }
     let mut data = Vec::with_capacity(8 + numbers.len() * 8);
     // LUN LIST LENGTH: at most 16385 entries.

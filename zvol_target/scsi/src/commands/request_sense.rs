@@ -3,7 +3,9 @@
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
 use crate::execution::{Execution, Reply};
+use crate::router::NOT_READY;
 use crate::sense::{Sense, SenseFormat, SenseKey};
+use crate::statistics::Counted;
 
 /// There is nothing to report.
 pub(crate) const NO_SENSE: Sense = Sense::new(
@@ -11,7 +13,7 @@ pub(crate) const NO_SENSE: Sense = Sense::new(
     AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION,
 );
 
-/// Reports and clears a pending unit attention. All other sense data went out with the status it belongs to.
+/// Reports and clears a pending unit attention; without one, whether the unit is ready (SPC-5, pollable sense data). All other sense data went out with the status it belongs to.
 pub(crate) fn request_sense(execution: &Execution) -> Reply {
     let nexus = execution.nexus.id;
     let sense = match execution.unit.unit_attentions.take(nexus) {
@@ -19,9 +21,10 @@ pub(crate) fn request_sense(execution: &Execution) -> Reply {
             if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
                 execution.device.clear_reported_luns_changed(nexus);
             }
-            execution.unit.counters.unit_attention();
+            execution.unit.counters.count(Counted::UnitAttention);
             Sense::new(SenseKey::UnitAttention, condition)
         }
+        None if !execution.unit.is_ready() => NOT_READY,
         None => NO_SENSE,
     };
     parameter_data(execution.cdb, sense)

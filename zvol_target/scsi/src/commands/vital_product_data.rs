@@ -1,39 +1,46 @@
 //! Vital product data pages (SPC-5 7.7, SBC-4).
 
+use crate::commands::designation;
 use crate::commands::inquiry::DIRECT_ACCESS;
-use crate::execution::{CHUNK_BYTES, MAXIMUM_TRANSFER_BYTES};
+use crate::execution::{CHUNK_BYTES, Execution, MAXIMUM_TRANSFER_BYTES};
 use crate::logical_unit::LogicalUnit;
-use crate::sam::Nexus;
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const DEVICE_IDENTIFICATION: u8 = 0x83;
 const EXTENDED_INQUIRY_DATA: u8 = 0x86;
+const MODE_PAGE_POLICY: u8 = 0x87;
+const SCSI_PORTS: u8 = 0x88;
 const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
 /// In ascending order, as SPC-5 7.7 wants them.
-const PAGES: [u8; 7] = [
+const PAGES: [u8; 9] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
     DEVICE_IDENTIFICATION,
     EXTENDED_INQUIRY_DATA,
+    MODE_PAGE_POLICY,
+    SCSI_PORTS,
     BLOCK_LIMITS,
     BLOCK_DEVICE_CHARACTERISTICS,
     LOGICAL_BLOCK_PROVISIONING,
 ];
 
-/// The one target port group (SPC-5): every port reaches every unit alike.
-const TARGET_PORT_GROUP: u16 = 1;
+/// Mode page policy descriptor (SPC-5 7.7.9): all pages and subpages are shared by all nexuses.
+const MODE_PAGES_ARE_SHARED: [u8; 4] = [0x3f, 0xff, 0x00, 0];
 
 /// A page of a logical unit, as seen through a nexus; `None` when there is no such page.
-pub(crate) fn page(unit: &LogicalUnit, nexus: &Nexus, code: u8) -> Option<Vec<u8>> {
+pub(crate) fn page(execution: &Execution, code: u8) -> Option<Vec<u8>> {
+    let unit = execution.unit;
     let body = match code {
         SUPPORTED_PAGES => PAGES.to_vec(),
         UNIT_SERIAL_NUMBER => unit.serial_number().into_bytes(),
-        DEVICE_IDENTIFICATION => device_identification(unit, nexus),
+        DEVICE_IDENTIFICATION => designation::device_identification(execution),
         EXTENDED_INQUIRY_DATA => extended_inquiry_data(unit),
+        MODE_PAGE_POLICY => MODE_PAGES_ARE_SHARED.to_vec(),
+        SCSI_PORTS => designation::scsi_ports(execution),
         BLOCK_LIMITS => block_limits(unit),
         BLOCK_DEVICE_CHARACTERISTICS => block_device_characteristics(),
         // Everything zero: no unmapping, no thresholds, PROVISIONING TYPE not reported.
@@ -49,47 +56,9 @@ pub(crate) fn page_without_unit(peripheral: u8, code: u8) -> Option<Vec<u8>> {
 }
 
 fn with_header(peripheral: u8, code: u8, body: &[u8]) -> Vec<u8> {
-    // The largest body is that of Device Identification, below 256 bytes.
+    // The largest body is that of SCSI Ports: a few hundred bytes for each port.
     let [high, low] = (body.len() as u16).to_be_bytes();
     [&[peripheral, code, high, low], body].concat()
-}
-
-/// Device Identification: two names of the unit, and the port it is seen through.
-fn device_identification(unit: &LogicalUnit, nexus: &Nexus) -> Vec<u8> {
-    const BINARY: u8 = 1;
-    const ASCII: u8 = 2;
-    const LOGICAL_UNIT: u8 = 0x00;
-    const TARGET_PORT: u8 = 0x10;
-    const T10_VENDOR_ID: u8 = 1;
-    const NAA: u8 = 3;
-    const RELATIVE_TARGET_PORT: u8 = 4;
-    const TARGET_PORT_GROUP_TYPE: u8 = 5;
-    let mut page = Vec::with_capacity(128);
-    let mut designator = |code_set: u8, association_and_type: u8, value: &[u8]| {
-        // Values are at most 40 bytes.
-        page.extend_from_slice(&[code_set, association_and_type, 0, value.len() as u8]);
-        page.extend_from_slice(value);
-    };
-    designator(BINARY, LOGICAL_UNIT | NAA, &unit.naa());
-    let vendor_and_serial = [
-        unit.options.product.vendor(),
-        unit.serial_number().as_bytes(),
-    ]
-    .concat();
-    designator(ASCII, LOGICAL_UNIT | T10_VENDOR_ID, &vendor_and_serial);
-    let [high, low] = nexus.relative_target_port.to_be_bytes();
-    designator(
-        BINARY,
-        TARGET_PORT | RELATIVE_TARGET_PORT,
-        &[0, 0, high, low],
-    );
-    let [high, low] = TARGET_PORT_GROUP.to_be_bytes();
-    designator(
-        BINARY,
-        TARGET_PORT | TARGET_PORT_GROUP_TYPE,
-        &[0, 0, high, low],
-    );
-    page
 }
 
 /// Extended INQUIRY Data.

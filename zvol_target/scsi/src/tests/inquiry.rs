@@ -69,7 +69,7 @@ fn pages_that_are_not_there_are_refused() {
 fn every_page_listed_is_there_and_the_list_ascends() {
     let initiator = initiator();
     let list = page(&initiator, 0x00)[4..].to_vec();
-    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2]);
+    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2]);
     for code in list {
         assert_eq!(page(&initiator, code)[0], 0);
     }

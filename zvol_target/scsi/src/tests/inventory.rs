@@ -8,7 +8,10 @@ use super::{
 };
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::sam::{LogicalUnitNumber, Status};
-use crate::{Device, InventoryError, LogicalUnit, LogicalUnitOptions, MAXIMUM_LOGICAL_UNIT_NUMBER};
+use crate::{
+    Device, InventoryError, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions,
+    MAXIMUM_LOGICAL_UNIT_NUMBER,
+};
 
 fn report_luns(select: u8, allocation_length: u32) -> [u8; 12] {
     let [a, b, c, d] = allocation_length.to_be_bytes();
@@ -30,7 +33,7 @@ fn device(numbers: &[u16]) -> Arc<Device> {
     let device = Arc::new(Device::new(product()));
     for &number in numbers {
         device
-            .insert_logical_unit(number, unit(number as u8))
+            .insert_logical_unit(number, unit(number as u8), LogicalUnitAccess::Any)
             .unwrap();
     }
     device
@@ -132,12 +135,12 @@ fn commands_to_where_there_is_none() {
 fn numbers_are_checked() {
     let device = device(&[5]);
     assert_eq!(
-        device.insert_logical_unit(5, unit(9)),
+        device.insert_logical_unit(5, unit(9), LogicalUnitAccess::Any),
         Err(InventoryError::InUse(5))
     );
     let too_large = MAXIMUM_LOGICAL_UNIT_NUMBER + 1;
     assert_eq!(
-        device.insert_logical_unit(too_large, unit(9)),
+        device.insert_logical_unit(too_large, unit(9), LogicalUnitAccess::Any),
         Err(InventoryError::NumberTooLarge(too_large))
     );
     assert_eq!(
@@ -168,7 +171,9 @@ fn a_new_unit_is_announced_once_for_all_units() {
         initiator.to(logical_unit_number(2)),
     );
     assert_eq!(second.code(&TEST_UNIT_READY, &[]), POWER_ON);
-    device.insert_logical_unit(2, unit(2)).unwrap();
+    device
+        .insert_logical_unit(2, unit(2), LogicalUnitAccess::Any)
+        .unwrap();
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), LUNS_CHANGED);
     // LUICLR = 1: reported by one, cleared in all.
     assert_eq!(second.run(&TEST_UNIT_READY).status, Status::Good);

@@ -5,9 +5,12 @@ mod attributes;
 mod capacity;
 mod inquiry;
 mod inventory;
+mod masking;
 mod mode;
+mod not_ready;
 mod read_write;
 mod report;
+mod statistics;
 mod task_management;
 mod threads;
 mod unit_attentions;
@@ -25,7 +28,7 @@ use crate::sam::{
     Buffer, Command, Completion, DataOut, DeliveryError, FunctionResponse, LocalBoxFuture,
     LogicalUnitNumber, Nexus, Outcome, ScsiTarget, Status, TaskAttribute, TaskManagementFunction,
 };
-use crate::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 
 /// Blocks of the volume most tests use, of 512 bytes each.
 pub(crate) const BLOCKS: u64 = 16384;
@@ -120,7 +123,11 @@ impl Initiator {
         let device = Arc::new(Device::new(product()));
         let volume: Arc<dyn ::volume::Volume> = Arc::clone(volume) as _;
         device
-            .insert_logical_unit(0, LogicalUnit::new(volume, options).unwrap())
+            .insert_logical_unit(
+                0,
+                LogicalUnit::new(volume, options).unwrap(),
+                LogicalUnitAccess::Any,
+            )
             .unwrap();
         Self::of(device)
     }
@@ -337,6 +344,10 @@ pub(crate) fn is_good(outcome: &Poll<Outcome>) -> bool {
             ..
         }))
     )
+}
+
+pub(crate) fn has_status(outcome: &Poll<Outcome>, status: Status) -> bool {
+    matches!(outcome, Poll::Ready(Outcome::Completed(completion)) if completion.status == status)
 }
 
 pub(crate) fn is_aborted(outcome: &Poll<Outcome>) -> bool {

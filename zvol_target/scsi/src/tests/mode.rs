@@ -24,7 +24,7 @@ fn mode_select_6(length: usize) -> [u8; 6] {
 /// A parameter list for MODE SELECT(6): the Control page with the two changeable bytes.
 fn control(d_sense: u8, swp: u8) -> [u8; 16] {
     [
-        0, 0, 0, 0, 0x0a, 0x0a, d_sense, 0x10, swp, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0x0a, 0x0a, d_sense, 0x10, swp, 0x40, 0, 0, 0, 0, 0, 0,
     ]
 }
 
@@ -200,7 +200,7 @@ fn lists_with_bad_fields_change_nothing() {
     assert_eq!(field(&with(4, 0x4a)), Some([0x8d, 0, 4]));
     assert_eq!(field(&with(5, 0x09)), Some([0x80, 0, 5]));
     assert_eq!(field(&with(7, 0x00)), Some([0x8c, 0, 7]));
-    assert_eq!(field(&with(9, 0x40)), Some([0x8e, 0, 9]));
+    assert_eq!(field(&with(9, 0x00)), Some([0x8e, 0, 9]));
     assert_eq!(
         field(&[0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]),
         Some([0x80, 0, 3])

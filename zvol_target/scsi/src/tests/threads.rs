@@ -5,8 +5,8 @@ use std::task::Poll;
 use std::thread;
 
 use super::{
-    Event, Initiator, Sent, UNIT, block_on, is_good, manage, pattern, poll, read, setup,
-    stuck_write, write_10,
+    Event, Initiator, Sent, UNIT, block_on, has_status, is_good, manage, pattern, poll, read,
+    setup, stuck_write, write_10,
 };
 use crate::sam::{
     Completion, FunctionResponse, Outcome, Status, TaskAttribute, TaskManagementFunction,
@@ -40,7 +40,7 @@ fn a_task_in_the_volume_runs_to_its_end_on_its_thread_before_the_reset_completes
             let (of_other, entered) = (of_other, entered);
             let write = stuck_write(&other, 1);
             entered.send(()).unwrap();
-            let aborted = matches!(block_on(write), Outcome::Aborted);
+            let aborted = has_status(&Poll::Ready(block_on(write)), Status::TaskAborted);
             of_other.send(("waiting", aborted)).unwrap();
         });
         wait_for_entry.recv().unwrap();
@@ -86,11 +86,15 @@ fn threads_that_write_and_one_that_resets() {
                                 status: Status::Good,
                                 ..
                             }) => counts.0 += 1,
+                            Outcome::Aborted
+                            | Outcome::Completed(Completion {
+                                status: Status::TaskAborted,
+                                ..
+                            }) => counts.2 += 1,
                             Outcome::Completed(Completion { sense, .. }) => {
                                 assert_eq!((sense[2], sense[12]), (6, 0x29));
                                 counts.1 += 1;
                             }
-                            Outcome::Aborted => counts.2 += 1,
                         }
                     }
                     counts
@@ -144,5 +148,9 @@ fn tasks_on_two_threads_wake_each_other() {
     let unit = initiator.device.logical_unit(0).unwrap();
     assert_eq!(unit.statistics().read.operations, 600);
     // Nothing is left behind.
-    assert!(unit.tasks.abort(|_, _| true).is_empty());
+    assert!(
+        unit.tasks
+            .abort(|_, _| Some(crate::task_set::Abort::Silent))
+            .is_empty()
+    );
 }

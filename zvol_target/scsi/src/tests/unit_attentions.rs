@@ -72,7 +72,9 @@ fn a_new_capacity_is_noticed_when_told_and_when_seen() {
 fn a_reset_is_told_to_every_nexus_and_undoes_mode_select() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let other = Initiator::of(Arc::clone(&initiator.device));
-    let dsense = [0, 0, 0, 0, 0x0a, 0x0a, 0x04, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
+    let dsense = [
+        0, 0, 0, 0, 0x0a, 0x0a, 0x04, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
+    ];
     initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &dsense);
     assert_eq!(request_sense(&other), (6, 0x2a, 0x01));
     let unit = logical_unit_number(0);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem};
 
@@ -102,11 +102,11 @@ impl Running {
     pub fn insert(&mut self, number: u16, state: LunState) {
         let state = match state {
             LunState::Serving { unit, backend } => {
-                match self
-                    .device
-                    .device()
-                    .insert_logical_unit(number, Arc::clone(&unit))
-                {
+                match self.device.device().insert_logical_unit(
+                    number,
+                    Arc::clone(&unit),
+                    LogicalUnitAccess::Any,
+                ) {
                     Ok(()) => LunState::Serving { unit, backend },
                     Err(error) => LunState::Failed {
                         reason: Unusable::Description(error.to_string()),

@@ -47,16 +47,16 @@ fn show(target: &Target, lun: &Lun, unit: &LogicalUnit) -> Value {
         "target": target.name,
         "number": lun.number,
         "uuid": lun.uuid,
-        "read": family(read),
-        "write": family(write),
-        "verify": family(verify),
-        "synchronize_cache": family(synchronize_cache),
-        "other": family(other),
+        "read": family(&read),
+        "write": family(&write),
+        "verify": family(&verify),
+        "synchronize_cache": family(&synchronize_cache),
+        "other": family(&other),
         "aborted": aborted,
         "unit_attentions": unit_attentions,
     })
 }
 
-fn family(family: FamilyStatistics) -> Value {
+fn family(family: &FamilyStatistics) -> Value {
     json!({"operations": family.operations, "bytes": family.bytes, "errors": family.errors})
 }

@@ -1,0 +1,41 @@
+//! In the place of a volume that cannot be opened.
+
+use std::io;
+
+use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
+
+/// No bytes. A unit on it is not ready, so nothing is asked of it; if something were, it would fail.
+#[derive(Debug)]
+pub(crate) struct AbsentVolume;
+
+fn absent<T: 'static>() -> LocalBoxFuture<'static, Result<T, VolumeError>> {
+    let error = io::Error::new(io::ErrorKind::NotConnected, "the volume is not there");
+    Box::pin(std::future::ready(Err(error.into())))
+}
+
+impl Volume for AbsentVolume {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: 0,
+            logical_block_bytes: 512,
+            physical_block_bytes: 512,
+        }
+    }
+
+    fn read(&self, _: u64, _: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        absent()
+    }
+
+    fn write(
+        &self,
+        _: u64,
+        _: Buffer,
+        _: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        absent()
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        absent()
+    }
+}

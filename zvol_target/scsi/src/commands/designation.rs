@@ -1,0 +1,113 @@
+//! Designation descriptors (SPC-5 7.7.6): the names of a logical unit, its target port and its target.
+
+use crate::execution::Execution;
+use crate::target_port::TargetPort;
+
+// CODE SET.
+const BINARY: u8 = 1;
+const ASCII: u8 = 2;
+const UTF_8: u8 = 3;
+
+// ASSOCIATION.
+const LOGICAL_UNIT: u8 = 0x00;
+const TARGET_PORT: u8 = 0x10;
+const TARGET_DEVICE: u8 = 0x20;
+
+// DESIGNATOR TYPE.
+const T10_VENDOR_ID: u8 = 1;
+const NAA: u8 = 3;
+const RELATIVE_TARGET_PORT: u8 = 4;
+const TARGET_PORT_GROUP: u8 = 5;
+const SCSI_NAME_STRING: u8 = 8;
+
+/// Target port group of a port that nothing was said about.
+const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
+
+/// Body of the Device Identification page: two names of the unit, then those of the port it is seen through and of the target,
+/// as far as they are known.
+pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
+    let unit = execution.unit;
+    let relative_target_port = execution.nexus.relative_target_port;
+    let (device_name, ports) = execution.device.names();
+    let port = ports
+        .iter()
+        .find(|port| port.relative_target_port == relative_target_port);
+    let group = port.map_or(DEFAULT_TARGET_PORT_GROUP, |port| port.target_port_group);
+    let vendor_and_serial = [
+        unit.options.product.vendor(),
+        unit.serial_number().as_bytes(),
+    ]
+    .concat();
+    let mut page = Vec::with_capacity(256);
+    add(&mut page, BINARY, LOGICAL_UNIT | NAA, &unit.naa());
+    add(
+        &mut page,
+        ASCII,
+        LOGICAL_UNIT | T10_VENDOR_ID,
+        &vendor_and_serial,
+    );
+    let kind = TARGET_PORT | RELATIVE_TARGET_PORT;
+    add(&mut page, BINARY, kind, &low_half(relative_target_port));
+    let kind = TARGET_PORT | TARGET_PORT_GROUP;
+    add(&mut page, BINARY, kind, &low_half(group));
+    if let Some(port) = port {
+        add_name(&mut page, TARGET_PORT, &port.name);
+    }
+    if let Some(name) = device_name {
+        add_name(&mut page, TARGET_DEVICE, &name);
+    }
+    page
+}
+
+/// Body of the SCSI Ports page (SPC-5 7.7.14): every target port with its name; where none is known, the one the command came
+/// in by, without.
+pub(crate) fn scsi_ports(execution: &Execution) -> Vec<u8> {
+    let mut page = Vec::with_capacity(256);
+    let (_, ports) = execution.device.names();
+    if ports.is_empty() {
+        add_port(&mut page, execution.nexus.relative_target_port, &[]);
+    }
+    for TargetPort {
+        relative_target_port,
+        name,
+        ..
+    } in &ports
+    {
+        let mut descriptor = Vec::new();
+        add_name(&mut descriptor, TARGET_PORT, name);
+        add_port(&mut page, *relative_target_port, &descriptor);
+    }
+    page
+}
+
+/// SCSI port designation descriptor of a target port: no initiator port.
+fn add_port(page: &mut Vec<u8>, relative_target_port: u16, descriptors: &[u8]) {
+    let [high, low] = relative_target_port.to_be_bytes();
+    // One name, of at most 260 bytes.
+    let [length_high, length_low] = (descriptors.len() as u16).to_be_bytes();
+    page.extend_from_slice(&[0, 0, high, low, 0, 0, 0, 0, 0, 0, length_high, length_low]);
+    page.extend_from_slice(descriptors);
+}
+
+fn low_half(number: u16) -> [u8; 4] {
+    u32::from(number).to_be_bytes()
+}
+
+/// SCSI name string: ended by at least one zero, and as long as a multiple of four (SPC-5 7.7.6.11). A name too long for that is
+/// left out.
+fn add_name(page: &mut Vec<u8>, association: u8, name: &str) {
+    const MAXIMUM: usize = 252;
+    if name.len() >= MAXIMUM {
+        return;
+    }
+    let mut string = name.as_bytes().to_vec();
+    string.push(0);
+    string.resize(string.len().next_multiple_of(4), 0);
+    add(page, UTF_8, association | SCSI_NAME_STRING, &string);
+}
+
+fn add(page: &mut Vec<u8>, code_set: u8, association_and_type: u8, designator: &[u8]) {
+    // At most 252 bytes.
+    page.extend_from_slice(&[code_set, association_and_type, 0, designator.len() as u8]);
+    page.extend_from_slice(designator);
+}

@@ -1,0 +1,248 @@
+//! Which logical units a device has, and who is there to see them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use crate::access::LogicalUnitAccess;
+use crate::additional_sense::AdditionalSense;
+use crate::hosts::{CountedNexus, Hosts};
+use crate::logical_unit::LogicalUnit;
+use crate::sam::Nexus;
+use crate::target_port::TargetPort;
+use crate::task_set::Abort;
+
+/// Those who see a logical unit.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    access: LogicalUnitAccess,
+    /// Nexuses alive now that the access permits: asked for each command instead of the names.
+    nexuses: BTreeSet<u64>,
+}
+
+impl Audience {
+    fn includes(&self, nexus: u64) -> bool {
+        self.access == LogicalUnitAccess::Any || self.nexuses.contains(&nexus)
+    }
+}
+
+/// A logical unit at its number.
+struct Mapping {
+    unit: Arc<LogicalUnit>,
+    audience: Audience,
+}
+
+/// A unit that was removed and may have tasks yet: task management has to reach those.
+struct Removed {
+    number: u16,
+    unit: Weak<LogicalUnit>,
+    audience: Audience,
+}
+
+/// Logical units, nexuses, hosts and ports of one device.
+#[derive(Default)]
+pub(crate) struct Inventory {
+    mappings: BTreeMap<u16, Mapping>,
+    removed: Vec<Removed>,
+    nexuses: BTreeMap<u64, Arc<CountedNexus>>,
+    pub(crate) hosts: Hosts,
+    pub(crate) device_name: Option<String>,
+    pub(crate) target_ports: Vec<TargetPort>,
+}
+
+impl Inventory {
+    pub(crate) fn contains(&self, number: u16) -> bool {
+        self.mappings.contains_key(&number)
+    }
+
+    pub(crate) fn unit(&self, number: u16) -> Option<&Arc<LogicalUnit>> {
+        self.mappings.get(&number).map(|mapping| &mapping.unit)
+    }
+
+    pub(crate) fn units(&self) -> impl Iterator<Item = (u16, &Arc<LogicalUnit>)> {
+        self.mappings
+            .iter()
+            .map(|(&number, mapping)| (number, &mapping.unit))
+    }
+
+    pub(crate) fn nexus(&self, nexus: u64) -> Option<&Arc<CountedNexus>> {
+        self.nexuses.get(&nexus)
+    }
+
+    pub(crate) fn nexuses(&self) -> impl Iterator<Item = &Arc<CountedNexus>> {
+        self.nexuses.values()
+    }
+
+    /// The unit that the nexus finds at the number.
+    pub(crate) fn visible_unit(&self, nexus: u64, number: u16) -> Option<&Arc<LogicalUnit>> {
+        self.mappings
+            .get(&number)
+            .filter(|mapping| mapping.audience.includes(nexus))
+            .map(|mapping| &mapping.unit)
+    }
+
+    /// Numbers at which the nexus finds units, in ascending order.
+    pub(crate) fn visible_numbers(&self, nexus: u64) -> impl Iterator<Item = u16> {
+        self.mappings
+            .iter()
+            .filter(move |(_, mapping)| mapping.audience.includes(nexus))
+            .map(|(&number, _)| number)
+    }
+
+    /// Units that the nexus sees, or saw until they were removed, and that can have tasks: all, or those of one number.
+    pub(crate) fn units_with_tasks(
+        &self,
+        nexus: u64,
+        number: Option<u16>,
+    ) -> Vec<Arc<LogicalUnit>> {
+        let wanted = |of: u16| number.is_none_or(|number| number == of);
+        let present = self
+            .mappings
+            .iter()
+            .filter(|(number, mapping)| wanted(**number) && mapping.audience.includes(nexus))
+            .map(|(_, mapping)| Arc::clone(&mapping.unit));
+        let removed = self
+            .removed
+            .iter()
+            .filter(|removed| wanted(removed.number) && removed.audience.includes(nexus))
+            .filter_map(|removed| removed.unit.upgrade());
+        present.chain(removed).collect()
+    }
+
+    /// A nexus comes: what it is told first of every unit it sees.
+    pub(crate) fn add_nexus(&mut self, nexus: &Arc<Nexus>, conditions: &[AdditionalSense]) {
+        for mapping in self.mappings.values_mut() {
+            if mapping.audience.access.permits(&nexus.initiator_device) {
+                mapping.audience.nexuses.insert(nexus.id);
+                mapping.unit.unit_attentions.add_nexus(nexus.id, conditions);
+            }
+        }
+        let counted = self.hosts.arrive(nexus);
+        self.nexuses.insert(nexus.id, counted);
+    }
+
+    /// A nexus goes: its tasks are aborted, with nobody left to be told.
+    pub(crate) fn remove_nexus(&mut self, nexus: &Nexus) {
+        let end = |unit: &LogicalUnit| {
+            unit.unit_attentions.remove_nexus(nexus.id);
+            unit.tasks
+                .abort(|of, _| (of == nexus.id).then_some(Abort::Silent));
+        };
+        for mapping in self.mappings.values_mut() {
+            mapping.audience.nexuses.remove(&nexus.id);
+            end(&mapping.unit);
+        }
+        for removed in &mut self.removed {
+            removed.audience.nexuses.remove(&nexus.id);
+            if let Some(unit) = removed.unit.upgrade() {
+                end(&unit);
+            }
+        }
+        if self.nexuses.remove(&nexus.id).is_some() {
+            self.hosts.depart(nexus);
+        }
+    }
+
+    /// Puts a unit at a free number. `conditions` is what each nexus that sees it is told of it first; with `announce`, they
+    /// find REPORTED LUNS DATA HAS CHANGED on the other units they see (SPC-5).
+    pub(crate) fn add_unit(
+        &mut self,
+        number: u16,
+        unit: Arc<LogicalUnit>,
+        access: LogicalUnitAccess,
+        conditions: &[AdditionalSense],
+        announce: bool,
+    ) {
+        let nexuses: BTreeSet<u64> = self
+            .nexuses
+            .iter()
+            .filter(|(_, counted)| access.permits(&counted.nexus.initiator_device))
+            .map(|(&id, _)| id)
+            .collect();
+        for &nexus in &nexuses {
+            unit.unit_attentions.add_nexus(nexus, conditions);
+            if announce {
+                self.announce(nexus, number);
+            }
+        }
+        let audience = Audience { access, nexuses };
+        self.mappings.insert(number, Mapping { unit, audience });
+    }
+
+    /// Takes the unit from its number. Its tasks run to their end.
+    pub(crate) fn take_unit(
+        &mut self,
+        number: u16,
+        announce: bool,
+    ) -> Option<(Arc<LogicalUnit>, LogicalUnitAccess)> {
+        let Mapping { unit, audience } = self.mappings.remove(&number)?;
+        if announce {
+            for &nexus in &audience.nexuses {
+                self.announce(nexus, number);
+            }
+        }
+        let access = audience.access.clone();
+        self.removed
+            .retain(|removed| removed.unit.strong_count() > 0);
+        self.removed.push(Removed {
+            number,
+            unit: Arc::downgrade(&unit),
+            audience,
+        });
+        Some((unit, access))
+    }
+
+    /// Gives the unit another access. Tasks of nexuses that lose it end with TASK ABORTED.
+    ///
+    /// `conditions` is what nexuses are told first that did not see it before. They and those that see it no more find REPORTED
+    /// LUNS DATA HAS CHANGED on the other units they see; nobody else finds anything.
+    pub(crate) fn set_access(
+        &mut self,
+        number: u16,
+        access: LogicalUnitAccess,
+        conditions: &[AdditionalSense],
+    ) -> bool {
+        let Some(mapping) = self.mappings.get_mut(&number) else {
+            return false;
+        };
+        let unit = &mapping.unit;
+        let audience = &mut mapping.audience;
+        let mut affected = Vec::new();
+        for (&id, counted) in &self.nexuses {
+            let permitted = access.permits(&counted.nexus.initiator_device);
+            if permitted && audience.nexuses.insert(id) {
+                unit.unit_attentions.add_nexus(id, conditions);
+                affected.push(id);
+            } else if !permitted && audience.nexuses.remove(&id) {
+                unit.unit_attentions.remove_nexus(id);
+                affected.push(id);
+            }
+        }
+        audience.access = access;
+        unit.tasks
+            .abort(|nexus, _| (!audience.includes(nexus)).then_some(Abort::WithStatus));
+        for nexus in affected {
+            self.announce(nexus, number);
+        }
+        true
+    }
+
+    /// Every unit tells every nexus that its INQUIRY data are others now.
+    pub(crate) fn inquiry_data_changed(&self) {
+        for (_, unit) in self.units() {
+            unit.unit_attentions
+                .establish(AdditionalSense::INQUIRY_DATA_HAS_CHANGED, None);
+        }
+    }
+
+    /// REPORTED LUNS DATA HAS CHANGED for one nexus, on all units it sees but the one that is the change.
+    fn announce(&self, nexus: u64, number: u16) {
+        for (&other, mapping) in &self.mappings {
+            if other != number && mapping.audience.includes(nexus) {
+                mapping
+                    .unit
+                    .unit_attentions
+                    .establish_for(nexus, AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED);
+            }
+        }
+    }
+}

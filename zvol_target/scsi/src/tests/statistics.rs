@@ -1,0 +1,98 @@
+//! What is counted, and for whom.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{
+    BLOCKS, Initiator, RamVolume, TEST_UNIT_READY, is_good, options, pattern, poll, read, read_10,
+    setup, write_10,
+};
+use crate::Statistics;
+use crate::sam::{Nexus, ScsiTarget, TaskAttribute};
+
+fn of_nexus(initiator: &Initiator) -> Statistics {
+    initiator
+        .device
+        .nexus_statistics()
+        .into_iter()
+        .find(|(nexus, _)| nexus.id == initiator.nexus.id)
+        .unwrap()
+        .1
+}
+
+#[test]
+fn unit_nexus_and_host_count_each_its_own() {
+    let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
+    // A second nexus of the same host, and another host.
+    let second = Initiator {
+        device: Arc::clone(&initiator.device),
+        nexus: Arc::new(Nexus {
+            id: u64::MAX,
+            ..(*initiator.nexus).clone()
+        }),
+        ..initiator.to(initiator.logical_unit)
+    };
+    second.device.nexus_established(&second.nexus);
+    second.sense(&TEST_UNIT_READY);
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    initiator.data(&read_10(0, 4));
+    second.send(&write_10(0, 2), &pattern(1, 2));
+    second.sense(&read_10(u32::MAX, 1));
+    other.data(&read_10(0, 1));
+    let unit = initiator.device.logical_unit(0).unwrap().statistics();
+    assert_eq!(
+        (unit.read.operations, unit.read.bytes, unit.read.errors),
+        (3, 2560, 1)
+    );
+    let (first, last) = (of_nexus(&initiator), of_nexus(&second));
+    assert_eq!((first.read.operations, first.write.operations), (1, 0));
+    assert_eq!(
+        (last.read.errors, last.write.bytes, last.unit_attentions),
+        (1, 1024, 1)
+    );
+    let host = || {
+        let mut hosts = initiator.device.host_statistics();
+        hosts.remove(&initiator.nexus.initiator_device).unwrap()
+    };
+    let before = host();
+    assert_eq!(
+        (
+            before.read.operations,
+            before.write.bytes,
+            before.unit_attentions
+        ),
+        (2, 1024, 2)
+    );
+    // What a host did is not forgotten with its nexuses.
+    initiator.device.nexus_lost(&initiator.nexus);
+    initiator.device.nexus_lost(&second.nexus);
+    assert_eq!(host(), before);
+    assert_eq!(initiator.device.nexus_statistics().len(), 1);
+}
+
+#[test]
+fn latency_is_from_entry_to_status() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let begun = Instant::now();
+    let mut task = read(&initiator, 1, TaskAttribute::Simple);
+    assert!(poll(&mut task).is_pending());
+    std::thread::sleep(Duration::from_millis(3));
+    volume.release(1);
+    assert!(is_good(&poll(&mut task)));
+    let most = u64::try_from(begun.elapsed().as_micros()).unwrap();
+    let latency = initiator
+        .device
+        .logical_unit(0)
+        .unwrap()
+        .statistics()
+        .read
+        .latency;
+    assert_eq!(latency.operations(), 1);
+    assert!(
+        (3000..=most).contains(&latency.total_microseconds),
+        "{latency:?}"
+    );
+    // 2048 to 4095 microseconds, or more.
+    assert_eq!(latency.counts[..12].iter().sum::<u64>(), 0);
+}
