@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support.programs import IN_GUEST
-from support.target import Target
+from support.target import Target, running_target
+from support.volumes import VolumeMaker, files, zvols
 from support.zfs import Pool
 
 
@@ -42,42 +43,15 @@ def pool() -> Iterator[Pool]:
     pool.destroy()
 
 
-VolumeMaker = Callable[[str, int], Path]
-
-
 @pytest.fixture
 def make_volume(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[VolumeMaker]:
     """Makes what a LUN lies on, of a name and a size in MiB: a zvol in the kernel tier, a sparse file in the fast one."""
-    if not IN_GUEST:
-
-        def make_file(name: str, size_mib: int) -> Path:
-            path = tmp_path / name
-            with path.open("wb") as file:
-                file.truncate(size_mib << 20)
-            return path
-
-        yield make_file
-        return
-    pool: Pool = request.getfixturevalue("pool")
-    made: list[str] = []
-
-    def make_zvol(name: str, size_mib: int) -> Path:
-        made.append(name)
-        return pool.create_volume(name, size_mib)
-
-    yield make_zvol
-    for name in made:
-        pool.destroy_volume(name)
+    with zvols(request.getfixturevalue("pool")) if IN_GUEST else files(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture
 def target(make_volume: VolumeMaker, tmp_path: Path) -> Iterator[Target]:
     """A running target with no LUN; stopped before its volumes go."""
-    directory = tmp_path / "target"
-    directory.mkdir()
-    target = Target(directory)
-    target.start()
-    target.create()
-    yield target
-    code = target.stop()
-    assert code == 0, f"the target ended with {code}:\n{(directory / 'target.log').read_text()}"
+    with running_target(tmp_path / "target") as target:
+        yield target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import pytest
 from support.images import digest, file_system_image
 from support.programs import IN_GUEST, ProgramFailed, run
 from support.target import IQN, Account, Target
+from support.volumes import VolumeMaker
 from support.zfs import Pool
 
 IMAGE_MIB = 64 if IN_GUEST else 256
-
-VolumeMaker = Callable[[str, int], Path]
 
 
 def test_discovery_names_the_target_and_its_luns(target: Target, make_volume: VolumeMaker) -> None:

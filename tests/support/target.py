@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import socket
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,20 @@ class Target:
         if self._process.poll() is None:
             self._process.terminate()
         return self._process.wait(timeout=20)
+
+
+@contextlib.contextmanager
+def running_target(directory: Path, listen: str = "127.0.0.1:0", options: Sequence[str] = ()) -> Iterator[Target]:
+    """A running target with an iSCSI target without LUNs. Raises AssertionError unless it ends well."""
+    directory.mkdir()
+    target = Target(directory, listen, options)
+    target.start()
+    try:
+        target.create()
+        yield target
+    finally:
+        code = target.stop()
+    assert code == 0, f"the target ended with {code}:\n{(directory / 'target.log').read_text()}"
 
 
 def table(output: str) -> dict[str, str]:

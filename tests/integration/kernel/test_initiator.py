@@ -8,16 +8,16 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.initiator import Initiator
 from support.programs import run, wait_for
 from support.target import Target
+from support.volumes import VolumeMaker
 from support.zfs import Pool
 
-VolumeMaker = Callable[[str, int], Path]
 BLOCK_BYTES = 16384
 
 

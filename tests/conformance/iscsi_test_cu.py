@@ -1,0 +1,69 @@
+"""One test of libiscsi's iscsi-test-cu in a process of its own, and what it said."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from enum import Enum
+
+from support.programs import run
+
+PREAMBLE = "PERSISTENT RESERVE IN is not implemented."
+"""Said at the start and end of every process, whatever the test: the tool looks for reservations left behind."""
+
+
+class Outcome(Enum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    HUNG = "hung"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A test's outcome, the reason the tool gave when it skipped, and all it printed."""
+
+    outcome: Outcome
+    reason: str
+    output: str
+
+
+def names() -> list[str]:
+    """All tests of the tool that go over iSCSI, as FAMILY.SUITE.TEST; those in several families once."""
+    listed = re.findall(r"^((?:SCSI|iSCSI)\.\S+\.\S+)$", run("iscsi-test-cu", "-l"), re.MULTILINE)
+    by_test = {name.split(".", 1)[1]: name for name in reversed(listed)}
+    return sorted(by_test.values(), key=listed.index)
+
+
+def run_test(name: str, url: str, limit_seconds: float) -> Result:
+    """Runs one test by its full name, destructive ones too. A process that outlives the limit is killed: it hung."""
+    # Verbose: several tests tell only there that they skip.
+    command = ["iscsi-test-cu", "--dataloss", "--Verbose-scsi", "--normal", "--test", name, url]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        output, _ = process.communicate(timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        return Result(Outcome.HUNG, "", output)
+    return parse(output, process.returncode)
+
+
+def parse(output: str, exit_code: int) -> Result:
+    """Reads the tool's summary. Raises AssertionError when there is none, or it is not of exactly one test."""
+    summary = re.search(r"^\s+tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s", output, re.MULTILINE)
+    assertions = re.search(r"^\s+asserts\s+(\d+)\s+\d+\s+(\d+)\s+(\d+)\s", output, re.MULTILINE)
+    assert summary and assertions, f"no summary, exit code {exit_code}:\n{output}"
+    total, ran, passed, failed = (int(number) for number in summary.groups())
+    assert (total, ran, passed + failed) == (1, 1, 1), f"not one test:\n{output}"
+    if failed or exit_code:
+        return Result(Outcome.FAILED, "", output)
+    skips = [skip for skip in re.findall(r"\[SKIPP(?:ED|ING)\]\s*(.*)", output) if skip != PREAMBLE]
+    if skips:
+        return Result(Outcome.SKIPPED, skips[0], output)
+    if int(assertions[1]) <= 1 and "SWP" in output:  # this skip is only in the tool's source: one assertion, "passed"
+        return Result(Outcome.SKIPPED, "Target does not support changing SWP", output)
+    return Result(Outcome.PASSED, "", output)

@@ -1,0 +1,36 @@
+"""docs/conformance.md, read as the statement that the tests hold the target to."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+
+from support.programs import REPOSITORY
+
+PAGE = REPOSITORY / "docs/conformance.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table's row: a pattern of test names (SUITE.TEST), and the other cells."""
+
+    pattern: str
+    cells: tuple[str, ...]
+
+    def names(self, test: str) -> bool:
+        """Whether the row is about `test`."""
+        return fnmatch.fnmatchcase(test, self.pattern)
+
+
+def rows(heading: str) -> list[Row]:
+    """The rows of the table under a heading whose first cell is a name in backquotes."""
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert section, f"{PAGE} has no section {heading!r}"
+    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section[1], re.MULTILINE)
+    return [Row(pattern, tuple(cell.strip() for cell in cells.split("|"))) for pattern, cells in found]
+
+
+def about(table: list[Row], test: str) -> Row | None:
+    """The row of a table that names `test`."""
+    return next((row for row in table if row.names(test)), None)
