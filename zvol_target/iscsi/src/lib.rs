@@ -15,6 +15,7 @@ mod reactor;
 mod registry;
 mod server;
 mod session;
+mod socket;
 mod text;
 
 pub use config::{

@@ -17,6 +17,7 @@ use tracing::{debug, error, warn};
 use crate::login::{LoginFailure, log_in};
 use crate::registry::Registry;
 use crate::session::{Connection, Inbound};
+use crate::socket::limit_not_sent;
 
 /// Pause after accept fails for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -119,6 +120,7 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
     } = accepted;
     let opened = TcpStream::from_std(stream).and_then(|stream| {
         stream.set_nodelay(true)?;
+        limit_not_sent(&stream)?;
         let addresses = (stream.peer_addr()?, stream.local_addr()?);
         Ok((stream, addresses))
     });

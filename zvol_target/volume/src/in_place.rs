@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Longest write that runs in place. Longer ones cost more than a hand-off, and would hold up other sessions.
 const LONGEST: usize = 64 << 10;
-/// A write that took longer than this waited for more than a copy of memory.
-const SLOW: Duration = Duration::from_millis(1);
+/// A write that took longer than this was held back; less is also what another process on the CPU costs.
+const SLOW: Duration = Duration::from_millis(10);
 /// Writes that go to the engine after the first slow one, and at most.
 const FIRST_PENALTY: u32 = 64;
 const MOST_PENALTY: u32 = 1 << 16;

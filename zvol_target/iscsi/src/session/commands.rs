@@ -43,8 +43,7 @@ impl Connection {
         } else if self.tasks.contains_key(&tag) {
             Some(reject::TASK_IN_PROGRESS)
         } else if command.immediate
-            && (self.immediate >= IMMEDIATE_MAX
-                || self.share + self.outbound.data_bytes() > UNREAD_DATA)
+            && (self.immediate >= IMMEDIATE_MAX || self.share + self.unread_data() > UNREAD_DATA)
         {
             Some(reject::TOO_MANY_IMMEDIATE_COMMANDS)
         } else {
@@ -149,7 +148,7 @@ impl Connection {
         let unsolicited = data.target_transfer_tag == RESERVED_TAG;
         let tag = if unsolicited {
             data.initiator_task_tag
-        } else if let Some(&tag) = self.bursts.get(&data.target_transfer_tag) {
+        } else if let Some(tag) = self.solicited.task_of(data.target_transfer_tag) {
             tag
         } else {
             // Data that was asked for by a command that has ended since is swallowed.
@@ -190,7 +189,7 @@ impl Connection {
     pub(super) fn start_waiting(&mut self) {
         while let Some(&tag) = self.waiting.front() {
             let share = self.tasks.get(&tag).map_or(0, |task| task.share);
-            let held = self.share + self.outbound.data_bytes();
+            let held = self.share + self.unread_data();
             if held > 0 && held + share > COMMAND_MEMORY {
                 break;
             }
@@ -307,7 +306,7 @@ impl Connection {
         if let Some(transfer) = &task.transfer {
             transfer.close();
             if transfer.is_outstanding() {
-                self.bursts.retain(|_, other| *other != tag);
+                self.solicited.forget_task(tag);
             }
         }
         if task.immediate {
@@ -360,25 +359,6 @@ impl Connection {
             .collect();
         for tag in tags {
             self.drop_task(tag);
-        }
-    }
-
-    /// Sends the R2Ts that commands wait for.
-    pub(super) fn send_requests(&mut self) {
-        while let Some(tag) = self.requests.pop() {
-            let Some(transfer) = self.tasks.get(&tag).and_then(|task| task.transfer.clone()) else {
-                continue;
-            };
-            let (max_burst, max_outstanding) = (
-                self.parameters.max_burst_length,
-                self.parameters.max_outstanding_r2t,
-            );
-            while let Some(solicitation) = transfer.solicit(max_burst, max_outstanding) {
-                let target_transfer_tag = self.new_transfer_tag();
-                transfer.solicited(solicitation, target_transfer_tag);
-                self.bursts.insert(target_transfer_tag, tag);
-                self.push_ready_to_transfer(tag, target_transfer_tag, solicitation);
-            }
         }
     }
 }

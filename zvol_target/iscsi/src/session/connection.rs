@@ -17,8 +17,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tracing::{debug, warn};
 
+use super::data_in::LongData;
 use super::dispatch::Held;
 use super::receive::Incoming;
+use super::solicit::Solicited;
 use super::task::{Running, Task};
 use super::text::TextNegotiation;
 use super::transfer::Requests;
@@ -90,6 +92,7 @@ pub(crate) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
+    pub(super) long_data: LongData,
     pub(super) registry: Arc<Registry>,
     pub(super) registration: Registration,
     /// The nexus and its target; none in a discovery session.
@@ -108,8 +111,7 @@ pub(crate) struct Connection {
     pub(super) immediate: u32,
     pub(super) running: FuturesUnordered<Running>,
     pub(super) requests: Rc<Requests>,
-    /// R2Ts under way: Target Transfer Tag to Initiator Task Tag.
-    pub(super) bursts: HashMap<u32, u32>,
+    pub(super) solicited: Solicited,
     pub(super) next_transfer_tag: u32,
     pub(super) incoming: Incoming,
     /// The last data segment was long.
@@ -150,6 +152,7 @@ impl Connection {
             stream,
             inbound,
             outbound: Outbound::default(),
+            long_data: LongData::default(),
             registry,
             registration: login.registration,
             nexus,
@@ -166,7 +169,7 @@ impl Connection {
             immediate: 0,
             running: FuturesUnordered::new(),
             requests: Rc::default(),
-            bursts: HashMap::new(),
+            solicited: Solicited::default(),
             next_transfer_tag: 0,
             incoming: Incoming::Headers,
             bulk: false,
@@ -262,7 +265,7 @@ impl Connection {
                 Poll::Pending => false,
             };
             self.poll_running(context);
-            if let Poll::Ready(Err(error)) = self.outbound.poll_flush(&mut self.stream, context) {
+            if let Poll::Ready(Err(error)) = self.poll_send(context) {
                 return Poll::Ready(End::Io(error));
             }
             // What was sent may have made room: for commands that wait, and for what is in the socket.
@@ -292,9 +295,7 @@ impl Connection {
 
     /// Whether reading from the socket has to wait.
     pub(super) fn is_receiving_paused(&self) -> bool {
-        if self.outbound.staged_bytes() > UNREAD_RESPONSES
-            || self.outbound.data_bytes() > UNREAD_DATA
-        {
+        if self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA {
             return true;
         }
         if self.waiting.is_empty() {
@@ -316,7 +317,8 @@ impl Connection {
     fn poll_keepalive(&mut self, context: &mut Context<'_>) -> Poll<End> {
         // An elapsed check is cheap; the timer is polled only to set its waker anew.
         while self.timer.is_elapsed() || self.timer.as_mut().poll(context).is_ready() {
-            let waiting_for_us = self.is_receiving_paused() && self.outbound.is_empty();
+            let waiting_for_us =
+                self.is_receiving_paused() && self.outbound.is_empty() && self.long_data.is_empty();
             self.keepalive = match self.keepalive {
                 _ if waiting_for_us => Keepalive::Heard,
                 Keepalive::Heard => Keepalive::Quiet,
@@ -324,9 +326,7 @@ impl Connection {
                 Keepalive::Quiet if self.nexus.is_none() => Keepalive::Asked,
                 Keepalive::Quiet => {
                     self.push_ping();
-                    if let Poll::Ready(Err(error)) =
-                        self.outbound.poll_flush(&mut self.stream, context)
-                    {
+                    if let Poll::Ready(Err(error)) = self.poll_send(context) {
                         return Poll::Ready(End::Io(error));
                     }
                     Keepalive::Asked

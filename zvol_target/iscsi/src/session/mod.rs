@@ -3,12 +3,14 @@
 
 mod commands;
 mod connection;
+mod data_in;
 mod dispatch;
 mod inbound;
 mod outbound;
 mod receive;
 mod respond;
 mod sense;
+mod solicit;
 mod task;
 mod text;
 mod transfer;

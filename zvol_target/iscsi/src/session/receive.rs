@@ -247,7 +247,7 @@ impl Connection {
                 if last {
                     let data = pdu::DataOut::decode(&header);
                     if !unsolicited && data.target_transfer_tag != RESERVED_TAG {
-                        self.bursts.remove(&data.target_transfer_tag);
+                        self.solicited.forget(data.target_transfer_tag);
                     }
                     self.end_sequence(tag);
                 }

@@ -1,7 +1,5 @@
 //! What is sent to the initiator.
 
-use std::rc::Rc;
-
 use scsi::sam::{Completion, Status};
 
 use super::connection::Connection;
@@ -9,10 +7,9 @@ use super::sense;
 use super::task::Task;
 use super::transfer::Solicitation;
 use crate::pdu::{
-    AsynchronousMessage, DataIn, Header, LogoutRequest, LogoutResponse, NopIn, NopOut,
-    RESERVED_TAG, ReadyToTransfer, Reject, ScsiResponse, TaskManagementResponse,
+    AsynchronousMessage, Header, LogoutRequest, LogoutResponse, NopIn, NopOut, RESERVED_TAG,
+    ReadyToTransfer, Reject, ScsiResponse, TaskManagementResponse,
 };
-use crate::registry::Counters;
 
 /// Reason codes of a Logout Request (11.14.1).
 const LOGOUT_CLOSE_CONNECTION: u8 = 1;
@@ -28,10 +25,10 @@ const TIME_TO_WAIT_AFTER_DROP: u16 = 2;
 
 /// Difference between what a command moves and what the initiator expects (11.4.5).
 #[derive(Clone, Copy, Default)]
-struct Residual {
-    overflow: bool,
-    underflow: bool,
-    count: u32,
+pub(super) struct Residual {
+    pub overflow: bool,
+    pub underflow: bool,
+    pub count: u32,
 }
 
 impl Residual {
@@ -98,7 +95,7 @@ impl Connection {
         let mut data_pdus = 0;
         if let (Some(data), true) = (data_in, read_length > 0) {
             let status = collapse.then_some((completion.status, residual));
-            data_pdus = self.push_data_in(tag, &Rc::new(data), read_length as usize, status);
+            data_pdus = self.push_data_in(tag, data, read_length as usize, status);
         }
         if collapse {
             return;
@@ -132,51 +129,6 @@ impl Connection {
         self.push(response.encode(), &data);
     }
 
-    /// Data-In in segments the initiator takes, in sequences of at most `MaxBurstLength`; returns the number of PDUs.
-    fn push_data_in(
-        &mut self,
-        tag: u32,
-        data: &Rc<scsi::sam::Buffer>,
-        length: usize,
-        status: Option<(Status, Residual)>,
-    ) -> u32 {
-        Counters::add(
-            &self.registration.record.counters.data_in_bytes,
-            length as u64,
-        );
-        let segment = self.parameters.initiator_max_recv_data_segment_length as usize;
-        let burst = self.parameters.max_burst_length as usize;
-        let mut pdu = DataIn {
-            initiator_task_tag: tag,
-            target_transfer_tag: RESERVED_TAG,
-            exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
-            ..DataIn::default()
-        };
-        let (mut start, mut burst_end) = (0, burst.min(length));
-        while start < length {
-            let end = burst_end.min(start + segment);
-            pdu.r#final = end == burst_end;
-            pdu.buffer_offset = start as u32;
-            if let (Some((status, residual)), true) = (status, end == length) {
-                pdu.status_present = true;
-                pdu.status = status as u8;
-                pdu.stat_sn = self.take_stat_sn();
-                pdu.overflow = residual.overflow;
-                pdu.underflow = residual.underflow;
-                pdu.residual = residual.count;
-            }
-            self.outbound
-                .push_data(pdu.encode(), data, start, end, self.digests);
-            pdu.data_sn += 1;
-            if end == burst_end {
-                burst_end = length.min(end + burst);
-            }
-            start = end;
-        }
-        pdu.data_sn
-    }
-
     pub(super) fn push_ready_to_transfer(
         &mut self,
         tag: u32,
@@ -202,6 +154,7 @@ impl Connection {
     }
 
     pub(super) fn push_task_management_response(&mut self, tag: u32, response: u8) {
+        self.queue_all_data();
         let pdu = TaskManagementResponse {
             response,
             initiator_task_tag: tag,
@@ -251,6 +204,7 @@ impl Connection {
     }
 
     pub(super) fn push_logout_response(&mut self, request: &LogoutRequest) {
+        self.queue_all_data();
         let response = match request.reason {
             LOGOUT_REMOVE_FOR_RECOVERY => LOGOUT_RECOVERY_NOT_SUPPORTED,
             LOGOUT_CLOSE_CONNECTION if request.cid != self.registration.record.cid => {
@@ -281,6 +235,7 @@ impl Connection {
 
     /// Tells the initiator that its session ends from our side.
     pub(super) fn push_connections_dropped(&mut self) {
+        self.queue_all_data();
         let pdu = AsynchronousMessage {
             initiator_task_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),

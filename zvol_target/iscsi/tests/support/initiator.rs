@@ -1,8 +1,11 @@
 //! An initiator that sends exactly the PDUs it is told to.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use iscsi::pdu::{
     self, DataIn, DataOut, Digests, Header, LoginRequest, LoginResponse, NopOut, RESERVED_TAG,
@@ -29,7 +32,18 @@ pub struct Initiator {
 
 impl Initiator {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// One whose system takes little data that was not read.
+    pub fn connect_with_small_buffer(address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::on(socket.into())
+    }
+
+    fn on(stream: TcpStream) -> Self {
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -205,6 +219,36 @@ impl Initiator {
                 return (data, pdus);
             }
         }
+    }
+
+    /// Data-In of several commands up to the last status, put together by tag, in the order they ended.
+    pub fn receive_all_data_in(&mut self, tags: &[u32]) -> Vec<(u32, Vec<u8>)> {
+        let mut under_way: HashMap<u32, (Vec<u8>, u32)> = HashMap::new();
+        let mut ended = Vec::new();
+        let mut stat_sn = None;
+        while ended.len() < tags.len() {
+            let received = self.receive();
+            let TargetPdu::DataIn(pdu) = received.pdu else {
+                panic!("no Data-In: {:?}", received.pdu);
+            };
+            let tag = pdu.initiator_task_tag;
+            assert!(tags.contains(&tag), "nobody asked for {tag}");
+            let (data, data_sn) = under_way.entry(tag).or_default();
+            assert_eq!(
+                (pdu.buffer_offset as usize, pdu.data_sn),
+                (data.len(), *data_sn)
+            );
+            *data_sn += 1;
+            data.extend_from_slice(&received.data);
+            if pdu.status_present {
+                let in_order = stat_sn.is_none_or(|last: u32| pdu.stat_sn == last.wrapping_add(1));
+                assert!(in_order, "StatSN {} after {stat_sn:?}", pdu.stat_sn);
+                stat_sn = Some(pdu.stat_sn);
+                let (data, _) = under_way.remove(&tag).unwrap();
+                ended.push((tag, data));
+            }
+        }
+        ended
     }
 
     pub fn read(&mut self, block: u32, count: u16) -> Vec<u8> {

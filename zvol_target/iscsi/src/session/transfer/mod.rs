@@ -30,7 +30,7 @@ pub(crate) enum Failure {
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Initiator Task Tags of commands that may need an R2T.
-    waiting: RefCell<Vec<u32>>,
+    waiting: RefCell<VecDeque<u32>>,
     /// The connection has its turn, and looks here at the end of it.
     in_turn: Cell<bool>,
     /// Wakes the connection.
@@ -53,7 +53,7 @@ impl Requests {
     }
 
     fn push(&self, tag: u32) {
-        self.waiting.borrow_mut().push(tag);
+        self.waiting.borrow_mut().push_back(tag);
         if !self.in_turn.get() {
             if let Some(waker) = &*self.waker.borrow() {
                 waker.wake_by_ref();
@@ -63,7 +63,7 @@ impl Requests {
 
     /// A command to look at.
     pub fn pop(&self) -> Option<u32> {
-        self.waiting.borrow_mut().pop()
+        self.waiting.borrow_mut().pop_front()
     }
 }
 
@@ -187,6 +187,11 @@ impl Transfer {
     /// Whether the command itself saw the transfer fail.
     pub fn failure_delivered(&self) -> bool {
         self.state.borrow().failure_delivered
+    }
+
+    /// Bytes the initiator announced.
+    pub fn expected(&self) -> u32 {
+        self.state.borrow().expected
     }
 
     /// R2Ts sent so far.

@@ -1,0 +1,103 @@
+//! R2Ts: short transfers are asked for at once, long ones in turns, so that what a host sends next is not far behind.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::connection::Connection;
+
+/// Longest transfer that is asked for at once, bytes.
+const SHORT: u32 = 64 << 10;
+/// Bytes of long transfers asked for at a time: no less than a fast link carries while an R2T travels, and what a short command
+/// finds ahead of it at worst.
+const SOLICITED_MOST: usize = 2 << 20;
+
+/// Data that was asked for and has not come.
+#[derive(Default)]
+pub(super) struct Solicited {
+    /// By Target Transfer Tag.
+    bursts: HashMap<u32, Burst>,
+    /// Long transfers that want data, by Initiator Task Tag, in the order of their turns.
+    waiting: VecDeque<u32>,
+    /// Sum of the bursts of long transfers, bytes.
+    long_bytes: usize,
+}
+
+struct Burst {
+    /// Initiator Task Tag.
+    task: u32,
+    /// Bytes that count against [`SOLICITED_MOST`].
+    counted: usize,
+}
+
+impl Solicited {
+    /// Initiator Task Tag of an R2T under way.
+    pub fn task_of(&self, target_transfer_tag: u32) -> Option<u32> {
+        self.bursts
+            .get(&target_transfer_tag)
+            .map(|burst| burst.task)
+    }
+
+    /// The sequence an R2T asked for has come.
+    pub fn forget(&mut self, target_transfer_tag: u32) {
+        if let Some(burst) = self.bursts.remove(&target_transfer_tag) {
+            self.long_bytes -= burst.counted;
+        }
+    }
+
+    /// The task has ended.
+    pub fn forget_task(&mut self, tag: u32) {
+        let long_bytes = &mut self.long_bytes;
+        self.bursts.retain(|_, burst| {
+            let other = burst.task != tag;
+            if !other {
+                *long_bytes -= burst.counted;
+            }
+            other
+        });
+    }
+}
+
+impl Connection {
+    /// Sends the R2Ts that commands wait for, as far as it is their turn.
+    pub(super) fn send_requests(&mut self) {
+        while let Some(tag) = self.requests.pop() {
+            let transfer = self.tasks.get(&tag).and_then(|task| task.transfer.as_ref());
+            match transfer.map(|transfer| transfer.expected() > SHORT) {
+                Some(true) => self.solicited.waiting.push_back(tag),
+                Some(false) => while self.send_request(tag, false) {},
+                None => {}
+            }
+        }
+        while self.solicited.long_bytes < SOLICITED_MOST {
+            let Some(tag) = self.solicited.waiting.pop_front() else {
+                break;
+            };
+            if self.send_request(tag, true) {
+                self.solicited.waiting.push_back(tag);
+            }
+        }
+    }
+
+    /// Sends one R2T, if the command waits for data that nobody was asked for.
+    fn send_request(&mut self, tag: u32, long: bool) -> bool {
+        let Some(transfer) = self.tasks.get(&tag).and_then(|task| task.transfer.clone()) else {
+            return false;
+        };
+        let max_burst = self.parameters.max_burst_length;
+        let max_outstanding = self.parameters.max_outstanding_r2t;
+        let Some(solicitation) = transfer.solicit(max_burst, max_outstanding) else {
+            return false;
+        };
+        let target_transfer_tag = self.new_transfer_tag();
+        transfer.solicited(solicitation, target_transfer_tag);
+        let counted = if long {
+            solicitation.length as usize
+        } else {
+            0
+        };
+        self.solicited.long_bytes += counted;
+        let burst = Burst { task: tag, counted };
+        self.solicited.bursts.insert(target_transfer_tag, burst);
+        self.push_ready_to_transfer(tag, target_transfer_tag, solicitation);
+        true
+    }
+}
