@@ -128,8 +128,13 @@ pub struct Portal {
 pub struct ServerOptions {
     /// Reactor threads; connections are spread over them. At least 1.
     pub reactors: usize,
-    /// Connections at once, over all portals; further ones are closed at accept.
+    /// Sessions at once, over all portals, each with its one connection; further logins are refused (0302h).
     pub max_connections: usize,
+    /// Connections at once that have not logged in; further ones take the place of the oldest of the address that has the
+    /// most. At least 1.
+    pub max_logins: usize,
+    /// The same, of one address.
+    pub max_logins_per_peer: usize,
     /// Time from accept to the end of login.
     pub login_timeout: Duration,
     /// Silence of an initiator after which a NOP-In asks whether it is still there; as much again ends the connection.
@@ -143,6 +148,8 @@ impl Default for ServerOptions {
         Self {
             reactors: 1,
             max_connections: 1024,
+            max_logins: 256,
+            max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(15),
             discovery_authentication: Authentication::default(),

@@ -45,7 +45,7 @@ impl Site {
         portal_group_tag: u16,
     ) -> impl Future<Output = ()> + 'static {
         let registry = Arc::clone(&self.0);
-        reactor::serve_stream(stream, (NOWHERE, NOWHERE), portal_group_tag, registry)
+        reactor::serve_stream(stream, (NOWHERE, NOWHERE), portal_group_tag, registry, None)
     }
 
     /// Sessions there are.

@@ -1,7 +1,7 @@
 //! Threads: one accepts, each of the others is a reactor that runs the sessions given to it.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc as blocking};
 use std::thread::{self, JoinHandle};
@@ -14,6 +14,8 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error, warn};
 
+use crate::arrivals::{Arrival, Arrivals};
+use crate::config::ServerOptions;
 use crate::login::{LoginFailure, log_in};
 use crate::registry::Registry;
 use crate::session::{Connection, Inbound};
@@ -26,8 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 struct Accepted {
     stream: std::net::TcpStream,
     group_tag: u16,
-    /// In all, and of the reactor.
-    counted: [Counted; 2],
+    arrival: Arrival,
+    /// Of the reactor.
+    counted: Counted,
 }
 
 /// Counts a connection while it is there.
@@ -116,6 +119,7 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
     let Accepted {
         stream,
         group_tag,
+        arrival,
         counted: _counted,
     } = accepted;
     let opened = TcpStream::from_std(stream).and_then(|stream| {
@@ -125,17 +129,20 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
         Ok((stream, addresses))
     });
     match opened {
-        Ok((stream, addresses)) => serve_stream(stream, addresses, group_tag, registry).await,
+        Ok((stream, addresses)) => {
+            serve_stream(stream, addresses, group_tag, registry, Some(arrival)).await;
+        }
         Err(error) => debug!(%error, "connection lost before login"),
     }
 }
 
-/// Serves one connection from its first byte to its end. `addresses` are the peer's and ours.
+/// Serves one connection from its first byte to its end. `addresses` are the peer's and ours; `arrival` bounds its login.
 pub(crate) async fn serve_stream(
     mut stream: TcpStream,
     addresses: (SocketAddr, SocketAddr),
     group_tag: u16,
     registry: Arc<Registry>,
+    mut arrival: Option<Arrival>,
 ) {
     let mut stop = registry.stop_signal();
     let mut inbound = Inbound::new();
@@ -143,7 +150,14 @@ pub(crate) async fn serve_stream(
     let login = tokio::select! {
         login = timeout(registry.options.login_timeout, login) => login,
         _ = stop.wait_for(|stop| *stop) => return,
+        () = async {
+            match &mut arrival {
+                Some(arrival) => arrival.given_way().await,
+                None => std::future::pending().await,
+            }
+        } => return,
     };
+    drop(arrival);
     match login {
         Ok(Ok(login)) => {
             Connection::new(stream, inbound, registry, login)
@@ -160,35 +174,33 @@ pub(crate) async fn serve_stream(
 /// Gives each connection to the reactor with the fewest.
 pub(crate) struct Spread {
     reactors: Vec<(mpsc::UnboundedSender<Accepted>, Arc<AtomicUsize>)>,
-    all: Arc<AtomicUsize>,
-    limit: usize,
+    arrivals: Arc<Arrivals>,
 }
 
 impl Spread {
-    pub fn new(reactors: &[Reactor], limit: usize) -> Self {
+    pub fn new(reactors: &[Reactor], options: &ServerOptions) -> Self {
         let of = |reactor: &Reactor| (reactor.connections.clone(), Arc::clone(&reactor.load));
         Self {
             reactors: reactors.iter().map(of).collect(),
-            all: Arc::default(),
-            limit,
+            arrivals: Arc::new(Arrivals::new(
+                options.max_logins,
+                options.max_logins_per_peer,
+            )),
         }
     }
 
-    fn give(&self, stream: std::net::TcpStream, group_tag: u16) {
-        if self.all.load(Ordering::Relaxed) >= self.limit {
-            return warn!(limit = self.limit, "too many connections, one was closed");
-        }
+    fn give(&self, stream: std::net::TcpStream, peer: IpAddr, group_tag: u16) {
         let least = self
             .reactors
             .iter()
             .min_by_key(|(_, load)| load.load(Ordering::Relaxed));
         if let Some((reactor, load)) = least {
-            let counted = [Counted::new(&self.all), Counted::new(load)];
             // Fails when the server stops, which closes the connection.
             let _ = reactor.send(Accepted {
                 stream,
                 group_tag,
-                counted,
+                arrival: self.arrivals.enter(peer),
+                counted: Counted::new(load),
             });
         }
     }
@@ -256,9 +268,9 @@ async fn accept(listener: tokio::net::TcpListener, group_tag: u16, spread: &Spre
         match listener
             .accept()
             .await
-            .and_then(|(stream, _)| stream.into_std())
+            .and_then(|(stream, peer)| Ok((stream.into_std()?, peer.ip())))
         {
-            Ok(stream) => spread.give(stream, group_tag),
+            Ok((stream, peer)) => spread.give(stream, peer, group_tag),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;

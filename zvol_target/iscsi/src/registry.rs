@@ -343,6 +343,9 @@ impl Registry {
         peer: SocketAddr,
         local: SocketAddr,
     ) -> Result<Registration, LoginStatus> {
+        if state.sessions.len() >= self.options.max_connections {
+            return Err(LoginStatus::OutOfResources);
+        }
         let record = Arc::new(SessionRecord {
             tsih: state
                 .new_tsih(login.tsih)
@@ -406,6 +409,10 @@ impl State {
             }
             // MaxConnections is 1.
             Some(session) if session.is_same_nexus(login) => Err(LoginStatus::TooManyConnections),
+            // The session is the initiator's, but of another target or portal group.
+            Some(session) if session.initiator == login.initiator && session.isid == login.isid => {
+                Err(LoginStatus::CannotIncludeInSession)
+            }
             // Ended by us, a moment ago.
             None if replacing => Ok(same.next().cloned()),
             _ => Err(LoginStatus::SessionDoesNotExist),

@@ -73,7 +73,7 @@ impl Server {
             .map(|number| Reactor::start(number, &registry))
             .collect::<Result<Vec<_>, _>>()
             .map_err(ServerError::Thread)?;
-        let spread = Spread::new(&reactors, registry.options.max_connections);
+        let spread = Spread::new(&reactors, &registry.options);
         let acceptor = Acceptor::start(spread).map_err(ServerError::Thread)?;
         Ok(Self {
             registry,

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use iscsi::pdu::{LoginRequest, NopOut, RESERVED_TAG, TargetPdu, TextRequest};
+use iscsi::pdu::{LoginRequest, NopOut, TargetPdu};
 use iscsi::{Authentication, ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
 use support::{FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, definition, only, wait_until};
 
@@ -117,7 +117,7 @@ fn an_empty_list_admits_nobody() {
         definition.access = TargetAccess::Initiators(BTreeSet::new());
     });
     let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
-    refused(&fixture, |_| {}, &keys, 0x0202);
+    refused(&fixture, |_| {}, &keys, 0x0203);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn an_initiator_that_is_not_admitted_is_refused_and_sees_nothing() {
         &fixture,
         |_| {},
         &[("InitiatorName", HOST), ("TargetName", TARGET)],
-        0x0202,
+        0x0203,
     );
     assert_eq!(discover(&fixture, "All"), "");
 }
@@ -364,14 +364,19 @@ fn a_silent_connection_is_closed() {
 }
 
 #[test]
-fn connections_are_limited() {
+fn sessions_are_limited() {
     let options = ServerOptions {
         max_connections: 1,
         ..ServerOptions::default()
     };
     let fixture = Fixture::with(options, |_| {});
     let first = fixture.log_in();
-    Initiator::connect(fixture.address).expect_closed();
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    refused(&fixture, |request| request.isid[5] = 1, &keys, 0x0302);
+    // The same initiator port once more takes the place of its own session.
+    let second = fixture.log_in();
+    drop(first);
+    let first = second;
     drop(first);
     wait_until("the first one's place is free", || {
         fixture.server.sessions().is_empty()
@@ -389,37 +394,7 @@ fn discovery(fixture: &Fixture, keys: &[(&str, &str)]) -> Initiator {
 }
 
 fn send_targets(initiator: &mut Initiator, value: &str) -> String {
-    let request = TextRequest {
-        r#final: true,
-        initiator_task_tag: initiator.tag(),
-        target_transfer_tag: RESERVED_TAG,
-        cmd_sn: initiator.cmd_sn,
-        ..TextRequest::default()
-    };
-    initiator.cmd_sn += 1;
-    initiator.send(
-        request.encode(),
-        format!("SendTargets={value}\0").as_bytes(),
-    );
-    let mut text = Vec::new();
-    loop {
-        let answer = initiator.receive();
-        let TargetPdu::TextResponse(response) = answer.pdu else {
-            panic!("{answer:?}")
-        };
-        text.extend(answer.data);
-        if response.r#final {
-            return String::from_utf8(text).unwrap();
-        }
-        assert!(response.r#continue);
-        let more = TextRequest {
-            target_transfer_tag: response.target_transfer_tag,
-            cmd_sn: initiator.cmd_sn,
-            ..request
-        };
-        initiator.cmd_sn += 1;
-        initiator.send(more.encode(), &[]);
-    }
+    initiator.text(&format!("SendTargets={value}\0"))
 }
 
 fn discover(fixture: &Fixture, value: &str) -> String {

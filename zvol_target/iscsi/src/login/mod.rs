@@ -7,16 +7,16 @@ mod parameters;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::config::{Authentication, TargetDefinition, TargetPort};
 use crate::name::IscsiName;
 use crate::pdu::{LoginRequest, LoginResponse};
 use crate::registry::Registry;
 use crate::text::{self, TextCollector};
-use chap::Chap;
+use chap::{Chap, ChapError};
 pub(crate) use exchange::{LoggedIn, LoginFailure, log_in};
-pub(crate) use parameters::Answer;
+pub(crate) use parameters::{Answer, is_answer};
 pub use parameters::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
 
 /// Stages (11.12.3).
@@ -33,15 +33,16 @@ pub(crate) const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
 pub(crate) enum LoginStatus {
     InitiatorError = 0x0200,
     AuthenticationFailure = 0x0201,
-    AuthorizationFailure = 0x0202,
     NotFound = 0x0203,
     TargetRemoved = 0x0204,
     UnsupportedVersion = 0x0205,
     TooManyConnections = 0x0206,
     MissingParameter = 0x0207,
+    CannotIncludeInSession = 0x0208,
     SessionTypeNotSupported = 0x0209,
     SessionDoesNotExist = 0x020a,
     InvalidDuringLogin = 0x020b,
+    TargetError = 0x0300,
     ServiceUnavailable = 0x0301,
     OutOfResources = 0x0302,
 }
@@ -244,7 +245,9 @@ impl<'a> Login<'a> {
                 .port(self.portal_group_tag)
                 .ok_or(LoginStatus::NotFound)?;
             if !found.admits(&initiator) {
-                return Err(LoginStatus::AuthorizationFailure);
+                // Not 0x0202, Authorization Failure: that would tell a stranger which targets there are.
+                info!(%initiator, target = %found.name, "not admitted, and told that there is no such target");
+                return Err(LoginStatus::NotFound);
             }
             if let Some(alias) = &found.alias {
                 text::push(answer, "TargetAlias", alias);
@@ -309,7 +312,7 @@ impl<'a> Login<'a> {
                     self.choose_method(value, answer)?;
                 }
                 // Answers to what we declared.
-                _ if matches!(value.as_str(), "NotUnderstood" | "Irrelevant" | "Reject") => {}
+                _ if is_answer(value) => {}
                 _ => {
                     let result = self.parameters.negotiate(key, value, session_type);
                     if let Some(value) = result.as_value() {
@@ -334,7 +337,10 @@ impl<'a> Login<'a> {
         chap.step(&chap_keys, authentication, &leading.initiator, answer)
             .map_err(|error| {
                 debug!(initiator = %leading.initiator, %error, "CHAP failed");
-                LoginStatus::AuthenticationFailure
+                match error {
+                    ChapError::Random => LoginStatus::TargetError,
+                    _ => LoginStatus::AuthenticationFailure,
+                }
             })
     }
 

@@ -80,6 +80,11 @@ impl Default for NegotiatedParameters {
     }
 }
 
+/// Whether a value is one of the answers that are no value of any key (6.2).
+pub(crate) fn is_answer(value: &str) -> bool {
+    matches!(value, "NotUnderstood" | "Irrelevant" | "Reject")
+}
+
 /// What is said back to one offered key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -210,8 +215,16 @@ impl NegotiatedParameters {
             }
             // 13.25: obsolete, but never "NotUnderstood".
             "IFMarker" | "OFMarker" => boolean(value, |_| false),
-            "IFMarkInt" | "OFMarkInt" => Answer::Reject,
             "InitiatorAlias" => Answer::Nothing,
+            // Keys that only a target sends (13.5, 13.7, 13.8, 13.9), that have no place where they came (12.1, 13.3), or that
+            // are obsolete (13.25).
+            "TargetAlias"
+            | "TargetAddress"
+            | "TargetPortalGroupTag"
+            | "SendTargets"
+            | "AuthMethod"
+            | "IFMarkInt"
+            | "OFMarkInt" => Answer::Reject,
             _ => Answer::NotUnderstood,
         }
     }

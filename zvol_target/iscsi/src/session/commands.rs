@@ -50,11 +50,11 @@ impl Connection {
             None
         };
         let (None, Some(attribute)) = (refused, attribute) else {
-            self.push_reject(refused.unwrap_or(reject::INVALID_PDU_FIELD), header);
             if !command.immediate {
                 self.held.insert(command.cmd_sn, Held::Skipped);
                 self.deliver_held()?;
             }
+            self.push_reject(refused.unwrap_or(reject::INVALID_PDU_FIELD), header);
             return Ok(Destination::Nobody);
         };
         let transfer = self.new_transfer(command, immediate_data);
@@ -206,16 +206,17 @@ impl Connection {
         else {
             return;
         };
-        self.share += task.share;
         let data_out: Box<dyn scsi::sam::DataOut> = match &task.transfer {
             Some(transfer) if transfer.failure().is_some() => {
                 transfer.close();
+                task.share = 0;
                 task.progress = Progress::Ended(broken_transfer());
                 return self.respond_if_settled(tag);
             }
             Some(transfer) => Box::new(TransferHandle(Rc::clone(transfer))),
             None => Box::new(NoDataOut),
         };
+        self.share += task.share;
         let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
         let future = target.execute_command(nexus, command, data_out);
         self.running.push(Running::Command { tag, future });
@@ -272,6 +273,12 @@ impl Connection {
         if let Some(transfer) = &task.transfer {
             transfer.close();
         }
+        // While data that nobody wants any more is still to pass, it holds no memory that others could use: what has to be
+        // received for that may be behind theirs.
+        let kept = completion.data_in.as_ref().map_or(0, |data| data.len());
+        let kept = kept.min(task.share);
+        self.share -= task.share - kept;
+        task.share = kept;
         task.progress = Progress::Ended(completion);
         self.respond_if_settled(tag);
     }

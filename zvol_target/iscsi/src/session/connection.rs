@@ -42,6 +42,10 @@ const LANDED_MEMORY: usize = 8 << 20;
 const UNREAD_RESPONSES: usize = 2 << 20;
 /// Rounds of receiving, running and sending before other connections have their turn.
 const ROUNDS: usize = 8;
+/// Intervals of the keepalive timer over which no byte of a command's outstanding Data-Out has come, after which the session
+/// ends: twice the interval at least. An initiator that is there but leaves a command without its data would hold up
+/// what is behind it in the logical unit for ever; at `ErrorRecoveryLevel` 0 there is no other recovery (7.1.5).
+const DATA_OUT_INTERVALS: u32 = 3;
 /// How long a message that goes before a close may take.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -54,6 +58,8 @@ pub(crate) enum End {
     Logout(LogoutRequest),
     #[error("the initiator did not answer")]
     Silent,
+    #[error("the initiator did not send data it was asked for or had announced")]
+    DataOutMissing,
     #[error("format error: {0}")]
     Frame(#[from] FrameError),
     #[error("protocol error: {0}")]
@@ -189,7 +195,7 @@ impl Connection {
             End::Closed | End::Logout(_) | End::Ended(_) => {
                 debug!(%initiator, %end, "session ends");
             }
-            End::Silent | End::Frame(_) | End::Protocol(_) | End::Io(_) => {
+            End::Silent | End::DataOutMissing | End::Frame(_) | End::Protocol(_) | End::Io(_) => {
                 warn!(%initiator, %end, "session ends");
             }
         }
@@ -199,7 +205,8 @@ impl Connection {
                 self.push_logout_response(&request);
                 self.flush_last_words().await;
             }
-            End::Ended(EndReason::Shutdown | EndReason::Removed | EndReason::ColdReset) => {
+            End::DataOutMissing
+            | End::Ended(EndReason::Shutdown | EndReason::Removed | EndReason::ColdReset) => {
                 self.push_connections_dropped();
                 self.flush_last_words().await;
                 self.end_nexus().await;
@@ -265,6 +272,7 @@ impl Connection {
                 Poll::Pending => false,
             };
             self.poll_running(context);
+            self.tell_window();
             if let Poll::Ready(Err(error)) = self.poll_send(context) {
                 return Poll::Ready(End::Io(error));
             }
@@ -279,6 +287,12 @@ impl Connection {
                 self.keepalive = Keepalive::Heard;
             } else if !resumed {
                 return self.poll_keepalive(context);
+            }
+        }
+        // A connection that is never idle has its timer looked at all the same.
+        if self.timer.is_elapsed() {
+            if let Poll::Ready(end) = self.poll_keepalive(context) {
+                return Poll::Ready(end);
             }
         }
         context.waker().wake_by_ref();
@@ -314,11 +328,22 @@ impl Connection {
             && !transfers().any(|transfer| transfer.is_wanting())
     }
 
+    /// Called once an interval: whether some command has waited too long for its Data-Out. It has not when it was for us to receive.
+    fn is_data_out_missing(&self, waiting_for_us: bool) -> bool {
+        self.tasks
+            .values()
+            .filter_map(|task| task.transfer.as_ref())
+            .any(|transfer| transfer.count_silence(waiting_for_us) >= DATA_OUT_INTERVALS)
+    }
+
     fn poll_keepalive(&mut self, context: &mut Context<'_>) -> Poll<End> {
         // An elapsed check is cheap; the timer is polled only to set its waker anew.
         while self.timer.is_elapsed() || self.timer.as_mut().poll(context).is_ready() {
             let waiting_for_us =
                 self.is_receiving_paused() && self.outbound.is_empty() && self.long_data.is_empty();
+            if self.is_data_out_missing(waiting_for_us) {
+                return Poll::Ready(End::DataOutMissing);
+            }
             self.keepalive = match self.keepalive {
                 _ if waiting_for_us => Keepalive::Heard,
                 Keepalive::Heard => Keepalive::Quiet,

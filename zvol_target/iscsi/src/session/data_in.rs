@@ -86,7 +86,7 @@ impl Connection {
             initiator_task_tag: sequence.tag,
             target_transfer_tag: RESERVED_TAG,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             data_sn: sequence.data_sn,
             buffer_offset: start as u32,
             r#final: end == burst_end,

@@ -3,6 +3,7 @@
 use scsi::sam::{LogicalUnitNumber, TaskManagementFunction};
 
 use super::connection::{Connection, End};
+use super::respond::LOGOUT_REMOVE_FOR_RECOVERY;
 use super::task::{Management, Progress, Running};
 use super::window::{Arrival, CommandWindow};
 use crate::pdu::{
@@ -116,7 +117,7 @@ impl Connection {
             }
             InitiatorPdu::LogoutRequest(request) => {
                 self.release(request.immediate);
-                self.handle_logout_request(request);
+                self.handle_logout_request(header, request);
             }
             InitiatorPdu::TaskManagementRequest(request) => {
                 self.handle_task_management(header, &request)?;
@@ -141,8 +142,10 @@ impl Connection {
         }
     }
 
-    fn handle_logout_request(&mut self, request: LogoutRequest) {
-        if self.is_logout_for_us(&request) {
+    fn handle_logout_request(&mut self, header: &Header, request: LogoutRequest) {
+        if request.reason > LOGOUT_REMOVE_FOR_RECOVERY {
+            self.push_reject(reject::INVALID_PDU_FIELD, header);
+        } else if self.is_logout_for_us(&request) {
             self.logout = Some(request);
         } else {
             self.push_logout_response(&request);
@@ -181,8 +184,9 @@ impl Connection {
                     }
                 } else {
                     let response = self.abort_before_start(request);
+                    self.deliver_held()?;
                     self.finish_management(management, response);
-                    return self.deliver_held();
+                    return Ok(());
                 }
             }
             function::ABORT_TASK_SET => TaskManagementFunction::AbortTaskSet(logical_unit),

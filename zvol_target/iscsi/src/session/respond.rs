@@ -11,9 +11,9 @@ use crate::pdu::{
     ReadyToTransfer, Reject, ScsiResponse, TaskManagementResponse,
 };
 
-/// Reason codes of a Logout Request (11.14.1).
+/// Reason codes of a Logout Request (11.14.1). There is none above.
 const LOGOUT_CLOSE_CONNECTION: u8 = 1;
-const LOGOUT_REMOVE_FOR_RECOVERY: u8 = 2;
+pub(super) const LOGOUT_REMOVE_FOR_RECOVERY: u8 = 2;
 /// Responses of a Logout Response (11.15.1).
 const LOGOUT_CLOSED: u8 = 0;
 const LOGOUT_CID_NOT_FOUND: u8 = 1;
@@ -113,7 +113,7 @@ impl Connection {
             initiator_task_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             exp_data_sn: data_pdus + r2ts,
             bidirectional_residual: if bidirectional { read.count } else { 0 },
             residual: residual.count,
@@ -145,7 +145,7 @@ impl Connection {
             target_transfer_tag,
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             r2t_sn: solicitation.r2t_sn,
             buffer_offset: solicitation.offset,
             desired_data_transfer_length: solicitation.length,
@@ -160,7 +160,7 @@ impl Connection {
             initiator_task_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
         };
         self.push(pdu.encode(), &[]);
     }
@@ -173,7 +173,7 @@ impl Connection {
             target_transfer_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
         };
         self.push(pdu.encode(), data);
     }
@@ -185,7 +185,25 @@ impl Connection {
             target_transfer_tag: self.new_transfer_tag(),
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
+            ..NopIn::default()
+        };
+        self.push(pdu.encode(), &[]);
+    }
+
+    /// A NOP-In that wants no answer, if the window has opened and no other PDU has said so (11.4.11): commands that end
+    /// without a response do that, as those that another nexus aborts.
+    pub(super) fn tell_window(&mut self) {
+        // Data that has its turn later will say so.
+        if !self.window.is_untold() || !self.long_data.is_empty() {
+            return;
+        }
+        let pdu = NopIn {
+            initiator_task_tag: RESERVED_TAG,
+            target_transfer_tag: RESERVED_TAG,
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: self.window.expected(),
+            max_cmd_sn: self.window.tell_maximum(),
             ..NopIn::default()
         };
         self.push(pdu.encode(), &[]);
@@ -197,7 +215,7 @@ impl Connection {
             initiator_task_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             data_sn: 0,
         };
         self.push(pdu.encode(), rejected);
@@ -217,7 +235,7 @@ impl Connection {
             initiator_task_tag: request.initiator_task_tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             time2wait: 0,
             time2retain: 0,
         };
@@ -227,9 +245,8 @@ impl Connection {
     /// Whether a Logout Request ends this connection.
     pub(super) fn is_logout_for_us(&self, request: &LogoutRequest) -> bool {
         match request.reason {
-            LOGOUT_REMOVE_FOR_RECOVERY => false,
             LOGOUT_CLOSE_CONNECTION => request.cid == self.registration.record.cid,
-            _ => true,
+            reason => reason != LOGOUT_REMOVE_FOR_RECOVERY,
         }
     }
 
@@ -240,7 +257,7 @@ impl Connection {
             initiator_task_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
             event: EVENT_ALL_CONNECTIONS_DROPPED,
             parameter2: TIME_TO_WAIT_AFTER_DROP,
             ..AsynchronousMessage::default()

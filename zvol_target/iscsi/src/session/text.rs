@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::connection::Connection;
 use crate::config::{Portal, TargetDefinition};
-use crate::login::{Answer, SessionType};
+use crate::login::{Answer, SessionType, is_answer};
 use crate::name::IscsiName;
 use crate::pdu::{Header, RESERVED_TAG, TextRequest, TextResponse, reject};
 use crate::text::{self, TextCollector};
@@ -32,7 +32,9 @@ impl Connection {
         } else if self.text.tag != Some(request.target_transfer_tag) {
             return self.push_reject(reject::INVALID_PDU_FIELD, header);
         }
-        if self.text.collector.push(data).is_err() {
+        // 11.10.2: more text to come is no last request.
+        let contradiction = request.r#continue && request.r#final;
+        if contradiction || self.text.collector.push(data).is_err() {
             self.text = TextNegotiation::default();
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         }
@@ -52,6 +54,10 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         }
         for (key, value) in &pairs {
+            // Answers to nothing we asked; an answer to an answer would never end.
+            if is_answer(value) {
+                continue;
+            }
             self.answer_key(key, value, &mut answer);
         }
         let limit = self.parameters.initiator_max_recv_data_segment_length as usize;
@@ -82,7 +88,7 @@ impl Connection {
             target_transfer_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.maximum(),
+            max_cmd_sn: self.window.tell_maximum(),
         };
         self.push(response.encode(), segment);
     }
@@ -99,9 +105,9 @@ impl Connection {
             },
             // 13.12: may be declared anew at any time.
             "MaxRecvDataSegmentLength" => self.parameters.negotiate(key, value, session_type),
-            // The other keys belong to login.
+            // The other keys belong to login, except for declarations that change nothing here.
             _ => match self.parameters.clone().negotiate(key, value, session_type) {
-                Answer::NotUnderstood => Answer::NotUnderstood,
+                unchanged @ (Answer::NotUnderstood | Answer::Nothing) => unchanged,
                 _ => Answer::Reject,
             },
         };

@@ -24,14 +24,18 @@ pub(crate) enum Arrival {
 pub(crate) struct CommandWindow {
     expected: u32,
     maximum: u32,
+    /// `MaxCmdSN` as the initiator was told last.
+    told: u32,
 }
 
 impl CommandWindow {
     /// `first` is the `CmdSN` of the login, which is the first one expected after it.
     pub fn new(first: u32) -> Self {
+        let maximum = first.wrapping_add(COMMAND_WINDOW - 1);
         Self {
             expected: first,
-            maximum: first.wrapping_add(COMMAND_WINDOW - 1),
+            maximum,
+            told: maximum,
         }
     }
 
@@ -40,9 +44,15 @@ impl CommandWindow {
         self.expected
     }
 
-    /// `MaxCmdSN`
-    pub fn maximum(self) -> u32 {
+    /// `MaxCmdSN`, for a PDU that tells the initiator.
+    pub fn tell_maximum(&mut self) -> u32 {
+        self.told = self.maximum;
         self.maximum
+    }
+
+    /// Whether the window has opened since the initiator was told last.
+    pub fn is_untold(self) -> bool {
+        self.told != self.maximum
     }
 
     /// Judges a non-immediate command.
@@ -87,8 +97,9 @@ mod tests {
         let next = first.wrapping_add(COMMAND_WINDOW);
         assert_eq!(window.judge(next), Arrival::Ignored);
         // Closed: MaxCmdSN = ExpCmdSN - 1.
-        assert_eq!(window.maximum().wrapping_add(1), window.expected());
+        assert_eq!(window.tell_maximum().wrapping_add(1), window.expected());
         window.release();
+        assert!(window.is_untold());
         assert_eq!(window.judge(next), Arrival::Next);
         assert_eq!(window.judge(next.wrapping_add(1)), Arrival::Ignored);
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use iscsi::pdu::{
-    self, DataIn, DataOut, Digests, Header, LoginRequest, LoginResponse, NopOut, RESERVED_TAG,
-    ReadyToTransfer, ScsiCommand, ScsiResponse, TargetPdu, TaskManagementRequest,
-    TaskManagementResponse,
+    self, DataIn, DataOut, Digests, Header, LoginRequest, LoginResponse, NopIn, NopOut,
+    RESERVED_TAG, ReadyToTransfer, ScsiCommand, ScsiResponse, TargetPdu, TaskManagementRequest,
+    TaskManagementResponse, TextRequest,
 };
 
 /// A PDU of the target with its data segment.
@@ -43,7 +43,7 @@ impl Initiator {
         Self::on(socket.into())
     }
 
-    fn on(stream: TcpStream) -> Self {
+    pub fn on(stream: TcpStream) -> Self {
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -325,6 +325,69 @@ impl Initiator {
         };
         assert_eq!(response.initiator_task_tag, tag);
         response
+    }
+
+    pub fn expect_nop_in(&mut self) -> NopIn {
+        let received = self.receive();
+        let TargetPdu::NopIn(pdu) = received.pdu else {
+            panic!("no NOP-In: {:?}", received.pdu);
+        };
+        assert_eq!(received.data, []);
+        pdu
+    }
+
+    /// Answers a NOP-In that asks.
+    pub fn answer(&mut self, ping: &NopIn) {
+        assert_ne!(ping.target_transfer_tag, RESERVED_TAG);
+        let answer = NopOut {
+            immediate: true,
+            initiator_task_tag: RESERVED_TAG,
+            target_transfer_tag: ping.target_transfer_tag,
+            cmd_sn: self.cmd_sn,
+            ..NopOut::default()
+        };
+        self.send(answer.encode(), &[]);
+    }
+
+    pub fn expect_dropped(&mut self) {
+        let received = self.receive();
+        let TargetPdu::AsynchronousMessage(message) = received.pdu else {
+            panic!("no Asynchronous Message: {:?}", received.pdu);
+        };
+        assert_eq!(message.event, 3);
+        self.expect_closed();
+    }
+
+    /// A Text Request and the whole answer, fetched in as many pieces as it comes in.
+    pub fn text(&mut self, text: &str) -> String {
+        let request = TextRequest {
+            r#final: true,
+            initiator_task_tag: self.tag(),
+            target_transfer_tag: RESERVED_TAG,
+            cmd_sn: self.cmd_sn,
+            ..TextRequest::default()
+        };
+        self.cmd_sn += 1;
+        self.send(request.encode(), text.as_bytes());
+        let mut text = Vec::new();
+        loop {
+            let answer = self.receive();
+            let TargetPdu::TextResponse(response) = answer.pdu else {
+                panic!("{answer:?}")
+            };
+            text.extend(answer.data);
+            if response.r#final {
+                return String::from_utf8(text).unwrap();
+            }
+            assert!(response.r#continue);
+            let more = TextRequest {
+                target_transfer_tag: response.target_transfer_tag,
+                cmd_sn: self.cmd_sn,
+                ..request
+            };
+            self.cmd_sn += 1;
+            self.send(more.encode(), &[]);
+        }
     }
 
     /// A ping and its answer: what was sent before has been handled then.

@@ -1,7 +1,7 @@
 //! A SCSI target device with one logical unit in memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use scsi::sam::{
@@ -33,6 +33,8 @@ pub struct MemoryTarget {
     pub log: Mutex<Vec<Vec<u8>>>,
     /// Bytes a WRITE asks for at once.
     pub write_chunk: Mutex<u32>,
+    /// Aborted commands end with TASK ABORTED status (SPC-5, TAS = 1) instead of without a word.
+    pub task_aborted_status: AtomicBool,
 }
 
 impl MemoryTarget {
@@ -45,6 +47,7 @@ impl MemoryTarget {
             most_tasks: AtomicU64::new(0),
             log: Mutex::default(),
             write_chunk: Mutex::new(u32::MAX),
+            task_aborted_status: AtomicBool::new(false),
         }
     }
 
@@ -219,7 +222,13 @@ impl ScsiTarget for MemoryTarget {
             let mut aborted = task.abort.subscribe();
             let outcome = tokio::select! {
                 biased;
-                _ = aborted.wait_for(|aborted| *aborted) => Outcome::Aborted,
+                _ = aborted.wait_for(|aborted| *aborted) => {
+                    if self.task_aborted_status.load(Ordering::Relaxed) {
+                        Outcome::Completed(Completion { status: Status::TaskAborted, ..good(None, 0) })
+                    } else {
+                        Outcome::Aborted
+                    }
+                }
                 result = self.run(&command, &mut *data_out) => match result {
                     Ok(completion) => Outcome::Completed(completion),
                     Err(_) => Outcome::Aborted,

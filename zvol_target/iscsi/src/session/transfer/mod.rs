@@ -133,6 +133,8 @@ struct State {
     /// The command has been told of the failure.
     failure_delivered: bool,
     nexus_lost: bool,
+    /// Intervals since something outstanding came.
+    silent_intervals: u32,
     /// The command takes no more data.
     closed: bool,
     waker: Option<Waker>,
@@ -174,6 +176,7 @@ impl Transfer {
                 failure: None,
                 failure_delivered: false,
                 nexus_lost: false,
+                silent_intervals: 0,
                 closed: false,
                 waker: None,
             }),
@@ -203,6 +206,19 @@ impl Transfer {
     pub fn is_outstanding(&self) -> bool {
         let state = self.state.borrow();
         state.unsolicited_until.is_some() || !state.bursts.is_empty()
+    }
+
+    /// An interval has passed; returns how many there were in which nothing came of what is outstanding. `excused`: this one
+    /// does not count.
+    pub fn count_silence(&self, excused: bool) -> u32 {
+        let outstanding = self.is_outstanding();
+        let mut state = self.state.borrow_mut();
+        state.silent_intervals = if outstanding && !excused {
+            state.silent_intervals + 1
+        } else {
+            0
+        };
+        state.silent_intervals
     }
 
     /// Whether the command waits for bytes from the initiator.
@@ -238,6 +254,7 @@ impl Transfer {
     /// A header out of place fails the transfer. Call [`Self::begin_segment`] next in either case.
     pub fn accept(&self, header: &pdu::DataOut, length: u32) -> bool {
         let mut state = self.state.borrow_mut();
+        state.silent_intervals = 0;
         let failure = if header.target_transfer_tag == pdu::RESERVED_TAG {
             state.accept_unsolicited(header, length)
         } else {
@@ -280,6 +297,9 @@ impl Transfer {
             _ => None,
         };
         let (count, result) = fill(memory);
+        if count > 0 {
+            state.silent_intervals = 0;
+        }
         match (&mut state.segment, &mut state.wanted) {
             (Segment::Direct { left }, Some(wanted)) => {
                 *left -= count;
@@ -344,7 +364,9 @@ impl Transfer {
 
     /// The R2T was given a tag and is on its way.
     pub fn solicited(&self, solicitation: Solicitation, target_transfer_tag: u32) {
-        self.state.borrow_mut().bursts.push_back(Burst {
+        let mut state = self.state.borrow_mut();
+        state.silent_intervals = 0;
+        state.bursts.push_back(Burst {
             target_transfer_tag,
             offset: solicitation.offset,
             length: solicitation.length,
@@ -394,8 +416,10 @@ impl State {
             return Some(Failure::ProtocolServiceCrcError);
         }
         self.unsolicited_data_sn = self.unsolicited_data_sn.wrapping_add(1);
-        let fits =
-            header.buffer_offset == self.arrived && length <= until.saturating_sub(self.arrived);
+        let left = until.saturating_sub(self.arrived);
+        // 11.4.7.2: when there is more to write than FirstBurstLength, unsolicited PDUs go up to just that.
+        let too_short = header.r#final && until < self.expected && length < left;
+        let fits = header.buffer_offset == self.arrived && length <= left && !too_short;
         (!fits).then_some(Failure::IncorrectAmountOfData)
     }
 
