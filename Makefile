@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 enter := packaging/rootfs/enter
-.PHONY: help demo demo-reset test test-fast test-kernel test-long lint bench clean
+.PHONY: help demo demo-reset test test-fast test-kernel test-long lint fuzz bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,6 +28,10 @@ test-long: ## the same, with longer random runs and the fallback kernel
 
 lint: ## formatting and static checks of everything
 	@tests/lint
+
+fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login control" for some
+	@packaging/rootfs/prepare base test
+	@zvol_target/fuzz/run time $(or $(SECONDS),60) $(TARGETS)
 
 bench: ## ours beside tgt, in one run
 	@tests/bench/run

@@ -80,6 +80,10 @@ pub enum LoginStep {
         text: Vec<u8>,
         /// What was agreed on.
         parameters: NegotiatedParameters,
+        /// Who logged in.
+        initiator: String,
+        /// Whether it logged in to a target, not to discovery.
+        to_target: bool,
         /// CHAP account, if one was used.
         account: Option<String>,
     },
@@ -96,6 +100,8 @@ impl Exchange<'_> {
                 response,
                 text,
                 parameters: established.parameters,
+                initiator: established.initiator.to_string(),
+                to_target: established.target.is_some(),
                 account: established.account,
             },
             Step::Refuse(response) => LoginStep::Refuse(response),

@@ -155,7 +155,12 @@ impl<'a> Login<'a> {
         // FirstBurstLength is bounded by the result of MaxBurstLength.
         pairs.sort_by_key(|(key, _)| key == "FirstBurstLength");
         self.answer(&pairs, &mut answer)?;
-        if self.stage == LOGIN_OPERATIONAL_NEGOTIATION && !self.declared {
+        // Not beside a "Reject" of the initiator's: one key, one value.
+        let answered = text::parse(&answer).is_ok_and(|pairs| {
+            let mut keys = pairs.iter().map(|(key, _)| key);
+            keys.any(|key| key == "MaxRecvDataSegmentLength")
+        });
+        if self.stage == LOGIN_OPERATIONAL_NEGOTIATION && !self.declared && !answered {
             self.declared = true;
             let length = TARGET_MAX_RECV_DATA_SEGMENT_LENGTH;
             self.parameters.target_max_recv_data_segment_length = length;

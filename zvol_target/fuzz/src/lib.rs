@@ -1,0 +1,54 @@
+//! Fuzz targets: everything others can say to the target, and what has to hold whatever they say.
+//!
+//! Each module of [`targets`] has a `run` that takes any bytes and panics when something does not hold. libFuzzer calls it in the
+//! programs of `fuzz_targets/`; `tests/replay.rs` calls it with every input that is kept.
+
+mod input;
+pub mod memory;
+mod memory_volume;
+pub mod seeds;
+pub mod targets;
+
+/// A fuzz target.
+pub struct Target {
+    /// Its name; its folder in `corpus` and `regressions` has the same.
+    pub name: &'static str,
+    /// Runs it with one input.
+    pub run: fn(&[u8]),
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 6] = [
+    Target {
+        name: "pdu_stream",
+        run: targets::pdu_stream::run,
+        seeds: seeds::pdu_stream,
+    },
+    Target {
+        name: "login",
+        run: targets::login::run,
+        seeds: seeds::login,
+    },
+    Target {
+        name: "connection",
+        run: targets::connection::run,
+        seeds: seeds::connection,
+    },
+    Target {
+        name: "commands",
+        run: targets::commands::run,
+        seeds: seeds::commands,
+    },
+    Target {
+        name: "control",
+        run: targets::control::run,
+        seeds: seeds::control,
+    },
+    Target {
+        name: "configuration",
+        run: targets::configuration::run,
+        seeds: seeds::configuration,
+    },
+];

@@ -1,0 +1,169 @@
+//! A volume in memory that is as slow and as broken as a plan says, and insists on its contract.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
+
+const PAGE_BYTES: usize = 4096;
+
+/// Most that one operation of a volume may move: what the SCSI layer promises of its memory.
+const MOST_OPERATION_BYTES: usize = 16 << 20;
+
+/// Pages that were written; the rest is zero.
+type Pages = HashMap<u64, Box<[u8; PAGE_BYTES]>>;
+
+pub(crate) struct MemoryVolume {
+    size_bytes: AtomicU64,
+    logical_block_bytes: u32,
+    read_only: bool,
+    pages: Mutex<Pages>,
+    /// One byte for each operation, over and over: bits 0 to 2 how often it is polled in vain, bits 5 to 7 how it fails.
+    plan: Vec<u8>,
+    operations: AtomicUsize,
+}
+
+impl MemoryVolume {
+    pub(crate) fn new(
+        size_bytes: u64,
+        logical_block_bytes: u32,
+        read_only: bool,
+        plan: &[u8],
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            size_bytes: AtomicU64::new(size_bytes),
+            logical_block_bytes,
+            read_only,
+            pages: Mutex::default(),
+            plan: plan.to_vec(),
+            operations: AtomicUsize::new(0),
+        })
+    }
+
+    /// Volumes only grow.
+    pub(crate) fn grow(&self, blocks: u64) {
+        let bytes = blocks * u64::from(self.logical_block_bytes);
+        self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What the plan has for the next operation, after its delay.
+    async fn begin(&self) -> Result<(), VolumeError> {
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        let planned = match self.plan.len() {
+            0 => 0,
+            length => self.plan[number % length],
+        };
+        let mut left = planned & 7;
+        poll_fn(|context| {
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        match planned >> 5 {
+            1 => Err(VolumeError::OutOfSpace),
+            2 => Err(VolumeError::Device(io::ErrorKind::Other.into())),
+            3 => Err(VolumeError::ReadOnly),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, offset: u64, length: usize) {
+        let block = u64::from(self.logical_block_bytes);
+        let length_bytes = length as u64;
+        assert!(
+            length <= MOST_OPERATION_BYTES
+                && offset % block == 0
+                && length_bytes % block == 0
+                && offset
+                    .checked_add(length_bytes)
+                    .is_some_and(|end| end <= self.size_bytes.load(Ordering::Relaxed)),
+            "operation of {length} bytes at {offset}"
+        );
+    }
+}
+
+/// The parts of `length` bytes at `offset`, page by page: page, place in the page, place in the buffer.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < length).then(|| {
+            let at = offset + done as u64;
+            let start = (at % PAGE_BYTES as u64) as usize;
+            let count = (PAGE_BYTES - start).min(length - done);
+            let part = (
+                at / PAGE_BYTES as u64,
+                start..start + count,
+                done..done + count,
+            );
+            done += count;
+            part
+        })
+    })
+}
+
+impl Volume for MemoryVolume {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.size_bytes.load(Ordering::Relaxed),
+            logical_block_bytes: self.logical_block_bytes,
+            physical_block_bytes: 16384,
+        }
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read(
+        &self,
+        offset: u64,
+        mut buffer: Buffer,
+    ) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        self.check(offset, buffer.len());
+        Box::pin(async move {
+            self.begin().await?;
+            let pages = self.pages.lock().expect("nothing panics inside");
+            for (page, place, part) in parts(offset, buffer.len()) {
+                match pages.get(&page) {
+                    Some(bytes) => buffer[part].copy_from_slice(&bytes[place]),
+                    None => buffer[part].fill(0),
+                }
+            }
+            Ok(buffer)
+        })
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        _stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        assert!(!self.read_only, "a write to a read-only volume");
+        self.check(offset, buffer.len());
+        Box::pin(async move {
+            self.begin().await?;
+            let mut pages = self.pages.lock().expect("nothing panics inside");
+            for (page, place, part) in parts(offset, buffer.len()) {
+                let bytes = pages
+                    .entry(page)
+                    .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+                bytes[place].copy_from_slice(&buffer[part]);
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(self.begin())
+    }
+}

@@ -1,0 +1,164 @@
+//! The control socket: lines of JSON-RPC, and the methods behind them on a service of their own.
+//!
+//! Input: lines. Paths and addresses in them are replaced, so that nothing outside the folder of the fuzzer is opened or listened at.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use iscsi::{Server, ServerOptions};
+use serde_json::{Map, Value};
+use targetd::configuration::{Configuration, ConfigurationFile};
+use targetd::control::json_rpc::{Methods, RpcError, answer};
+use targetd::control::{ControlMethods, Engine};
+use targetd::service::Service;
+use tempfile::TempDir;
+use volume::engine::EngineChoice;
+
+use super::configuration::folder;
+use crate::memory;
+
+/// Lines of one input.
+const MOST_LINES: usize = 16;
+/// Most that answering them may hold: two threads, a server, the answers.
+const CONTROL_MEMORY: usize = 128 << 20;
+/// A volume's size.
+const VOLUME_BYTES: u64 = 1 << 20;
+
+thread_local! {
+    static FOLDER: TempDir = folder();
+}
+
+/// Checks that every request is answered once, in JSON-RPC's form, and that what is configured then can be read again.
+pub fn run(data: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    memory::bounded(CONTROL_MEMORY, || runtime.block_on(converse(data)));
+}
+
+async fn converse(data: &[u8]) {
+    for line in data.split(|&byte| byte == b'\n').take(MOST_LINES) {
+        check_answer(line, answer(line, &Nothing).await.as_ref());
+    }
+    // The service costs threads and files: only for what gets to it.
+    let lines: Vec<Value> = data
+        .split(|&byte| byte == b'\n')
+        .take(MOST_LINES)
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .filter(has_method)
+        .collect();
+    if !lines.is_empty() {
+        serve(lines).await;
+    }
+}
+
+fn has_method(value: &Value) -> bool {
+    match value {
+        Value::Array(requests) => requests.iter().any(has_method),
+        request => request["method"].is_string() && request["jsonrpc"] == "2.0",
+    }
+}
+
+async fn serve(lines: Vec<Value>) {
+    let folder = FOLDER.with(|folder| folder.path().to_owned());
+    let path = folder.join("configuration");
+    for name in ["a", "b"] {
+        let file = std::fs::File::create(folder.join(name)).expect("a file in memory");
+        file.set_len(VOLUME_BYTES).expect("a file in memory");
+    }
+    let _ = std::fs::remove_file(&path);
+    let (file, configuration) = ConfigurationFile::open(&path).expect("no file, no content");
+    let server = Server::new(ServerOptions::default()).expect("threads");
+    let service = Service::start(file, configuration, server, &[], EngineChoice::ThreadPool);
+    let service = Rc::new(RefCell::new(service.expect("nothing to serve")));
+    let engine = Engine {
+        reactors: 1,
+        name: "threads",
+        refusal: None,
+    };
+    let methods = ControlMethods::new(Rc::clone(&service), engine);
+    for mut line in lines {
+        confine(&mut line, &folder);
+        let line = serde_json::to_vec(&line).expect("JSON");
+        check_answer(&line, answer(&line, &methods).await.as_ref());
+    }
+    let configured = service.borrow().configuration().clone();
+    assert!(service.borrow_mut().stop(), "commands of nobody");
+    drop((methods, service));
+    assert_eq!(stored(&path), configured);
+}
+
+fn stored(path: &Path) -> Configuration {
+    ConfigurationFile::open(path)
+        .expect("what the service stored")
+        .1
+}
+
+/// Every path leads into `folder`, every address to a port of this machine that the system chooses.
+fn confine(value: &mut Value, folder: &Path) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(|value| confine(value, folder)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                match (name.as_str(), &*value) {
+                    ("path", Value::String(path)) => {
+                        let name = if path.len() % 2 == 0 { "a" } else { "b" };
+                        *value = folder.join(name).to_string_lossy().into();
+                    }
+                    ("address", Value::String(address)) => {
+                        let parsed = address.parse().is_ok_and(|_: std::net::SocketAddr| true);
+                        if parsed {
+                            *value = "127.0.0.1:0".into();
+                        }
+                    }
+                    _ => confine(value, folder),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// JSON-RPC 2.0: an answer to every request with an id, one of result and error, and the same id.
+fn check_answer(line: &[u8], answer: Option<&Value>) {
+    let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
+    match (&request, answer) {
+        (Value::Array(_), Some(Value::Array(answers))) => {
+            assert!(!answers.is_empty());
+            answers.iter().for_each(check_one);
+        }
+        (_, Some(answer)) => {
+            check_one(answer);
+            let id = &answer["id"];
+            assert!(id.is_null() || *id == request["id"]);
+        }
+        (Value::Array(requests), None) => {
+            assert!(requests.iter().all(|request| request.get("id").is_none()));
+        }
+        (request, None) => assert!(request.is_object() && request.get("id").is_none()),
+    }
+}
+
+fn check_one(answer: &Value) {
+    assert_eq!(answer["jsonrpc"], "2.0");
+    assert!(answer.get("id").is_some());
+    assert!(answer.get("result").is_some() != answer.get("error").is_some());
+    if let Some(error) = answer.get("error") {
+        assert!(error["code"].is_i64() && error["message"].is_string());
+    }
+}
+
+/// Methods of which there are none.
+struct Nothing;
+
+impl Methods for Nothing {
+    async fn call(&self, method: &str, _: Map<String, Value>) -> Result<Value, RpcError> {
+        Err(RpcError::new(
+            targetd::control::json_rpc::code::METHOD_NOT_FOUND,
+            method,
+        ))
+    }
+}

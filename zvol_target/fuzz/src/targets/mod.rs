@@ -1,0 +1,9 @@
+//! The fuzz targets.
+
+pub mod commands;
+pub mod configuration;
+pub mod connection;
+pub mod control;
+pub mod login;
+mod observer;
+pub mod pdu_stream;
