@@ -12,7 +12,7 @@ use scsi::sam::{
     Buffer, Command, Completion, DataOut, DeliveryError, FunctionResponse, LocalBoxFuture,
     LogicalUnitNumber, Nexus, Outcome, ScsiTarget, Status, TaskAttribute, TaskManagementFunction,
 };
-use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 
 use crate::input::Input;
 use crate::memory;
@@ -131,7 +131,9 @@ impl Host {
 
     fn insert(&mut self, number: u16, kind: u8) {
         let unit = self.unit(number, kind);
-        let _ = self.device.insert_logical_unit(number, unit);
+        let _ = self
+            .device
+            .insert_logical_unit(number, unit, LogicalUnitAccess::Any);
     }
 
     /// Kinds: a write-through disk, one with cache and 4096-byte blocks, one that is read-only.
@@ -140,13 +142,7 @@ impl Host {
         let read_only = kind & 2 != 0;
         let volume = MemoryVolume::new(64 << 20, block, read_only && kind & 4 != 0, &self.plan);
         self.volumes.push(Arc::clone(&volume));
-        let options = LogicalUnitOptions {
-            uuid: [number as u8 + 1; 16],
-            product: ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII"),
-            write_cache: kind & 1 != 0,
-            read_only,
-        };
-        LogicalUnit::new(volume, options).expect("a geometry that is taken")
+        LogicalUnit::new(volume, options(number, kind)).expect("a geometry that is taken")
     }
 
     fn step(&mut self, input: &mut Input) {
@@ -264,9 +260,20 @@ impl Host {
                 let unit = self.unit(number, how >> 2);
                 let _ = self.device.replace_logical_unit(number, unit);
             }
-            _ => {
-                let _ = self.device.capacity_changed(number);
-            }
+            _ => match how >> 2 {
+                0 => drop(self.device.capacity_changed(number)),
+                1 => {
+                    let unit = LogicalUnit::not_ready(options(number, 0));
+                    let _ = self.device.replace_logical_unit(number, unit);
+                }
+                2 => drop(self.device.set_access(number, LogicalUnitAccess::Any)),
+                // One of the two hosts only.
+                _ => {
+                    let names = [initiator_device(0)].into();
+                    let access = LogicalUnitAccess::Initiators(names);
+                    let _ = self.device.set_access(number, access);
+                }
+            },
         }
     }
 
@@ -309,8 +316,21 @@ impl Host {
     }
 }
 
+fn options(number: u16, kind: u8) -> LogicalUnitOptions {
+    LogicalUnitOptions {
+        uuid: [number as u8 + 1; 16],
+        product: ProductIdentification::new("ZVAAI", "fuzz", "1").expect("short ASCII"),
+        write_cache: kind & 1 != 0,
+        read_only: kind & 2 != 0,
+    }
+}
+
+fn initiator_device(id: u64) -> String {
+    format!("iqn.2026-11.example:host{}", id % 2)
+}
+
 fn nexus(id: u64) -> Arc<Nexus> {
-    let initiator = format!("iqn.2026-11.example:host{}", id % 2);
+    let initiator = initiator_device(id);
     Arc::new(Nexus {
         id,
         initiator_port: format!("{initiator},i,0x40000001{id:04x}"),

@@ -13,8 +13,8 @@ use iscsi::pdu::{
     self, AdditionalHeaders, DataOut, Digests, Header, LoginRequest, LogoutRequest, NopOut,
     RESERVED_TAG, ScsiCommand, SnackRequest, TaskManagementRequest, TextRequest,
 };
-use iscsi::{Authentication, ServerOptions, TargetDefinition, TargetPort};
-use scsi::{Device, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use iscsi::{Authentication, ServerOptions, TargetAccess, TargetDefinition, TargetPort};
+use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -127,7 +127,11 @@ fn site(plan: &[u8]) -> (Site, Arc<MemoryVolume>) {
         };
         let unit = LogicalUnit::new(Arc::clone(&volume) as _, options);
         device
-            .insert_logical_unit(number, unit.expect("a geometry that is taken"))
+            .insert_logical_unit(
+                number,
+                unit.expect("a geometry that is taken"),
+                LogicalUnitAccess::Any,
+            )
             .expect("a number that is free");
     }
     let definition = TargetDefinition {
@@ -137,7 +141,7 @@ fn site(plan: &[u8]) -> (Site, Arc<MemoryVolume>) {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 1,
         }],
-        initiators: Vec::new(),
+        access: TargetAccess::Any,
         authentication: Authentication::default(),
         device: Arc::new(device),
     };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use iscsi::fuzzing::{self, LoginStep, Site};
 use iscsi::pdu::{LoginRequest, LoginResponse};
 use iscsi::{
-    Authentication, ChapAccount, NegotiatedParameters, Secret, ServerOptions, TargetDefinition,
-    TargetPort,
+    Authentication, ChapAccount, NegotiatedParameters, Secret, ServerOptions, TargetAccess,
+    TargetDefinition, TargetPort,
 };
 use md5::{Digest as _, Md5};
 use scsi::{Device, ProductIdentification};
@@ -74,7 +74,7 @@ fn site(demand: Demand) -> Site {
             portal_group_tag: PORTAL_GROUP,
             relative_target_port: 1,
         }],
-        initiators: vec![HOST.parse().expect("a name")],
+        access: TargetAccess::Initiators([HOST.parse().expect("a name")].into()),
         authentication: authentication.clone(),
         device: Arc::new(Device::new(product)),
     };
