@@ -15,6 +15,9 @@ use crate::name::IscsiName;
 pub const SECRET_LENGTH_MIN: usize = 12;
 /// Longest CHAP secret taken, bytes.
 pub const SECRET_LENGTH_MAX: usize = 255;
+/// A secret of fewer different bytes was not chosen at random, as RFC 7143 9.2.1 wants it: of 12 random letters and digits not
+/// one in a hundred million has so few.
+const SECRET_DISTINCT_BYTES_MIN: usize = 5;
 
 /// A CHAP secret. Its bytes never appear in `Debug` output, and do not stay in memory that is given back.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,10 +27,13 @@ impl Secret {
     /// Takes a secret of 12 to 255 bytes.
     ///
     /// # Errors
-    /// [`ConfigurationError::SecretLength`].
+    /// [`ConfigurationError::SecretLength`], [`ConfigurationError::SecretWeak`].
     pub fn new(secret: &[u8]) -> Result<Self, ConfigurationError> {
         if !(SECRET_LENGTH_MIN..=SECRET_LENGTH_MAX).contains(&secret.len()) {
             return Err(ConfigurationError::SecretLength);
+        }
+        if HashSet::<&u8>::from_iter(secret).len() < SECRET_DISTINCT_BYTES_MIN {
+            return Err(ConfigurationError::SecretWeak);
         }
         Ok(Self(Zeroizing::new(secret.to_vec())))
     }
@@ -163,6 +169,14 @@ pub enum ConfigurationError {
     /// A CHAP secret is too short or too long.
     #[error("a CHAP secret has {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX} bytes")]
     SecretLength,
+    /// A CHAP secret repeats a few characters.
+    #[error(
+        "a CHAP secret has at least {SECRET_DISTINCT_BYTES_MIN} different characters; choose it at random"
+    )]
+    SecretWeak,
+    /// A CHAP secret is the name it belongs to.
+    #[error("account \"{0}\": the CHAP secret must not be the name")]
+    SecretIsName(String),
     /// One secret for both directions (RFC 7143 9.2.1 forbids it).
     #[error("account \"{0}\": incoming and outgoing CHAP secrets must differ")]
     SecretReused(String),
@@ -197,6 +211,13 @@ impl Authentication {
         for account in self.incoming.iter().chain(&self.outgoing) {
             if account.name.is_empty() || !is_text_value(&account.name) {
                 return Err(ConfigurationError::AccountName);
+            }
+            if account
+                .secret
+                .expose()
+                .eq_ignore_ascii_case(account.name.as_bytes())
+            {
+                return Err(ConfigurationError::SecretIsName(account.name.clone()));
             }
         }
         let mut names = HashSet::new();
@@ -284,6 +305,13 @@ mod tests {
             Secret::new(&[1; 256]),
             Err(ConfigurationError::SecretLength)
         );
+        for weak in [
+            &b"aaaaaaaaaaaaaaaa"[..],
+            b"121212121212",
+            b"abcdabcdabcdabcd",
+        ] {
+            assert_eq!(Secret::new(weak), Err(ConfigurationError::SecretWeak));
+        }
         let shown = format!("{:?}", account("user", b"twelve bytes"));
         assert!(
             !shown.contains("twelve") && !shown.contains("116"),
@@ -312,6 +340,12 @@ mod tests {
         assert_eq!(
             reused.validate(),
             Err(ConfigurationError::SecretReused("b".into()))
+        );
+        let mut named = valid.clone();
+        named.incoming[0] = account("Storage-Host-17", b"storage-host-17");
+        assert_eq!(
+            named.validate(),
+            Err(ConfigurationError::SecretIsName("Storage-Host-17".into()))
         );
         let mut nameless = valid;
         nameless.outgoing = Some(account("", b"secret number three"));

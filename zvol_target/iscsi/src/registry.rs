@@ -432,3 +432,30 @@ impl State {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_login_that_completes_while_the_server_stops_is_refused() {
+        let registry = Arc::new(Registry::new(ServerOptions::default()));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let login = Established {
+            initiator: "iqn.2001-04.com.example:host".parse().unwrap(),
+            initiator_alias: None,
+            isid: [0; 6],
+            tsih: 0,
+            cid: 0,
+            session_type: SessionType::Discovery,
+            target: None,
+            account: None,
+            parameters: NegotiatedParameters::default(),
+        };
+        let first = registry.register(&login, nowhere, nowhere).await;
+        assert!(first.is_ok());
+        registry.stop();
+        let second = registry.register(&login, nowhere, nowhere).await;
+        assert_eq!(second.err(), Some(LoginStatus::ServiceUnavailable));
+    }
+}

@@ -135,20 +135,21 @@ impl Connection {
         Some(text)
     }
 
+    /// Name and addresses of a target; nothing if it has no address to tell, as a name alone stands for the address the
+    /// initiator came to.
     fn describe(&self, target: &TargetDefinition, local: SocketAddr, text: &mut Vec<u8>) {
+        let portals = self.registry.portals();
+        let addresses: Vec<_> = portals
+            .iter()
+            .filter(|portal| target.port(portal.group_tag).is_some())
+            .filter_map(|portal| Some((told(portal, local)?, portal.group_tag)))
+            .collect();
+        if addresses.is_empty() {
+            return;
+        }
         text::push(text, "TargetName", target.name.as_str());
-        for portal in self.registry.portals() {
-            if target.port(portal.group_tag).is_none() {
-                continue;
-            }
-            let Some(address) = told(&portal, local) else {
-                continue;
-            };
-            text::push(
-                text,
-                "TargetAddress",
-                &format!("{address},{}", portal.group_tag),
-            );
+        for (address, group_tag) in addresses {
+            text::push(text, "TargetAddress", &format!("{address},{group_tag}"));
         }
     }
 }
