@@ -1,5 +1,8 @@
 //! One command on its way through a logical unit: what command families work with.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use volume::{Buffer, VolumeError};
 
 use crate::additional_sense::AdditionalSense;
@@ -195,7 +198,25 @@ impl Execution<'_> {
         Ok(data)
     }
 
-    /// Leaves a long command between two of its steps.
+    /// Between two steps of a long command: other tasks of the reactor have their turn.
+    ///
+    /// # Errors
+    /// [`Aborted`], to leave the rest.
+    pub(crate) async fn next_step(&self) -> Result<(), Aborted> {
+        let mut yielded = false;
+        poll_fn(|context| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        self.check_aborted()
+    }
+
+    /// Whether to go on.
     ///
     /// # Errors
     /// [`Aborted`].

@@ -32,7 +32,7 @@ pub enum LogicalUnitError {
     /// Logical blocks hosts do not know.
     #[error("a logical block of {0} bytes is not supported: it must be 512 or 4096 bytes")]
     LogicalBlock(u32),
-    /// READ CAPACITY(16) cannot say it.
+    /// The Block Limits page cannot say it.
     #[error(
         "a physical block of {physical} bytes is not supported: it must be a power of two from the logical block \
          ({logical} bytes) to 32768 times that"
@@ -66,19 +66,13 @@ pub struct LogicalUnit {
 pub(crate) struct ModeParameters {
     /// `D_SENSE` of the Control mode page.
     pub(crate) descriptor_sense: AtomicBool,
-    /// SWP of the Control mode page.
-    pub(crate) software_write_protect: AtomicBool,
 }
 
 impl ModeParameters {
     fn copy(&self, from: &Self) {
-        let pairs = [
-            (&self.descriptor_sense, &from.descriptor_sense),
-            (&self.software_write_protect, &from.software_write_protect),
-        ];
-        for (to, from) in pairs {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        let descriptor_sense = from.descriptor_sense.load(Ordering::Relaxed);
+        self.descriptor_sense
+            .store(descriptor_sense, Ordering::Relaxed);
     }
 }
 
@@ -91,7 +85,7 @@ impl LogicalUnit {
         volume: Arc<dyn Volume>,
         options: LogicalUnitOptions,
     ) -> Result<Self, LogicalUnitError> {
-        /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT has four bits.
+        /// OPTIMAL TRANSFER LENGTH GRANULARITY has sixteen bits.
         const MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK: u32 = 1 << 15;
         let Geometry {
             size_bytes,
@@ -101,10 +95,10 @@ impl LogicalUnit {
         if !matches!(logical, 512 | 4096) {
             return Err(LogicalUnitError::LogicalBlock(logical));
         }
-        let exponent_exists = physical.is_power_of_two()
+        let expressible = physical.is_power_of_two()
             && physical >= logical
             && physical / logical <= MAXIMUM_BLOCKS_PER_PHYSICAL_BLOCK;
-        if !exponent_exists {
+        if !expressible {
             return Err(LogicalUnitError::PhysicalBlock { physical, logical });
         }
         if size_bytes < u64::from(logical) {
@@ -195,22 +189,14 @@ impl LogicalUnit {
 
     /// Why writes are refused, if they are.
     pub(crate) fn write_protection(&self) -> Option<AdditionalSense> {
-        if self.options.read_only || self.volume.read_only() {
-            Some(AdditionalSense::WRITE_PROTECTED)
-        } else if self.mode.software_write_protect.load(Ordering::Relaxed) {
-            Some(AdditionalSense::LOGICAL_UNIT_SOFTWARE_WRITE_PROTECTED)
-        } else {
-            None
-        }
+        (self.options.read_only || self.volume.read_only())
+            .then_some(AdditionalSense::WRITE_PROTECTED)
     }
 
     /// What a reset does beside aborting the tasks (SAM-5): default mode parameters, and a unit attention for
     /// every nexus, the one that asked for the reset included.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
         self.mode.descriptor_sense.store(false, Ordering::Relaxed);
-        self.mode
-            .software_write_protect
-            .store(false, Ordering::Relaxed);
         self.unit_attentions.establish(condition, None);
     }
 }
@@ -237,8 +223,22 @@ impl Capacity {
         self.0.size_bytes / u64::from(self.0.logical_block_bytes)
     }
 
-    pub(crate) fn blocks_per_physical_block(self) -> u32 {
+    /// Logical blocks in what the volume writes without reading first: OPTIMAL TRANSFER LENGTH GRANULARITY.
+    pub(crate) fn granularity(self) -> u32 {
         self.0.physical_block_bytes / self.0.logical_block_bytes
+    }
+
+    /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT, for physical blocks of 4096 bytes or of one logical block.
+    ///
+    /// Larger blocks of a volume are no physical blocks to hosts: `ESXi` takes no disk whose physical blocks have neither 512 nor
+    /// 4096 bytes. What a host has to know of them it finds in the granularity.
+    pub(crate) fn physical_block_exponent(self) -> u8 {
+        const PHYSICAL_BLOCK_BYTES: u32 = 4096;
+        if self.0.physical_block_bytes < PHYSICAL_BLOCK_BYTES {
+            return 0;
+        }
+        // A logical block has 512 or 4096 bytes.
+        (PHYSICAL_BLOCK_BYTES / self.0.logical_block_bytes).trailing_zeros() as u8
     }
 }
 

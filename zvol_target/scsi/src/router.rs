@@ -8,8 +8,8 @@ use crate::address::Address;
 use crate::cdb::Cdb;
 use crate::command_table::{self, CommandDescription, Operation};
 use crate::commands::{
-    capacity, inquiry, mode_select, mode_sense, power, read_write, report_luns, report_supported,
-    request_sense, synchronize_cache, verify,
+    capacity, defects, diagnostic, inquiry, log_sense, mode_select, mode_sense, power, pre_fetch,
+    read_write, report_luns, report_supported, request_sense, synchronize_cache, verify,
 };
 use crate::device::Device;
 use crate::execution::{Execution, Failure, Reply};
@@ -93,7 +93,7 @@ pub(crate) async fn execute(
         result => Counted::Completed {
             family: description.map_or(Family::Other, |description| description.family),
             bytes,
-            good: result.is_ok(),
+            failure: result.as_ref().err().map(|sense| sense.key),
             elapsed: since.elapsed(),
         },
     });
@@ -152,6 +152,10 @@ async fn run(
         Operation::WriteAndVerify => verify::write_and_verify(execution).await,
         Operation::Verify => verify::verify(execution).await,
         Operation::SynchronizeCache => synchronize_cache::synchronize_cache(execution).await,
+        Operation::PreFetch => Ok(pre_fetch::pre_fetch(execution)?),
+        Operation::ReadDefectData => Ok(defects::read_defect_data(execution)),
+        Operation::LogSense => Ok(log_sense::log_sense(execution)?),
+        Operation::SendDiagnostic => diagnostic::send_diagnostic(execution).await,
         Operation::StartStopUnit => power::start_stop_unit(execution).await,
         Operation::Inquiry => Ok(inquiry::inquiry(execution)?),
         Operation::ModeSense => Ok(mode_sense::mode_sense(execution)?),

@@ -148,7 +148,7 @@ pub enum TaskManagementFunction {
     },
     /// ABORT TASK SET: all tasks of this nexus in the logical unit.
     AbortTaskSet(LogicalUnitNumber),
-    /// CLEAR TASK SET: all tasks of every nexus in the logical unit.
+    /// CLEAR TASK SET: all tasks of the task set. With a task set for each nexus (SPC-5, TST = 001b) those of this nexus.
     ClearTaskSet(LogicalUnitNumber),
     /// CLEAR ACA
     ClearAca(LogicalUnitNumber),

@@ -9,6 +9,7 @@ pub(crate) enum SenseKey {
     NoSense = 0x0,
     NotReady = 0x2,
     MediumError = 0x3,
+    HardwareError = 0x4,
     IllegalRequest = 0x5,
     UnitAttention = 0x6,
     DataProtect = 0x7,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::latency::{LatencyCounters, LatencyHistogram};
+use crate::sense::SenseKey;
 
 /// What a command is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct FamilyStatistics {
     pub bytes: u64,
     /// Commands among `operations` that ended with CHECK CONDITION.
     pub errors: u64,
+    /// Commands among `errors` that the volume failed: sense key MEDIUM ERROR.
+    pub medium_errors: u64,
     /// How long `operations` took.
     pub latency: LatencyHistogram,
 }
@@ -33,6 +36,7 @@ impl FamilyStatistics {
         self.operations += other.operations;
         self.bytes += other.bytes;
         self.errors += other.errors;
+        self.medium_errors += other.medium_errors;
         self.latency.add(&other.latency);
     }
 }
@@ -72,6 +76,7 @@ impl Statistics {
 struct FamilyCounters {
     bytes: AtomicU64,
     errors: AtomicU64,
+    medium_errors: AtomicU64,
     latency: LatencyCounters,
 }
 
@@ -82,6 +87,7 @@ impl FamilyCounters {
             operations: latency.operations(),
             bytes: self.bytes.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),
+            medium_errors: self.medium_errors.load(Ordering::Relaxed),
             latency,
         }
     }
@@ -94,7 +100,8 @@ pub(crate) enum Counted {
     Completed {
         family: Family,
         bytes: u64,
-        good: bool,
+        /// Sense key of CHECK CONDITION.
+        failure: Option<SenseKey>,
         elapsed: Duration,
     },
     /// It reported a unit attention instead.
@@ -121,7 +128,7 @@ impl Counters {
             Counted::Completed {
                 family,
                 bytes,
-                good,
+                failure,
                 elapsed,
             } => {
                 let counters = self.family(family);
@@ -129,8 +136,11 @@ impl Counters {
                 if bytes > 0 {
                     counters.bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
-                if !good {
+                if let Some(key) = failure {
                     counters.errors.fetch_add(1, Ordering::Relaxed);
+                    if key == SenseKey::MediumError {
+                        counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             }
             Counted::UnitAttention => {

@@ -31,11 +31,10 @@ pub(crate) fn manage(
                 Ok(aborted)
             }
         }),
-        TaskManagementFunction::AbortTaskSet(logical_unit) => units(device, nexus, logical_unit)
+        // The task set is that of the nexus (TST = 001b).
+        TaskManagementFunction::AbortTaskSet(logical_unit)
+        | TaskManagementFunction::ClearTaskSet(logical_unit) => units(device, nexus, logical_unit)
             .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent))),
-        TaskManagementFunction::ClearTaskSet(logical_unit) => {
-            units(device, nexus, logical_unit).map(|units| abort_all(units, nexus))
-        }
         TaskManagementFunction::LogicalUnitReset(logical_unit) => {
             units(device, nexus, logical_unit).map(|units| {
                 let condition = AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED;
@@ -96,20 +95,15 @@ fn abort(units: Vec<Arc<LogicalUnit>>, how: impl Fn(u64, u64) -> Option<Abort>) 
         .collect()
 }
 
-/// All tasks of every nexus. Those of others end with TASK ABORTED (TAS = 1), so none of them needs COMMANDS CLEARED BY ANOTHER
-/// INITIATOR.
-fn abort_all(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus) -> Aborted {
-    abort(units, |of, _| {
+/// Aborts all tasks of every nexus; those of others end with TASK ABORTED (TAS = 1).
+fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Aborted {
+    let aborted = abort(units, |of, _| {
         Some(if of == nexus.id {
             Abort::Silent
         } else {
             Abort::WithStatus
         })
-    })
-}
-
-fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Aborted {
-    let aborted = abort_all(units, nexus);
+    });
     for (unit, _) in &aborted {
         unit.reset(condition);
     }

@@ -1,4 +1,7 @@
-//! The task set of one logical unit, shared by all nexuses (SAM-5 8; TST = 000b).
+//! The task sets of one logical unit, one for each nexus (SAM-5 8; TST = 001b).
+//!
+//! In a set that all nexuses shared, a task of one host with the attribute ORDERED or HEAD OF QUEUE would hold the tasks of all
+//! others, for as long as that host likes when the task is a WRITE whose data does not come.
 //!
 //! A task is in the set from [`TaskSet::enter`] until its [`EnteredTask`] is finished or dropped. Tasks live on the
 //! reactor thread of their nexus; aborting and enabling reach them across threads through [`Task`].
@@ -15,7 +18,7 @@ use tokio::sync::Notify;
 use crate::lock;
 use crate::sam::TaskAttribute;
 
-/// Most tasks in one task set; more are answered TASK SET FULL.
+/// Most tasks of one logical unit; more are answered TASK SET FULL.
 ///
 /// A transport bounds what one nexus may queue (iSCSI by its command window); this bounds their sum.
 pub(crate) const MAXIMUM_TASKS: usize = 8192;
@@ -128,9 +131,9 @@ impl<S: AsRef<TaskSet>> Drop for EnteredTask<S> {
     }
 }
 
+/// The task set of one nexus.
 #[derive(Debug, Default)]
 struct Members {
-    next_sequence: u64,
     tasks: BTreeMap<u64, Arc<Task>>,
     dormant: BTreeSet<u64>,
     ordered: BTreeSet<u64>,
@@ -151,6 +154,37 @@ impl Members {
         }
     }
 
+    fn enter(&mut self, task: &Arc<Task>) {
+        let Task {
+            sequence,
+            attribute,
+            ..
+        } = **task;
+        self.tasks.insert(sequence, Arc::clone(task));
+        match attribute {
+            TaskAttribute::Ordered => {
+                self.ordered.insert(sequence);
+            }
+            TaskAttribute::HeadOfQueue => self.head_of_queue += 1,
+            TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
+        }
+    }
+
+    fn leave(&mut self, task: &Task) {
+        self.tasks.remove(&task.sequence);
+        match task.attribute {
+            TaskAttribute::Ordered => {
+                self.ordered.remove(&task.sequence);
+            }
+            TaskAttribute::HeadOfQueue => self.head_of_queue -= 1,
+            TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
+        }
+        if !self.dormant.is_empty() {
+            self.dormant.remove(&task.sequence);
+            self.enable_dormant();
+        }
+    }
+
     /// Enables, in the order of entry, what no longer waits for anything.
     fn enable_dormant(&mut self) {
         while let Some(&sequence) = self.dormant.first() {
@@ -167,16 +201,33 @@ impl Members {
     }
 }
 
+#[derive(Debug, Default)]
+struct Sets {
+    next_sequence: u64,
+    tasks: usize,
+    by_nexus: BTreeMap<u64, Members>,
+}
+
+impl Sets {
+    /// The set of the nexus. An empty one is kept for the next task; those of others go when a new one is made.
+    fn of_nexus(&mut self, nexus: u64) -> &mut Members {
+        if !self.by_nexus.contains_key(&nexus) {
+            self.by_nexus.retain(|_, members| !members.tasks.is_empty());
+        }
+        self.by_nexus.entry(nexus).or_default()
+    }
+}
+
 /// The tasks of a logical unit.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
-    members: Mutex<Members>,
+    sets: Mutex<Sets>,
     /// Notified whenever an aborted task has ended.
     aborted_task_ended: Notify,
 }
 
 impl TaskSet {
-    /// Puts a task into the set that `set` leads to; `None` when the set is full.
+    /// Puts a task into the set that `set` leads to; `None` when the logical unit has too many.
     pub(crate) fn enter<S: AsRef<TaskSet>>(
         set: S,
         nexus: u64,
@@ -184,12 +235,14 @@ impl TaskSet {
         attribute: TaskAttribute,
     ) -> Option<EnteredTask<S>> {
         let task = {
-            let mut members = lock(&set.as_ref().members);
-            if members.tasks.len() >= MAXIMUM_TASKS {
+            let mut sets = lock(&set.as_ref().sets);
+            if sets.tasks >= MAXIMUM_TASKS {
                 return None;
             }
-            let sequence = members.next_sequence;
-            members.next_sequence += 1;
+            sets.tasks += 1;
+            let sequence = sets.next_sequence;
+            sets.next_sequence += 1;
+            let members = sets.of_nexus(nexus);
             let runs = members.may_run(sequence, attribute);
             let task = Arc::new(Task {
                 sequence,
@@ -200,16 +253,9 @@ impl TaskSet {
                 wake: Notify::new(),
                 ended: AtomicBool::new(false),
             });
-            members.tasks.insert(sequence, Arc::clone(&task));
+            members.enter(&task);
             if !runs {
                 members.dormant.insert(sequence);
-            }
-            match attribute {
-                TaskAttribute::Ordered => {
-                    members.ordered.insert(sequence);
-                }
-                TaskAttribute::HeadOfQueue => members.head_of_queue += 1,
-                TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
             }
             task
         };
@@ -223,9 +269,10 @@ impl TaskSet {
     /// Aborts the tasks for which `how(nexus, identifier)` says how. Those that wait end at once, those in an operation of the
     /// volume after it. Wait for them with [`TaskSet::wait_until_ended`].
     pub(crate) fn abort(&self, how: impl Fn(u64, u64) -> Option<Abort>) -> AbortedTasks {
-        let members = lock(&self.members);
+        let sets = lock(&self.sets);
         let mut aborted = Vec::new();
-        for task in members.tasks.values() {
+        let tasks = sets.by_nexus.values().flat_map(|set| set.tasks.values());
+        for task in tasks {
             match (how(task.nexus, task.identifier), task.abort()) {
                 (None, _) => continue,
                 // Its own nexus gave it up: it expects no status any more.
@@ -256,21 +303,13 @@ impl TaskSet {
 
     /// Takes the task out, enables what waited for it, and says how it was aborted, if it was. Called once for each task.
     fn leave(&self, task: &Task) -> Option<Abort> {
-        let mut members = lock(&self.members);
-        members.tasks.remove(&task.sequence);
-        match task.attribute {
-            TaskAttribute::Ordered => {
-                members.ordered.remove(&task.sequence);
-            }
-            TaskAttribute::HeadOfQueue => members.head_of_queue -= 1,
-            TaskAttribute::Simple | TaskAttribute::AutoContingentAllegiance => {}
-        }
-        if !members.dormant.is_empty() {
-            members.dormant.remove(&task.sequence);
-            members.enable_dormant();
+        let mut sets = lock(&self.sets);
+        sets.tasks -= 1;
+        if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
+            members.leave(task);
         }
         let aborted = task.abort();
-        drop(members);
+        drop(sets);
         task.ended.store(true, Ordering::Release);
         if aborted.is_some() {
             self.aborted_task_ended.notify_waiters();

@@ -18,7 +18,6 @@ pub(crate) fn read_capacity_16(execution: &Execution) -> Reply {
     let mut data = [0; 32];
     data[..8].copy_from_slice(&capacity.blocks().saturating_sub(1).to_be_bytes());
     data[8..12].copy_from_slice(&capacity.block_bytes().to_be_bytes());
-    // LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: at most 15, as checked when the unit was made.
-    data[13] = capacity.blocks_per_physical_block().trailing_zeros() as u8 & 0x0f;
+    data[13] = capacity.physical_block_exponent();
     Reply::parameter_data(&data, execution.cdb.u32(10))
 }

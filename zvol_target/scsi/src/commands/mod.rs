@@ -1,12 +1,16 @@
 //! Commands, one module for each family.
 
 pub(crate) mod capacity;
+pub(crate) mod defects;
 pub(crate) mod designation;
+pub(crate) mod diagnostic;
 pub(crate) mod inquiry;
+pub(crate) mod log_sense;
 pub(crate) mod mode_pages;
 pub(crate) mod mode_select;
 pub(crate) mod mode_sense;
 pub(crate) mod power;
+pub(crate) mod pre_fetch;
 pub(crate) mod read_write;
 pub(crate) mod report_luns;
 pub(crate) mod report_supported;

@@ -1,25 +1,39 @@
 //! Mode pages and the mode parameter block descriptor (SPC-5, SBC-4).
 
-use crate::logical_unit::{Capacity, LogicalUnit};
 use std::sync::atomic::Ordering;
 
-pub(crate) const DISCONNECT_RECONNECT: u8 = 0x02;
-pub(crate) const CACHING: u8 = 0x08;
-pub(crate) const CONTROL: u8 = 0x0a;
-pub(crate) const INFORMATIONAL_EXCEPTIONS_CONTROL: u8 = 0x1c;
+use crate::logical_unit::{Capacity, LogicalUnit};
+
+/// PAGE CODE and SUBPAGE CODE.
+pub(crate) type PageCode = (u8, u8);
+
+pub(crate) const READ_WRITE_ERROR_RECOVERY: PageCode = (0x01, 0);
+pub(crate) const DISCONNECT_RECONNECT: PageCode = (0x02, 0);
+pub(crate) const CACHING: PageCode = (0x08, 0);
+pub(crate) const CONTROL: PageCode = (0x0a, 0);
+pub(crate) const CONTROL_EXTENSION: PageCode = (0x0a, 0x01);
+pub(crate) const POWER_CONDITION: PageCode = (0x1a, 0);
+pub(crate) const INFORMATIONAL_EXCEPTIONS_CONTROL: PageCode = (0x1c, 0);
 
 /// Every page, in ascending order.
-pub(crate) const PAGES: [u8; 4] = [
+pub(crate) const PAGES: [PageCode; 7] = [
+    READ_WRITE_ERROR_RECOVERY,
     DISCONNECT_RECONNECT,
     CACHING,
     CONTROL,
+    CONTROL_EXTENSION,
+    POWER_CONDITION,
     INFORMATIONAL_EXCEPTIONS_CONTROL,
 ];
 
-/// Byte of the Control page that has `D_SENSE`, and its mask.
+/// SPF, in the first byte of a page: the page has a subpage code, and four bytes of header.
+pub(crate) const SPF: u8 = 0x40;
+
+/// Byte of the Control page that has `D_SENSE`, and its mask: all that MODE SELECT can change.
+///
+/// Not SWP, which would let one host write-protect the disk of all others, and a host that forgot it leave it so; nor WCE, as
+/// losing writes is the administrator's risk to take. Both are chosen where the unit is configured.
 pub(crate) const D_SENSE: (usize, u8) = (2, 0x04);
-/// Byte of the Control page that has SWP, and its mask.
-pub(crate) const SWP: (usize, u8) = (4, 0x08);
 
 /// PAGE CONTROL: which values of the parameters (SPC-5). There are no saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,44 +43,53 @@ pub(crate) enum PageControl {
     Default,
 }
 
-/// A page with its two-byte header; `None` when there is no such page.
-pub(crate) fn page(unit: &LogicalUnit, code: u8, control: PageControl) -> Option<Vec<u8>> {
+/// A page with its header; `None` when there is no such page. Fields that are not set here are zero: no retries and no time
+/// limits of their own, no timers of power conditions.
+pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> Option<Vec<u8>> {
     let length: u8 = match code {
+        READ_WRITE_ERROR_RECOVERY | CONTROL | INFORMATIONAL_EXCEPTIONS_CONTROL => 0x0a,
         DISCONNECT_RECONNECT => 0x0e,
         CACHING => 0x12,
-        CONTROL | INFORMATIONAL_EXCEPTIONS_CONTROL => 0x0a,
+        CONTROL_EXTENSION => 0x1c,
+        POWER_CONDITION => 0x26,
         _ => return None,
     };
-    let mut page = vec![0; usize::from(length) + 2];
-    page[0] = code;
-    page[1] = length;
-    match (code, control) {
-        (CONTROL, PageControl::Changeable) => {
+    let (code_byte, subpage) = code;
+    let mut page = if subpage == 0 {
+        vec![code_byte, length]
+    } else {
+        vec![SPF | code_byte, subpage, 0, length]
+    };
+    page.resize(page.len() + usize::from(length), 0);
+    if control == PageControl::Changeable {
+        if code == CONTROL {
             page[D_SENSE.0] |= D_SENSE.1;
-            page[SWP.0] |= SWP.1;
         }
-        (CONTROL, _) => {
-            // QUEUE ALGORITHM MODIFIER 1: commands run concurrently, nothing but their attributes orders them.
-            const UNRESTRICTED_REORDERING: u8 = 0x10;
-            // Commands aborted by another nexus end with TASK ABORTED: no host waits for what never comes.
-            const TAS: u8 = 0x40;
-            page[3] = UNRESTRICTED_REORDERING;
-            page[5] = TAS;
-            if control == PageControl::Current {
-                if unit.mode.descriptor_sense.load(Ordering::Relaxed) {
-                    page[D_SENSE.0] |= D_SENSE.1;
-                }
-                if unit.mode.software_write_protect.load(Ordering::Relaxed) {
-                    page[SWP.0] |= SWP.1;
-                }
-            }
-        }
-        (CACHING, PageControl::Current | PageControl::Default) => {
-            // Chosen where the unit is configured, not by a host: losing writes is the administrator's risk to take.
+        return Some(page);
+    }
+    match code {
+        CACHING => {
             const WCE: u8 = 0x04;
             page[2] = if unit.options.write_cache { WCE } else { 0 };
         }
-        (INFORMATIONAL_EXCEPTIONS_CONTROL, PageControl::Current | PageControl::Default) => {
+        CONTROL => {
+            /// No host's task holds another's: see the task set.
+            const TST_SET_FOR_EACH_NEXUS: u8 = 0x20;
+            /// No log parameter is ever saved.
+            const GLTSD: u8 = 0x02;
+            /// QUEUE ALGORITHM MODIFIER 1: commands run concurrently, nothing but their attributes orders them.
+            const UNRESTRICTED_REORDERING: u8 = 0x10;
+            /// Commands aborted by another nexus end with TASK ABORTED: no host waits for what never comes.
+            const TAS: u8 = 0x40;
+            page[2] = TST_SET_FOR_EACH_NEXUS | GLTSD;
+            page[3] = UNRESTRICTED_REORDERING;
+            page[5] = TAS;
+            let current = control == PageControl::Current;
+            if current && unit.mode.descriptor_sense.load(Ordering::Relaxed) {
+                page[D_SENSE.0] |= D_SENSE.1;
+            }
+        }
+        INFORMATIONAL_EXCEPTIONS_CONTROL => {
             // No informational exception is ever reported.
             const DEXCPT: u8 = 0x08;
             page[2] = DEXCPT;

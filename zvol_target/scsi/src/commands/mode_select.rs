@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::additional_sense::AdditionalSense;
-use crate::commands::mode_pages::{self, CONTROL, D_SENSE, PageControl, SWP};
+use crate::commands::mode_pages::{self, CONTROL, D_SENSE, PageControl, SPF};
 use crate::execution::{Execution, Failure, Reply};
 use crate::logical_unit::LogicalUnit;
 use crate::sense::Sense;
@@ -13,8 +13,8 @@ pub(crate) const MODE_SELECT_6: u8 = 0x15;
 
 const LENGTH_ERROR: Sense = Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// Takes all pages of the parameter list, or none. Only `D_SENSE` and SWP of the Control page change anything; every other
-/// nexus is told by MODE PARAMETERS CHANGED. SP is refused by the command table: nothing is saved.
+/// Takes all pages of the parameter list, or none. Only `D_SENSE` of the Control page changes anything, for every nexus; every
+/// other one is told by MODE PARAMETERS CHANGED. SP is refused by the command table: nothing is saved.
 ///
 /// # Errors
 /// INVALID FIELD IN CDB (PF = 0), PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST.
@@ -40,17 +40,13 @@ pub(crate) async fn mode_select(execution: &mut Execution<'_>) -> Result<Reply, 
     let mode = &execution.unit.mode;
     let mut changed = false;
     for page in selected {
-        let bit = |(at, mask): (usize, u8)| page.get(at).is_some_and(|byte| byte & mask != 0);
-        let descriptor_sense = bit(D_SENSE);
-        let software_write_protect = bit(SWP);
+        let descriptor_sense = page
+            .get(D_SENSE.0)
+            .is_some_and(|byte| byte & D_SENSE.1 != 0);
         changed |= mode
             .descriptor_sense
             .swap(descriptor_sense, Ordering::Relaxed)
             != descriptor_sense;
-        changed |= mode
-            .software_write_protect
-            .swap(software_write_protect, Ordering::Relaxed)
-            != software_write_protect;
     }
     if changed {
         execution.unit.unit_attentions.establish(
@@ -80,7 +76,7 @@ fn parse<'a>(unit: &LogicalUnit, list: &'a [u8], short: bool) -> Result<Vec<&'a 
     let mut control = Vec::new();
     while let Some(rest) = list.get(at..).filter(|rest| !rest.is_empty()) {
         let page = check_page(unit, rest, at)?;
-        if page.first().is_some_and(|code| code & 0x3f == CONTROL) {
+        if page.first() == Some(&CONTROL.0) {
             control.push(page);
         }
         at += page.len();
@@ -124,21 +120,33 @@ fn check_descriptor(
 
 /// The page that begins `rest`, if it is there whole and differs from the current one in changeable bits only.
 fn check_page<'a>(unit: &LogicalUnit, rest: &'a [u8], at: usize) -> Result<&'a [u8], Sense> {
+    const PS: u8 = 0x80;
     const PAGE_CODE: u8 = 0x3f;
     // A parameter list has at most 65535 bytes.
     let invalid =
         |byte: usize, bit| Sense::invalid_field_in_parameter_list((at + byte) as u16, bit);
-    // PS is reserved here, but hosts send a page back as they got it; ours never has it set.
-    let &[first, length, ..] = rest else {
+    let &[first, second, ..] = rest else {
         return Err(LENGTH_ERROR);
     };
-    let current = mode_pages::page(unit, first & PAGE_CODE, PageControl::Current)
-        .filter(|_| first & !PAGE_CODE == 0)
+    // PS is reserved here, but hosts send a page back as they got it; ours never has it set.
+    if first & PS != 0 {
+        return Err(invalid(0, Some(7)));
+    }
+    let (subpage, header_length) = if first & SPF == 0 {
+        (0, 2)
+    } else {
+        (second, 4)
+    };
+    let code = (first & PAGE_CODE, subpage);
+    let current = mode_pages::page(unit, code, PageControl::Current)
+        // Subpage 0 has no SPF.
+        .filter(|page| page.first() == Some(&first))
         .ok_or(invalid(0, Some(5)))?;
-    let changeable =
-        mode_pages::page(unit, first & PAGE_CODE, PageControl::Changeable).unwrap_or_default();
-    if usize::from(length) + 2 != current.len() {
-        return Err(invalid(1, None));
+    let changeable = mode_pages::page(unit, code, PageControl::Changeable).unwrap_or_default();
+    let header = rest.get(..header_length).ok_or(LENGTH_ERROR)?;
+    if !current.starts_with(header) {
+        // PAGE LENGTH is the end of the header.
+        return Err(invalid(header_length / 2, None));
     }
     let page = rest.get(..current.len()).ok_or(LENGTH_ERROR)?;
     for (index, ((sent, current), changeable)) in page
@@ -146,7 +154,7 @@ fn check_page<'a>(unit: &LogicalUnit, rest: &'a [u8], at: usize) -> Result<&'a [
         .zip(&current)
         .zip(&changeable)
         .enumerate()
-        .skip(2)
+        .skip(header_length)
     {
         let refused = (sent ^ current) & !changeable;
         if refused != 0 {

@@ -1,7 +1,7 @@
 //! MODE SENSE(6) and (10) (SPC-5).
 
 use crate::additional_sense::AdditionalSense;
-use crate::commands::mode_pages::{self, PAGES, PageControl};
+use crate::commands::mode_pages::{self, PAGES, PageCode, PageControl};
 use crate::execution::{Execution, Reply};
 use crate::sense::Sense;
 
@@ -34,7 +34,7 @@ pub(crate) fn mode_sense(execution: &Execution) -> Result<Reply, Sense> {
         Vec::new()
     };
     let device_specific = device_specific_parameter(unit.write_protection().is_some());
-    // All pages with the long descriptor are 92 bytes.
+    // All pages with the long descriptor are 160 bytes.
     let length = descriptor.len() + pages.len();
     let descriptor_length = descriptor.len() as u8;
     let (header, allocation_length) = if short {
@@ -68,21 +68,24 @@ fn pages(execution: &Execution, control: PageControl) -> Result<Vec<u8>, Sense> 
     const ALL_PAGES: u8 = 0x3f;
     const ALL_SUBPAGES: u8 = 0xff;
     let (code, subpage) = (execution.cdb.byte(2) & 0x3f, execution.cdb.byte(3));
-    let page = |code| mode_pages::page(execution.unit, code, control);
-    let pages = if code == ALL_PAGES {
-        PAGES
-            .iter()
-            .filter_map(|&code| page(code))
-            .collect::<Vec<_>>()
-            .concat()
-    } else {
-        page(code).ok_or(Sense::invalid_field_in_cdb(2, Some(5)))?
-    };
-    // No page has subpages of its own.
-    if subpage != 0 && subpage != ALL_SUBPAGES {
+    if code == ALL_PAGES && subpage != 0 && subpage != ALL_SUBPAGES {
         return Err(Sense::invalid_field_in_cdb(3, None));
     }
-    Ok(pages)
+    if code != ALL_PAGES && !PAGES.iter().any(|&(of, _)| of == code) {
+        return Err(Sense::invalid_field_in_cdb(2, Some(5)));
+    }
+    let asked = |&&(of, sub): &&PageCode| {
+        (code == ALL_PAGES || code == of) && (subpage == ALL_SUBPAGES || subpage == sub)
+    };
+    let pages: Vec<_> = PAGES
+        .iter()
+        .filter(asked)
+        .filter_map(|&code| mode_pages::page(execution.unit, code, control))
+        .collect();
+    if pages.is_empty() {
+        return Err(Sense::invalid_field_in_cdb(3, None));
+    }
+    Ok(pages.concat())
 }
 
 /// DEVICE-SPECIFIC PARAMETER of direct-access devices (SBC-4).

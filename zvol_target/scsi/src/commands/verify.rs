@@ -40,7 +40,9 @@ pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failu
             // No data is transferred, so only the capacity bounds the length; abortable between its steps.
             let range = execution.byte_range()?;
             for (offset, length) in range.chunks() {
-                execution.check_aborted()?;
+                if execution.bytes > 0 {
+                    execution.next_step().await?;
+                }
                 execution.read_chunk(offset, length).await?;
                 execution.bytes += u64::from(length);
             }
@@ -75,7 +77,9 @@ async fn compare_each(execution: &mut Execution<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     for (offset, length) in range.chunks() {
-        execution.check_aborted()?;
+        if execution.bytes > 0 {
+            execution.next_step().await?;
+        }
         let stored = execution.read_chunk(offset, length).await?;
         if stored
             .chunks(pattern.len())

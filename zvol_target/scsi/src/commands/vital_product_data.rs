@@ -77,7 +77,7 @@ fn extended_inquiry_data(unit: &LogicalUnit) -> Vec<u8> {
 fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let capacity = unit.capacity();
     let maximum = MAXIMUM_TRANSFER_BYTES / capacity.block_bytes();
-    let granularity = capacity.blocks_per_physical_block();
+    let granularity = capacity.granularity();
     // What is moved at once, and never less than the volume writes without reading first.
     let optimal = (CHUNK_BYTES / capacity.block_bytes())
         .max(granularity)

@@ -1,7 +1,11 @@
 //! Task attributes.
 
-use super::{TEST_UNIT_READY, is_good, poll, read, setup};
-use crate::sam::{Status, TaskAttribute};
+use std::sync::Arc;
+
+use super::{
+    Broken, Initiator, Sent, TEST_UNIT_READY, block_10, is_good, poll, read, setup, write_10,
+};
+use crate::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture, Status, TaskAttribute};
 use crate::task_set::MAXIMUM_TASKS;
 
 #[test]
@@ -42,6 +46,69 @@ fn head_of_queue_holds_those_that_come_after_it() {
     assert!(poll(&mut simple).is_pending());
     assert!(is_good(&poll(&mut first)));
     assert!(is_good(&poll(&mut simple)));
+}
+
+#[test]
+fn tasks_of_one_host_hold_none_of_another() {
+    let (_, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let stuck = |attribute| {
+        let write = Box::new(Broken::Missing);
+        initiator.execute(1, attribute, &write_10(0, 1), write)
+    };
+    let mut first = stuck(TaskAttribute::HeadOfQueue);
+    let mut second = stuck(TaskAttribute::Ordered);
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    assert!(poll(&mut read(&initiator, 3, TaskAttribute::Simple)).is_pending());
+    for attribute in [TaskAttribute::Simple, TaskAttribute::Ordered] {
+        assert!(is_good(&poll(&mut read(&other, 1, attribute))));
+    }
+}
+
+#[test]
+fn a_small_read_passes_a_long_write_and_a_long_verify() {
+    let (volume, initiator) = setup();
+    // Four chunks, of which the data of the first has come.
+    let mut write = initiator.execute(
+        1,
+        TaskAttribute::Simple,
+        &write_10(0, 8192),
+        Box::new(Trickling(1)),
+    );
+    assert!(poll(&mut write).is_pending());
+    assert_eq!(volume.events().len(), 1);
+    assert!(is_good(&poll(&mut read(
+        &initiator,
+        2,
+        TaskAttribute::Simple
+    ))));
+    // One chunk of a verify in each turn, even when the volume never makes it wait.
+    let verify = block_10(0x2f, 0, 0, 8192);
+    let mut verify = initiator.execute(3, TaskAttribute::Simple, &verify, Sent::boxed(&[]));
+    for _ in 0..3 {
+        volume.events();
+        assert!(poll(&mut verify).is_pending());
+        assert_eq!(volume.events().len(), 1);
+        assert!(is_good(&poll(&mut read(
+            &initiator,
+            4,
+            TaskAttribute::Simple
+        ))));
+    }
+    assert!(is_good(&poll(&mut verify)));
+}
+
+/// Data-Out of which so many parts come, and no more.
+struct Trickling(u32);
+
+impl DataOut for Trickling {
+    fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
+        if self.0 == 0 {
+            return Box::pin(std::future::pending());
+        }
+        self.0 -= 1;
+        Box::pin(std::future::ready(Ok(Buffer::new(length as usize))))
+    }
 }
 
 #[test]

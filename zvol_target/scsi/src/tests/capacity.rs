@@ -38,9 +38,32 @@ fn last_block_and_block_length() {
     let data = initiator.data(&read_capacity_16(255));
     assert_eq!(data.len(), 32);
     assert_eq!(data[..12], [0, 0, 0, 0, 0, 0, 0x3f, 0xff, 0, 0, 2, 0]);
-    // 32 logical blocks in a physical one; nothing else.
-    assert_eq!((data[12], data[13]), (0, 5));
+    // Eight logical blocks in a physical one, though the volume's blocks have 16 KiB; nothing else.
+    assert_eq!((data[12], data[13]), (0, 3));
     assert!(data[14..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn physical_blocks_are_what_esxi_takes_and_the_rest_is_granularity() {
+    for (logical, physical, exponent) in [
+        (512, 512, 0),
+        (512, 2048, 0),
+        (512, 4096, 3),
+        (512, 131_072, 3),
+        (4096, 4096, 0),
+        (4096, 65536, 0),
+    ] {
+        let volume = RamVolume::with_geometry(Geometry {
+            size_bytes: 1 << 30,
+            logical_block_bytes: logical,
+            physical_block_bytes: physical,
+        });
+        let initiator = Initiator::new(&volume, options());
+        assert_eq!(initiator.data(&read_capacity_16(32))[13], exponent);
+        let limits = initiator.data(&[0x12, 1, 0xb0, 1, 0, 0]);
+        let granularity = u16::from_be_bytes([limits[6], limits[7]]);
+        assert_eq!(u32::from(granularity) * logical, physical);
+    }
 }
 
 #[test]

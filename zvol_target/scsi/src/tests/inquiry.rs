@@ -1,8 +1,9 @@
 //! INQUIRY and vital product data.
 
-use super::{BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, options};
-use crate::LogicalUnitOptions;
+use super::{BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, TEST_UNIT_READY, options};
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
+use crate::sam::Status;
+use crate::{LogicalUnitOptions, TargetPort};
 
 fn inquiry(evpd: u8, page: u8, allocation_length: u16) -> [u8; 6] {
     let [high, low] = allocation_length.to_be_bytes();
@@ -105,6 +106,72 @@ fn serial_number_and_names_are_of_the_uuid() {
             (1, 0x15, vec![0, 0, 0, 1]),
         ]
     );
+}
+
+/// Identification whose change would make every datastore of an installation a foreign copy: what hosts have seen, byte for byte.
+#[test]
+fn the_identity_is_the_one_hosts_have_seen() {
+    let initiator = initiator();
+    assert_eq!(
+        page(&initiator, 0x80),
+        *b"\0\x80\0\x204f1c6d2e903b4a578c01223344556677"
+    );
+    let names = b"\0\x83\0\x50\
+        \x01\x03\0\x10\x60\x25\xa5\x63\x2a\xb1\x37\x08\x70\x7b\x10\x4a\x70\x30\x7e\x07\
+        \x02\x01\0\x28ZVAAI   4f1c6d2e903b4a578c01223344556677\
+        \x01\x14\0\x04\0\0\0\x03\
+        \x01\x15\0\x04\0\0\0\x01";
+    assert_eq!(page(&initiator, 0x83), *names);
+}
+
+#[test]
+fn ports_and_the_target_are_named_once_they_are_known() {
+    let initiator = initiator();
+    let unnamed = page(&initiator, 0x83);
+    assert_eq!(
+        page(&initiator, 0x88)[4..],
+        [0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
+    let port = |relative_target_port, name: &str| TargetPort {
+        relative_target_port,
+        target_port_group: 7,
+        name: name.to_owned(),
+    };
+    let device = &initiator.device;
+    device.set_target_ports(vec![port(3, "iqn.x,t,0x3"), port(4, "iqn.x,t,0x0004")]);
+    device.set_name("iqn.x");
+    // Said once for both changes, and not for none.
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), (6, 0x3f, 0x03));
+    device.set_name("iqn.x");
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+    let named = page(&initiator, 0x83);
+    let group_at = unnamed.len() - 1;
+    assert_eq!(named[4..group_at], unnamed[4..group_at]);
+    assert_eq!(named[group_at], 7);
+    assert_eq!(
+        named[unnamed.len()..],
+        *b"\x03\x18\0\x0ciqn.x,t,0x3\0\x03\x28\0\x08iqn.x\0\0\0"
+    );
+    assert_eq!(
+        page(&initiator, 0x88)[4..],
+        *b"\0\0\0\x03\0\0\0\0\0\0\0\x10\x03\x18\0\x0ciqn.x,t,0x3\0\
+            \0\0\0\x04\0\0\0\0\0\0\0\x14\x03\x18\0\x10iqn.x,t,0x0004\0\0"
+    );
+    // MULTIP.
+    assert_eq!(initiator.data(&inquiry(0, 0, 96))[6], 0x10);
+    let long = "x".repeat(300);
+    device.set_target_ports(vec![port(3, &long)]);
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), (6, 0x3f, 0x03));
+    assert_eq!(
+        page(&initiator, 0x88)[4..],
+        [0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(initiator.data(&inquiry(0, 0, 96))[6], 0);
+}
+
+#[test]
+fn mode_pages_are_shared() {
+    assert_eq!(page(&initiator(), 0x87)[4..], [0x3f, 0xff, 0, 0]);
 }
 
 #[test]

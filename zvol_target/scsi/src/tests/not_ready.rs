@@ -99,7 +99,7 @@ fn when_the_volume_comes_every_host_is_told_and_the_disk_is_the_same() {
 fn when_the_volume_goes_the_settings_of_hosts_stay() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let d_sense = [
-        0, 0, 0, 0, 0x0a, 0x0a, 0x04, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0x0a, 0x0a, 0x26, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
     ];
     initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &d_sense);
     let placeholder = LogicalUnit::not_ready(options());

@@ -379,14 +379,17 @@ fn transfers_that_fail() {
 }
 
 #[test]
-fn protection_and_grouping_are_refused() {
+fn protection_is_refused_and_a_group_number_is_advice() {
     let (_, initiator) = initiator();
     for code in [0x28, 0x2a] {
         let seen = initiator.sense(&block_10(code, 0x20, 0, 1));
         assert_eq!((seen.code, seen.field), ((0x24, 0), Some([0xcd, 0, 1])));
         let mut cdb = block_10(code, 0, 0, 1);
-        cdb[6] = 1;
-        assert_eq!(initiator.sense(&cdb).field, Some([0xc8, 0, 6]));
+        cdb[6] = 0x1f;
+        let completion = initiator.run_with(&cdb, Sent::boxed(&pattern(1, 1)));
+        assert_eq!(completion.status, Status::Good);
+        cdb[6] = 0x20;
+        assert_eq!(initiator.sense(&cdb).field, Some([0xcd, 0, 6]));
     }
     // NACA.
     let mut cdb = read_10(0, 1);

@@ -143,13 +143,48 @@ fn abort_task_set_and_clear_task_set() {
     assert!(is_aborted(&poll(&mut own)));
     assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
     assert!(poll(&mut foreign).is_pending());
+    // The task set is that of the nexus.
+    let mut own = stuck_write(&initiator, 2);
+    assert!(poll(&mut own).is_pending());
     let mut function = manage(&initiator, TaskManagementFunction::ClearTaskSet(UNIT));
     assert!(poll(&mut function).is_pending());
-    // TAS = 1: the host to whom it happened is told by the status, so there is no unit attention.
-    assert!(has_status(&poll(&mut foreign), Status::TaskAborted));
+    assert!(is_aborted(&poll(&mut own)));
     assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
-    assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
+    assert!(poll(&mut foreign).is_pending());
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+}
+
+#[test]
+fn no_host_waits_for_a_task_that_another_aborted() {
+    let (volume, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let mut dormant = (
+        stuck_write(&other, 1),
+        read(&other, 2, TaskAttribute::Ordered),
+    );
+    assert!(poll(&mut dormant.0).is_pending() && poll(&mut dormant.1).is_pending());
+    volume.hold();
+    let mut in_volume = read(&other, 3, TaskAttribute::HeadOfQueue);
+    let mut given_up = stuck_write(&other, 4);
+    assert!(poll(&mut in_volume).is_pending() && poll(&mut given_up).is_pending());
+    let mut reset = manage(&initiator, TaskManagementFunction::LogicalUnitReset(UNIT));
+    // Its own host gives one up meanwhile, and expects no status for it.
+    let mut abort = manage(
+        &other,
+        TaskManagementFunction::AbortTask {
+            logical_unit: UNIT,
+            identifier: 4,
+        },
+    );
+    assert!(poll(&mut reset).is_pending() && poll(&mut abort).is_pending());
+    assert!(has_status(&poll(&mut dormant.0), Status::TaskAborted));
+    assert!(has_status(&poll(&mut dormant.1), Status::TaskAborted));
+    assert!(is_aborted(&poll(&mut given_up)));
+    assert_eq!(poll(&mut abort), Poll::Ready(FunctionResponse::Complete));
+    assert!(poll(&mut in_volume).is_pending() && poll(&mut reset).is_pending());
+    volume.release(1);
+    assert!(has_status(&poll(&mut in_volume), Status::TaskAborted));
+    assert_eq!(poll(&mut reset), Poll::Ready(FunctionResponse::Complete));
 }
 
 #[test]

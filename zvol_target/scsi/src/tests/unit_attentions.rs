@@ -73,7 +73,7 @@ fn a_reset_is_told_to_every_nexus_and_undoes_mode_select() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let other = Initiator::of(Arc::clone(&initiator.device));
     let dsense = [
-        0, 0, 0, 0, 0x0a, 0x0a, 0x04, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0x0a, 0x0a, 0x26, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
     ];
     initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &dsense);
     assert_eq!(request_sense(&other), (6, 0x2a, 0x01));
@@ -84,7 +84,7 @@ fn a_reset_is_told_to_every_nexus_and_undoes_mode_select() {
     );
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), (6, 0x29, 0x03));
     assert_eq!(other.code(&TEST_UNIT_READY, &[]), (6, 0x29, 0x03));
-    assert_eq!(initiator.data(&[0x1a, 8, 0x0a, 0, 255, 0])[6], 0);
+    assert_eq!(initiator.data(&[0x1a, 8, 0x0a, 0, 255, 0])[6], 0x22);
     assert_eq!(
         manage(&other, TaskManagementFunction::TargetReset),
         FunctionResponse::Complete

@@ -1,0 +1,157 @@
+//! LOG SENSE (SPC-5).
+
+use crate::execution::{Execution, Reply};
+use crate::sense::Sense;
+use crate::statistics::{FamilyStatistics, Statistics};
+
+/// PAGE CODE and SUBPAGE CODE.
+type PageCode = (u8, u8);
+
+const SUPPORTED_LOG_PAGES: PageCode = (0x00, 0x00);
+const SUPPORTED_LOG_PAGES_AND_SUBPAGES: PageCode = (0x00, 0xff);
+const WRITE_ERROR_COUNTERS: PageCode = (0x02, 0x00);
+const READ_ERROR_COUNTERS: PageCode = (0x03, 0x00);
+const VERIFY_ERROR_COUNTERS: PageCode = (0x05, 0x00);
+const GENERAL_STATISTICS_AND_PERFORMANCE: PageCode = (0x19, 0x00);
+const INFORMATIONAL_EXCEPTIONS: PageCode = (0x2f, 0x00);
+
+/// Every page, in ascending order.
+const PAGES: [PageCode; 7] = [
+    SUPPORTED_LOG_PAGES,
+    SUPPORTED_LOG_PAGES_AND_SUBPAGES,
+    WRITE_ERROR_COUNTERS,
+    READ_ERROR_COUNTERS,
+    VERIFY_ERROR_COUNTERS,
+    GENERAL_STATISTICS_AND_PERFORMANCE,
+    INFORMATIONAL_EXCEPTIONS,
+];
+
+/// Only present, cumulative values: nothing here has a threshold or is saved. They count since the logical unit came into being.
+///
+/// # Errors
+/// INVALID FIELD IN CDB for a page that is not there, values other than cumulative ones, or a PARAMETER POINTER beyond the last
+/// parameter.
+pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
+    const CUMULATIVE: u8 = 0b01;
+    const SPF: u8 = 0x40;
+    /// Nothing is saved.
+    const DS: u8 = 0x80;
+    let cdb = execution.cdb;
+    let code = (cdb.byte(2) & 0x3f, cdb.byte(3));
+    let parameter_pointer = cdb.u16(5);
+    if !PAGES.contains(&code) {
+        let field = if PAGES.iter().any(|&(page, _)| page == code.0) {
+            Sense::invalid_field_in_cdb(3, None)
+        } else {
+            Sense::invalid_field_in_cdb(2, Some(5))
+        };
+        return Err(field);
+    }
+    let is_list = code.0 == SUPPORTED_LOG_PAGES.0;
+    if !is_list && cdb.byte(2) >> 6 != CUMULATIVE {
+        return Err(Sense::invalid_field_in_cdb(2, Some(7)));
+    }
+    let body = if is_list {
+        (parameter_pointer == 0).then(|| list(code))
+    } else {
+        parameters(execution, code, parameter_pointer)
+    }
+    .ok_or(Sense::invalid_field_in_cdb(5, None))?;
+    let first = code.0 | if is_list { 0 } else { DS } | if code.1 == 0 { 0 } else { SPF };
+    // At most a few hundred bytes.
+    let [high, low] = (body.len() as u16).to_be_bytes();
+    let data = [&[first, code.1, high, low][..], &body].concat();
+    Ok(Reply::parameter_data(&data, u32::from(cdb.u16(7))))
+}
+
+/// The pages, or the pages with their subpages.
+fn list(code: PageCode) -> Vec<u8> {
+    if code == SUPPORTED_LOG_PAGES {
+        let mut codes: Vec<_> = PAGES.iter().map(|&(page, _)| page).collect();
+        codes.dedup();
+        codes
+    } else {
+        PAGES
+            .iter()
+            .flat_map(|&(page, subpage)| [page, subpage])
+            .collect()
+    }
+}
+
+/// Parameters of a page from the one with the code `from` on; `None` when there is none.
+fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8>> {
+    let statistics = execution.unit.statistics();
+    let all = match code {
+        WRITE_ERROR_COUNTERS => error_counters(&statistics.write),
+        READ_ERROR_COUNTERS => error_counters(&statistics.read),
+        VERIFY_ERROR_COUNTERS => error_counters(&statistics.verify),
+        GENERAL_STATISTICS_AND_PERFORMANCE => {
+            let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+            general_statistics(&statistics, block_bytes)
+        }
+        _ => vec![informational_exceptions()],
+    };
+    let asked: Vec<_> = all
+        .into_iter()
+        .filter(|&(code, _)| code >= from)
+        .flat_map(|(code, parameter)| {
+            let [high, low] = code.to_be_bytes();
+            [vec![high, low], parameter].concat()
+        })
+        .collect();
+    (!asked.is_empty()).then_some(asked)
+}
+
+/// A log parameter by its code: parameter control byte, length, value.
+type Parameter = (u16, Vec<u8>);
+
+/// TSD: the value is not saved. The low bits are FORMAT AND LINKING.
+const COUNTER: u8 = 0x20 | 0b10;
+const BINARY_LIST: u8 = 0x20 | 0b11;
+
+fn parameter(code: u16, control: u8, values: &[u64]) -> Parameter {
+    // At most 64 bytes.
+    let mut bytes = vec![control, (values.len() * 8) as u8];
+    bytes.extend(values.iter().flat_map(|value| value.to_be_bytes()));
+    (code, bytes)
+}
+
+/// What is known of a family's errors. How much ZFS corrected is not: those counters are left out.
+fn error_counters(family: &FamilyStatistics) -> Vec<Parameter> {
+    const TOTAL_BYTES_PROCESSED: u16 = 0x0005;
+    const TOTAL_UNCORRECTED_ERRORS: u16 = 0x0006;
+    vec![
+        parameter(TOTAL_BYTES_PROCESSED, COUNTER, &[family.bytes]),
+        parameter(TOTAL_UNCORRECTED_ERRORS, COUNTER, &[family.medium_errors]),
+    ]
+}
+
+/// General Access Statistics and Performance, and the unit its intervals have: one microsecond. Weights are not used, so the
+/// weighted values are zero.
+fn general_statistics(statistics: &Statistics, block_bytes: u64) -> Vec<Parameter> {
+    const GENERAL_ACCESS: u16 = 0x0001;
+    const TIME_INTERVAL: u16 = 0x0003;
+    /// 1 x 10^-6 seconds: the negative exponent in the upper half, the integer in the lower.
+    const MICROSECOND: u64 = (6 << 32) | 1;
+    let Statistics { read, write, .. } = statistics;
+    let values = [
+        read.operations,
+        write.operations,
+        write.bytes / block_bytes,
+        read.bytes / block_bytes,
+        read.latency.total_microseconds,
+        write.latency.total_microseconds,
+        0,
+        0,
+    ];
+    vec![
+        parameter(GENERAL_ACCESS, COUNTER, &values),
+        parameter(TIME_INTERVAL, BINARY_LIST, &[MICROSECOND]),
+    ]
+}
+
+/// No informational exception; the temperature is not known.
+fn informational_exceptions() -> Parameter {
+    const NO_TEMPERATURE: u8 = 0xff;
+    (0x0000, vec![BINARY_LIST, 4, 0, 0, NO_TEMPERATURE, 0])
+}
