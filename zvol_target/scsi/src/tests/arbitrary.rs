@@ -1,10 +1,13 @@
 //! Whatever an initiator sends, it gets a status.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
-use super::{Initiator, RamVolume, Sent, options};
+use super::{Initiator, RamVolume, Sent, options, product};
 use crate::command_table::COMMANDS;
 use crate::sam::{LogicalUnitNumber, Outcome, Status, TaskAttribute};
+use crate::{Device, LogicalUnit, LogicalUnitAccess};
 
 fn attribute() -> impl Strategy<Value = TaskAttribute> {
     prop_oneof![
@@ -91,9 +94,29 @@ proptest! {
     }
 
     #[test]
+    fn a_unit_that_is_not_ready_never_reaches_for_its_volume(
+        cdb in cdb(),
+        data in prop::collection::vec(any::<u8>(), 0..1100),
+    ) {
+        let device = Arc::new(Device::new(product()));
+        let unit = LogicalUnit::not_ready(options());
+        device.insert_logical_unit(0, unit, LogicalUnitAccess::Any).unwrap();
+        let initiator = Initiator::fresh(device);
+        // Its unit attention goes first.
+        check(&answer(&initiator, TaskAttribute::Simple, &[0; 6], &[]))?;
+        let outcome = answer(&initiator, TaskAttribute::Simple, &cdb, &data);
+        check(&outcome)?;
+        let Outcome::Completed(completion) = outcome else { unreachable!() };
+        if completion.status == Status::CheckCondition {
+            // NOT READY or ILLEGAL REQUEST: never an error of the medium.
+            prop_assert!(matches!(completion.sense[2], 2 | 5), "{:x?}", completion.sense);
+        }
+    }
+
+    #[test]
     fn any_mode_parameter_list_gets_a_status(
         list in prop::collection::vec(any::<u8>(), 0..255),
-        noise in prop::collection::vec((0_usize..40, any::<u8>()), 0..3),
+        noise in prop::collection::vec((0_usize..150, any::<u8>()), 0..3),
         ten in any::<bool>(),
     ) {
         let initiator = Initiator::new(&RamVolume::new(64), options());
@@ -107,9 +130,9 @@ proptest! {
         check(&answer(&initiator, TaskAttribute::Simple, &cdb(list.len()), &list))?;
         // And lists that are nearly right.
         let mut list = if ten {
-            initiator.data(&[0x5a, 0, 0x3f, 0, 0, 0, 0, 0, 255, 0])
+            initiator.data(&[0x5a, 0, 0x3f, 0xff, 0, 0, 0, 0, 255, 0])
         } else {
-            initiator.data(&[0x1a, 0, 0x3f, 0, 255, 0])
+            initiator.data(&[0x1a, 0, 0x3f, 0xff, 255, 0])
         };
         for (at, byte) in noise {
             list[at] = byte;
