@@ -1,0 +1,266 @@
+"""Peers that stall or flood beside a host that works: its data is right, its speed stays near its own quiet run's. Both tiers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+from support import cdb
+from support.raw_initiator import (
+    FINAL,
+    GOOD,
+    IMMEDIATE,
+    RESERVED_TAG,
+    Connection,
+    Opcode,
+    Pdu,
+    Session,
+)
+from support.target import Target
+from support.volumes import VolumeMaker
+from support.worker import Figures, Worker, peak_memory_bytes, worker
+
+SLOWEST = 8
+"""How many times slower than alone the working host may be. Stalled peers cost nothing; a flooding one takes CPU time of its own,
+here on the same machine."""
+LONGEST_SECONDS = 2.0
+"""No command of the working host takes longer."""
+MEMORY_BYTES = 100 << 20
+ELSEWHERE = "127.0.0.2"
+"""Where the abusers come from: limits by address must not fall on the working host."""
+
+Abuse = Callable[[Target], contextlib.AbstractAsyncContextManager[None]]
+
+
+@pytest.fixture(scope="module")
+def working_host() -> Iterator[Worker]:
+    """A host that works."""
+    with worker() as host:
+        yield host
+
+
+@contextlib.asynccontextmanager
+async def sessions(target: Target, count: int, **settings: str) -> AsyncIterator[list[Session]]:
+    """Sessions of the abusers, on LUN 1."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(Session(target.portal, settings=settings, lun=1, source=ELSEWHERE))
+            for _ in range(count)
+        ]
+
+
+async def send_unread(session: Session, pdus: Iterator[Pdu]) -> None:
+    """Sends as long as the target takes it, and reads nothing."""
+    session.connection.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    for pdu in pdus:
+        session.connection.writer.write(pdu.encode())
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        await asyncio.wait_for(session.connection.writer.drain(), 1)
+
+
+def commands(session: Session, count: int, block: bytes, data_in: int = 0, expected_out: int = 0) -> Iterator[Pdu]:
+    """Commands with good numbers, of which expected data is not sent."""
+    for _ in range(count):
+        pdu, _ = session.command(block, data_in)
+        if expected_out:
+            pdu.header[1] = FINAL | 0x20 | 1
+            pdu.put(20, expected_out)
+        session.command_number += 1
+        yield pdu
+
+
+@contextlib.asynccontextmanager
+async def never_reads(target: Target) -> AsyncIterator[None]:
+    """Asks for 32 MiB on each of 8 sessions and reads nothing of it."""
+    async with sessions(target, 8) as stalled:
+        for session in stalled:
+            await send_unread(session, commands(session, 32, cdb.read(0, 2048), data_in=1 << 20))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def never_sends_its_data(target: Target) -> AsyncIterator[None]:
+    """Announces 32 writes of 1 MiB on each of 8 sessions and sends no Data-Out."""
+    async with sessions(target, 8, ImmediateData="No") as stalled:
+        for session in stalled:
+            await send_unread(session, commands(session, 32, cdb.write(0, 2048), expected_out=1 << 20))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def half_a_header(target: Target) -> AsyncIterator[None]:
+    """Sends the first 20 bytes of a command, in session and before login."""
+    async with sessions(target, 8) as stalled, contextlib.AsyncExitStack() as stack:
+        strangers = [await stack.enter_async_context(Connection(target.portal, ELSEWHERE)) for _ in range(8)]
+        for connection in [*(session.connection for session in stalled), *strangers]:
+            connection.writer.write(bytes([0x43, 0x87]) + bytes(18))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def never_logs_in(target: Target) -> AsyncIterator[None]:
+    """Opens 500 connections and says nothing on them; the target may close them."""
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(500):
+            with contextlib.suppress(OSError):
+                await stack.enter_async_context(Connection(target.portal, ELSEWHERE))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def flood(act: Callable[[], Awaitable[None]], streams: int) -> AsyncIterator[None]:
+    """Acts again and again, at each turn of several streams."""
+
+    async def forever() -> None:
+        while True:
+            await act()
+
+    tasks = [asyncio.create_task(forever()) for _ in range(streams)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            assert not task.done(), f"the flood ended: {task.exception()}"
+            task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def floods_with_pings(target: Target) -> AsyncIterator[None]:
+    """NOP-Outs with 4 KiB as fast as they are answered, 16 at a time."""
+    async with sessions(target, 1) as (session,), flood(lambda: _drop(session.ping(bytes(4096))), 16):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def floods_with_unread_pings(target: Target) -> AsyncIterator[None]:
+    """As many NOP-Outs as the target takes from a peer that does not read the answers."""
+    async with sessions(target, 4) as flooding:
+        for session in flooding:
+
+            def pings(session: Session = session) -> Iterator[Pdu]:
+                for tag in range(5000):
+                    pdu = Pdu(data=bytes(1024))
+                    pdu.header[0], pdu.header[1] = Opcode.NOP_OUT | IMMEDIATE, FINAL
+                    pdu.put(16, 1000 + tag)
+                    pdu.put(20, RESERVED_TAG)
+                    pdu.put(24, session.command_number)
+                    yield pdu
+
+            await send_unread(session, pings())
+        yield
+
+
+@contextlib.asynccontextmanager
+async def floods_with_commands(target: Target) -> AsyncIterator[None]:
+    """TEST UNIT READY, 32 at a time."""
+    async with sessions(target, 1) as (session,), flood(lambda: _drop(session.execute(cdb.TEST_UNIT_READY)), 32):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def floods_with_logins(target: Target) -> AsyncIterator[None]:
+    """Logs in and hangs up, 8 at a time."""
+
+    async def log_in() -> None:
+        async with Session(target.portal, lun=1, source=ELSEWHERE):
+            pass
+
+    async with flood(log_in, 8):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def floods_with_large_reads(target: Target) -> AsyncIterator[None]:
+    """Reads of 1 MiB, 32 at a time on each of 2 sessions: the working host's small commands must not wait behind them."""
+    async with contextlib.AsyncExitStack() as stack:
+        for session in await stack.enter_async_context(sessions(target, 2)):
+            await session.execute(cdb.TEST_UNIT_READY)
+
+            async def read(session: Session = session) -> None:
+                response = await session.execute(cdb.read(0, 2048), data_in=1 << 20)
+                assert response.status == GOOD
+
+            await stack.enter_async_context(flood(read, 32))
+        yield
+
+
+async def _drop(awaitable: Awaitable[object]) -> None:
+    await awaitable
+
+
+@pytest.mark.parametrize(
+    "abuse",
+    [
+        *(never_reads, never_sends_its_data, half_a_header, never_logs_in),
+        *(floods_with_pings, floods_with_unread_pings, floods_with_commands, floods_with_logins, floods_with_large_reads),
+    ],
+    ids=lambda abuse: str(abuse.__name__),
+)
+def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, working_host: Worker, abuse: Abuse) -> None:
+    target.add_lun(0, make_volume("working", 16))
+    target.add_lun(1, make_volume("abused", 16))
+    quiet = working_host.start(target.portal).result(60)
+
+    async def beside_abuse() -> Figures:
+        async with abuse(target):
+            return await asyncio.wrap_future(working_host.start(target.portal))
+
+    beside = asyncio.run(asyncio.wait_for(beside_abuse(), 120))
+    said = f"alone {quiet}, beside it {beside}, memory {peak_memory_bytes(target.process_id) >> 20} MiB"
+    print(said)
+    assert beside.per_second * SLOWEST > quiet.per_second and beside.mean < quiet.mean * SLOWEST, said
+    assert beside.longest < LONGEST_SECONDS, said
+    assert peak_memory_bytes(target.process_id) < MEMORY_BYTES, said
+
+
+def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
+    """Each writes blocks of its own, 4 at a time, reads them back, and gets what it wrote."""
+    target.add_lun(0, make_volume("shared", 64))
+    count, rounds, blocks = 64, 20, 8
+
+    async def one(number: int, session: Session) -> None:
+        async def place(which: int) -> None:
+            for sequence in range(rounds):
+                address = (number * 4 + which) * 256 + sequence * blocks
+                data = bytes([number, which, sequence, 7]) * (blocks * 128)
+                assert (await session.execute(cdb.write(address, blocks), data_out=data)).status == GOOD
+                assert (await session.execute(cdb.read(address, blocks), data_in=len(data))).data == data
+
+        await session.execute(cdb.TEST_UNIT_READY)
+        await asyncio.gather(*(place(which) for which in range(4)))
+
+    async def together() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            all_sessions = [await stack.enter_async_context(Session(target.portal)) for _ in range(count)]
+            assert len(target.call("sessions.list")["sessions"]) == count
+            await asyncio.gather(*(one(number, session) for number, session in enumerate(all_sessions)))
+
+    asyncio.run(asyncio.wait_for(together(), 240))
+    counted = target.call("statistics")["luns"][0]
+    assert counted["write"]["operations"] == count * 4 * rounds and counted["write"]["errors"] == 0
+
+
+@pytest.mark.parametrize("blocks", [8, 256], ids=["4 KiB", "128 KiB"])
+def test_memory_at_32_sessions_with_32_commands_each(target: Target, make_volume: VolumeMaker, blocks: int) -> None:
+    target.add_lun(0, make_volume("shared", 64))
+
+    async def one(session: Session) -> None:
+        await session.execute(cdb.TEST_UNIT_READY)
+        data = bytes(blocks * 512)
+        reads = [await session.submit(cdb.read(0, blocks), data_in=len(data)) for _ in range(64)]
+        assert all(response.status == GOOD for response in await asyncio.gather(*reads))
+        writes = [await session.submit(cdb.write(0, blocks), data_out=data) for _ in range(64)]
+        assert all(response.status == GOOD for response in await asyncio.gather(*writes))
+
+    async def together() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            settings = {"InitialR2T": "No", "FirstBurstLength": "262144"}
+            all_sessions = [await stack.enter_async_context(Session(target.portal, settings=settings)) for _ in range(32)]
+            await asyncio.gather(*(one(session) for session in all_sessions))
+
+    asyncio.run(asyncio.wait_for(together(), 240))
+    peak = peak_memory_bytes(target.process_id)
+    print(f"{peak >> 20} MiB")
+    assert peak < MEMORY_BYTES
