@@ -39,28 +39,37 @@ class Account:
 class Target:
     """One running `zvaai-target` with one iSCSI target.
 
-    `directory` keeps its configuration, so that a restarted daemon comes back with what it served.
+    `directory` keeps its configuration, so that a restarted daemon comes back with what it served. With `portals`, pairs of
+    address and portal group tag, it listens there; else at a port of its own on 127.0.0.1. `namespace` is the network namespace
+    it runs in.
     """
 
-    def __init__(self, directory: Path, listen: str = "127.0.0.1:0", options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, portals: Sequence[tuple[str, int]] = (), options: Sequence[str] = (), namespace: str | None = None
+    ) -> None:
         self.directory = directory
-        self._listen = listen
+        self._listen = None if portals else "127.0.0.1:0"
         self._options = list(options)
+        self._enter = ["ip", "netns", "exec", namespace] if namespace else []
+        if portals:
+            listed = [{"address": address, "group_tag": tag} for address, tag in portals]
+            self._configuration.write_text(json.dumps({"version": 1, "portals": listed}))
         self._process: subprocess.Popen[bytes] | None = None
         self.portal = ""
 
     def start(self) -> None:
         """Returns once the portal listens."""
         log = (self.directory / "target.log").open("ab")
-        files = ["--config", str(self.directory / "target.json"), "--control", str(self.socket_path)]
-        command = [str(PROGRAM), "serve", *files, "--listen", self._listen, *self._options]
+        files = ["--config", str(self._configuration), "--control", str(self.socket_path)]
+        listen = ["--listen", self._listen] if self._listen else []
+        command = [*self._enter, str(PROGRAM), "serve", *files, *listen, *self._options]
         self._process = subprocess.Popen(command, stderr=log, stdout=log)
         log.close()
         wait_for(self._ready, f"the target is ready (log: {self.directory / 'target.log'})")
         portals = self.call("status")["portals"]
         self.portal = str(portals[0]["address"])
-        # A restarted target keeps its address: initiators reconnect to it.
-        self._listen = self.portal
+        if self._listen:  # a restarted target keeps its address: initiators reconnect to it
+            self._listen = self.portal
 
     def _ready(self) -> bool:
         assert self._process is not None
@@ -71,6 +80,10 @@ class Target:
         except OSError:
             return False
         return True
+
+    @property
+    def _configuration(self) -> Path:
+        return self.directory / "target.json"
 
     @property
     def socket_path(self) -> Path:
@@ -105,10 +118,10 @@ class Target:
         self.call("luns.create", {"target": iqn, "lun": {"number": number, "uuid": identity, "path": str(path), **options}})
         return identity
 
-    def url(self, lun: int | None = None, iqn: str = IQN, account: Account | None = None) -> str:
+    def url(self, lun: int | None = None, iqn: str = IQN, account: Account | None = None, portal: str | None = None) -> str:
         """libiscsi's URL of the portal, or of a LUN."""
         user = f"{account.name}%{account.secret}@" if account else ""
-        return f"iscsi://{user}{self.portal}" + ("" if lun is None else f"/{iqn}/{lun}")
+        return f"iscsi://{user}{portal or self.portal}" + ("" if lun is None else f"/{iqn}/{lun}")
 
     def kill(self) -> None:
         """kill -9."""
@@ -125,10 +138,12 @@ class Target:
 
 
 @contextlib.contextmanager
-def running_target(directory: Path, listen: str = "127.0.0.1:0", options: Sequence[str] = ()) -> Iterator[Target]:
+def running_target(
+    directory: Path, portals: Sequence[tuple[str, int]] = (), options: Sequence[str] = (), namespace: str | None = None
+) -> Iterator[Target]:
     """A running target with an iSCSI target without LUNs. Raises AssertionError unless it ends well."""
     directory.mkdir()
-    target = Target(directory, listen, options)
+    target = Target(directory, portals, options, namespace)
     target.start()
     try:
         target.create()

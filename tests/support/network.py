@@ -1,0 +1,53 @@
+"""Links between here and a target in a network namespace of its own, which can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+
+from support.programs import run
+
+NAMESPACE = "array"
+
+
+class Link:
+    """A cable: a veth pair. `address` is the far end's, in 198.18.0.0/15 (RFC 2544)."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.address = f"198.18.{number}.2"
+        self._here, self._there = f"here{number}", f"there{number}"
+        run("ip", "link", "add", self._here, "type", "veth", "peer", "name", self._there, "netns", NAMESPACE)
+        run("ip", "address", "add", f"198.18.{number}.1/30", "dev", self._here)
+        run("ip", "-n", NAMESPACE, "address", "add", f"{self.address}/30", "dev", self._there)
+        run("ip", "link", "set", self._here, "up")
+        self.restore()
+
+    def cut(self) -> None:
+        """Nothing passes any more; neither end's connections are told."""
+        run("ip", "-n", NAMESPACE, "link", "set", self._there, "down")
+
+    def restore(self) -> None:
+        """Everything passes again."""
+        run("ip", "-n", NAMESPACE, "link", "set", self._there, "up")
+
+    def remove(self) -> None:
+        """Takes the cable away."""
+        run("ip", "link", "delete", self._here)
+
+
+@contextlib.contextmanager
+def links(count: int) -> Iterator[list[Link]]:
+    """A namespace of the name NAMESPACE with so many links to it."""
+    run("ip", "netns", "add", NAMESPACE)
+    made: list[Link] = []
+    try:
+        run("ip", "-n", NAMESPACE, "link", "set", "lo", "up")
+        made.extend(Link(number) for number in range(1, count + 1))
+        yield made
+    finally:
+        for link in made:
+            link.remove()
+        # Whoever still runs in there is the test's mistake, and must not break the next one.
+        subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False)
