@@ -6,7 +6,7 @@ use scsi::sam::{
     Command, Completion, FunctionResponse, LogicalUnitNumber, Outcome, Status, TaskAttribute,
 };
 
-use super::connection::{COMMAND_MEMORY, Connection, End, UNREAD_DATA};
+use super::connection::{COMMAND_MEMORY_MAX, Connection, End};
 use super::dispatch::{Held, IMMEDIATE_MAX, response};
 use super::receive::Destination;
 use super::task::{Finished, Management, Progress, Running, Task};
@@ -43,7 +43,8 @@ impl Connection {
         } else if self.tasks.contains_key(&tag) {
             Some(reject::TASK_IN_PROGRESS)
         } else if command.immediate
-            && (self.immediate >= IMMEDIATE_MAX || self.share + self.unread_data() > UNREAD_DATA)
+            && (self.immediate >= IMMEDIATE_MAX
+                || self.share + self.unread_data() > self.unread_data_max())
         {
             Some(reject::TOO_MANY_IMMEDIATE_COMMANDS)
         } else {
@@ -65,7 +66,7 @@ impl Connection {
             (false, _) => 0,
         };
         let write_length = if command.write { expected } else { 0 };
-        let share = (read_length as usize + write_length as usize).min(COMMAND_MEMORY);
+        let share = (read_length as usize + write_length as usize).min(COMMAND_MEMORY_MAX);
         let logical_unit = LogicalUnitNumber(command.lun);
         let task = Task {
             logical_unit,
@@ -190,7 +191,7 @@ impl Connection {
         while let Some(&tag) = self.waiting.front() {
             let share = self.tasks.get(&tag).map_or(0, |task| task.share);
             let held = self.share + self.unread_data();
-            if held > 0 && held + share > COMMAND_MEMORY {
+            if held > 0 && held + share > self.command_memory() {
                 break;
             }
             self.waiting.pop_front();

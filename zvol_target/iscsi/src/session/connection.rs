@@ -31,11 +31,12 @@ use crate::pdu::{Digests, FrameError, LogoutRequest};
 use crate::registry::{EndReason, Registration, Registry};
 use crate::text::format_binary;
 
-/// Memory that commands of one connection may hold at once; one command alone may hold more.
-pub(super) const COMMAND_MEMORY: usize = 16 << 20;
-/// Data-In that the initiator has not read, above which nothing more is received. Only immediate commands get there: the
-/// others wait for [`COMMAND_MEMORY`].
-pub(super) const UNREAD_DATA: usize = 2 * COMMAND_MEMORY;
+/// Memory that commands of all connections may hold together; shared out evenly, so that nobody waits for a peer that stalls.
+const SERVER_COMMAND_MEMORY: usize = 64 << 20;
+/// Memory that commands of one connection may hold at once, however few connections there are; one command alone may hold more.
+pub(super) const COMMAND_MEMORY_MAX: usize = 16 << 20;
+/// The same, however many connections there are.
+const COMMAND_MEMORY_MIN: usize = 256 << 10;
 /// Unsolicited data of commands that could not start yet, above which the socket is left alone.
 const LANDED_MEMORY: usize = 8 << 20;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
@@ -307,9 +308,23 @@ impl Connection {
         self.send_requests();
     }
 
+    /// Memory that commands of this connection may hold at once, by the number of sessions there are now.
+    pub(super) fn command_memory(&self) -> usize {
+        (SERVER_COMMAND_MEMORY / self.registry.session_count().max(1))
+            .clamp(COMMAND_MEMORY_MIN, COMMAND_MEMORY_MAX)
+    }
+
+    /// Data-In that the initiator has not read, above which nothing more is received. Only immediate commands get there: the
+    /// others wait for [`Self::command_memory`].
+    pub(super) fn unread_data_max(&self) -> usize {
+        2 * self.command_memory()
+    }
+
     /// Whether reading from the socket has to wait.
     pub(super) fn is_receiving_paused(&self) -> bool {
-        if self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA {
+        if self.outbound.staged_bytes() > UNREAD_RESPONSES
+            || self.unread_data() > self.unread_data_max()
+        {
             return true;
         }
         if self.waiting.is_empty() {
