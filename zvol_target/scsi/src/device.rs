@@ -45,13 +45,6 @@ const OTHER_DISK: [AdditionalSense; 4] = [
     AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
 ];
 
-/// The Block Limits page and the capacity are known only now (SBC-4).
-const BECAME_READY: [AdditionalSense; 3] = [
-    AdditionalSense::NOT_READY_TO_READY_CHANGE,
-    AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
-    AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
-];
-
 /// A SCSI target device (SAM-5) with direct-access logical units.
 ///
 /// Logical units come and go at run time. Tasks of a removed unit run to their end on it; its volume is dropped after the
@@ -117,9 +110,10 @@ impl Device {
     /// end.
     ///
     /// A unit with another UUID is another disk: hosts find POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, REPORTED LUNS DATA HAS
-    /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it. With the same UUID it is the same disk, and keeps
-    /// its mode parameters and the unit attentions not yet reported; if it was [not ready](LogicalUnit::not_ready) and is now,
-    /// hosts find NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED, and the last two of the above.
+    /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it. With the same UUID it is the same disk: it keeps its
+    /// mode parameters, its counters and the unit attentions not yet reported, and hosts find what else is not as it was: NOT READY TO
+    /// READY CHANGE, MEDIUM MAY HAVE CHANGED if it was [not ready](LogicalUnit::not_ready) and is now, MODE PARAMETERS CHANGED,
+    /// INQUIRY DATA HAS CHANGED, CAPACITY DATA HAS CHANGED.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -134,19 +128,16 @@ impl Device {
             .unit(number)
             .ok_or(InventoryError::Absent(number))?;
         let same_disk = present.options.uuid == unit.options.uuid;
-        let becomes_ready = !present.is_ready() && unit.is_ready();
+        let conditions = if same_disk {
+            unit.inherit(present);
+            unit.differences(present)
+        } else {
+            OTHER_DISK.to_vec()
+        };
         let (old, access) = inventory
             .take_unit(number, !same_disk)
             .ok_or(InventoryError::Absent(number))?;
-        let conditions: &[_] = match (same_disk, becomes_ready) {
-            (false, _) => &OTHER_DISK,
-            (true, true) => &BECAME_READY,
-            (true, false) => &[],
-        };
-        if same_disk {
-            unit.inherit(&old);
-        }
-        inventory.add_unit(number, unit, access, conditions, !same_disk);
+        inventory.add_unit(number, unit, access, &conditions, !same_disk);
         Ok(old)
     }
 
@@ -265,8 +256,14 @@ impl Device {
             drop(inventory);
             return Admission::NoUnit(nexus);
         };
-        let tasks = UnitTasks(Arc::clone(unit));
-        let task = TaskSet::enter(tasks, nexus.id, command.identifier, command.attribute);
+        let since = Instant::now();
+        let task = TaskSet::enter(
+            UnitTasks(Arc::clone(unit)),
+            nexus.id,
+            command.identifier,
+            command.attribute,
+            since,
+        );
         task.map_or(Admission::TaskSetFull, |task| {
             Admission::Admitted(Admitted {
                 number,
@@ -274,7 +271,7 @@ impl Device {
                 counted: inventory.nexus(nexus.id).cloned(),
                 nexus,
                 task,
-                since: Instant::now(),
+                since,
             })
         })
     }

@@ -68,14 +68,6 @@ pub(crate) struct ModeParameters {
     pub(crate) descriptor_sense: AtomicBool,
 }
 
-impl ModeParameters {
-    fn copy(&self, from: &Self) {
-        let descriptor_sense = from.descriptor_sense.load(Ordering::Relaxed);
-        self.descriptor_sense
-            .store(descriptor_sense, Ordering::Relaxed);
-    }
-}
-
 impl LogicalUnit {
     /// A logical unit on `volume`.
     ///
@@ -135,12 +127,53 @@ impl LogicalUnit {
         self.ready
     }
 
-    /// Takes over from a unit with the same identity what nexuses set, and what they have to be told yet.
+    /// Takes over from a unit with the same identity what nexuses set, what they have to be told yet, and what was counted.
     pub(crate) fn inherit(&self, old: &Self) {
-        self.mode.copy(&old.mode);
+        let descriptor_sense = old.mode.descriptor_sense.load(Ordering::Relaxed);
+        self.mode
+            .descriptor_sense
+            .store(descriptor_sense, Ordering::Relaxed);
+        self.counters.add(&old.statistics());
         for (nexus, conditions) in old.unit_attentions.pending() {
             self.unit_attentions.add_nexus(nexus, &conditions);
         }
+    }
+
+    /// What nexuses have to be told when this unit stands where one with the same identity stood. While it is not ready, nothing:
+    /// what else is new they are told when it is.
+    pub(crate) fn differences(&self, old: &Self) -> Vec<AdditionalSense> {
+        if !self.ready {
+            return Vec::new();
+        }
+        let becomes_ready = !old.ready;
+        let (present, past) = (self.volume.geometry(), old.volume.geometry());
+        let cache = self.options.write_cache != old.options.write_cache;
+        let protection = self.write_protection() != old.write_protection();
+        let product = self.options.product != old.options.product;
+        let limits = present.logical_block_bytes != past.logical_block_bytes
+            || present.physical_block_bytes != past.physical_block_bytes;
+        let size = present.size_bytes != old.known_size_bytes.load(Ordering::Relaxed);
+        let conditions = [
+            (becomes_ready, AdditionalSense::NOT_READY_TO_READY_CHANGE),
+            // WCE; WP of the header.
+            (
+                !becomes_ready && (cache || protection),
+                AdditionalSense::MODE_PARAMETERS_CHANGED,
+            ),
+            // Of V_SUP, standard INQUIRY data, and Block Limits, which are known only now if it was not ready.
+            (
+                becomes_ready || cache || product || limits,
+                AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
+            ),
+            (
+                becomes_ready || limits || size,
+                AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
+            ),
+        ];
+        conditions
+            .into_iter()
+            .filter_map(|(is_so, condition)| is_so.then_some(condition))
+            .collect()
     }
 
     /// The volume below; one of no bytes, on which everything fails, when the unit is not ready.

@@ -72,7 +72,8 @@ pub(crate) async fn execute(
             counted.counters.count(what);
         }
     };
-    let result = match (task.finish(), result) {
+    let now = Instant::now();
+    let result = match (task.finish(now), result) {
         (None, Ok(reply)) => Ok(reply),
         (None, Err(Failure::Check(sense))) => Err(sense),
         (Some(Abort::WithStatus), _) => {
@@ -94,7 +95,7 @@ pub(crate) async fn execute(
             family: description.map_or(Family::Other, |description| description.family),
             bytes,
             failure: result.as_ref().err().map(|sense| sense.key),
-            elapsed: since.elapsed(),
+            elapsed: now.saturating_duration_since(since),
         },
     });
     Outcome::Completed(completion(result, data_out_wanted, unit.sense_format()))

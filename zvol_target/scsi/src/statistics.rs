@@ -81,6 +81,14 @@ struct FamilyCounters {
 }
 
 impl FamilyCounters {
+    fn add(&self, statistics: &FamilyStatistics) {
+        self.bytes.fetch_add(statistics.bytes, Ordering::Relaxed);
+        self.errors.fetch_add(statistics.errors, Ordering::Relaxed);
+        self.medium_errors
+            .fetch_add(statistics.medium_errors, Ordering::Relaxed);
+        self.latency.add(&statistics.latency);
+    }
+
     fn snapshot(&self) -> FamilyStatistics {
         let latency = self.latency.snapshot();
         FamilyStatistics {
@@ -150,6 +158,19 @@ impl Counters {
                 self.aborted.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Goes on from what another counted.
+    pub(crate) fn add(&self, statistics: &Statistics) {
+        self.read.add(&statistics.read);
+        self.write.add(&statistics.write);
+        self.verify.add(&statistics.verify);
+        self.synchronize_cache.add(&statistics.synchronize_cache);
+        self.other.add(&statistics.other);
+        self.aborted
+            .fetch_add(statistics.aborted, Ordering::Relaxed);
+        self.unit_attentions
+            .fetch_add(statistics.unit_attentions, Ordering::Relaxed);
     }
 
     fn family(&self, family: Family) -> &FamilyCounters {

@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -117,16 +118,16 @@ impl<S: AsRef<TaskSet>> EnteredTask<S> {
     /// Takes the task out of the set and says how it had been aborted before, if it had.
     ///
     /// From here on no task management function finds it, so a status may be reported.
-    pub(crate) fn finish(mut self) -> Option<Abort> {
+    pub(crate) fn finish(mut self, now: Instant) -> Option<Abort> {
         self.left = true;
-        self.set.as_ref().leave(&self.task)
+        self.set.as_ref().leave(&self.task, now)
     }
 }
 
 impl<S: AsRef<TaskSet>> Drop for EnteredTask<S> {
     fn drop(&mut self) {
         if !self.left {
-            self.set.as_ref().leave(&self.task);
+            self.set.as_ref().leave(&self.task, Instant::now());
         }
     }
 }
@@ -201,14 +202,39 @@ impl Members {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sets {
     next_sequence: u64,
     tasks: usize,
     by_nexus: BTreeMap<u64, Members>,
+    /// How long there were no tasks, up to the last time there were some.
+    idle: Duration,
+    /// When the last task left.
+    idle_since: Instant,
+}
+
+impl Default for Sets {
+    fn default() -> Self {
+        Self {
+            next_sequence: 0,
+            tasks: 0,
+            by_nexus: BTreeMap::new(),
+            idle: Duration::ZERO,
+            idle_since: Instant::now(),
+        }
+    }
 }
 
 impl Sets {
+    fn idle(&self, now: Instant) -> Duration {
+        if self.tasks > 0 {
+            self.idle
+        } else {
+            // Threads take the lock in another order than they looked at the clock.
+            self.idle + now.saturating_duration_since(self.idle_since)
+        }
+    }
+
     /// The set of the nexus. An empty one is kept for the next task; those of others go when a new one is made.
     fn of_nexus(&mut self, nexus: u64) -> &mut Members {
         if !self.by_nexus.contains_key(&nexus) {
@@ -233,12 +259,14 @@ impl TaskSet {
         nexus: u64,
         identifier: u64,
         attribute: TaskAttribute,
+        now: Instant,
     ) -> Option<EnteredTask<S>> {
         let task = {
             let mut sets = lock(&set.as_ref().sets);
             if sets.tasks >= MAXIMUM_TASKS {
                 return None;
             }
+            sets.idle = sets.idle(now);
             sets.tasks += 1;
             let sequence = sets.next_sequence;
             sets.next_sequence += 1;
@@ -264,6 +292,11 @@ impl TaskSet {
             task,
             left: false,
         })
+    }
+
+    /// How long the logical unit had no tasks.
+    pub(crate) fn idle(&self, now: Instant) -> Duration {
+        lock(&self.sets).idle(now)
     }
 
     /// Aborts the tasks for which `how(nexus, identifier)` says how. Those that wait end at once, those in an operation of the
@@ -302,9 +335,12 @@ impl TaskSet {
     }
 
     /// Takes the task out, enables what waited for it, and says how it was aborted, if it was. Called once for each task.
-    fn leave(&self, task: &Task) -> Option<Abort> {
+    fn leave(&self, task: &Task, now: Instant) -> Option<Abort> {
         let mut sets = lock(&self.sets);
         sets.tasks -= 1;
+        if sets.tasks == 0 {
+            sets.idle_since = now;
+        }
         if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
             members.leave(task);
         }
@@ -325,5 +361,51 @@ pub(crate) struct AbortedTasks(Vec<Arc<Task>>);
 impl AbortedTasks {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(set: &Arc<TaskSet>, nexus: u64, now: Instant) -> EnteredTask<Arc<TaskSet>> {
+        TaskSet::enter(Arc::clone(set), nexus, 1, TaskAttribute::Simple, now).unwrap()
+    }
+
+    impl AsRef<TaskSet> for TaskSet {
+        fn as_ref(&self) -> &TaskSet {
+            self
+        }
+    }
+
+    #[test]
+    fn idle_is_the_time_without_tasks() {
+        let set = Arc::new(TaskSet::default());
+        let begin = lock(&set.sets).idle_since;
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let idle = |now| set.idle(at(now)).as_secs();
+        assert_eq!(idle(3), 3);
+        let first = enter(&set, 1, at(10));
+        let second = enter(&set, 2, at(20));
+        assert_eq!(first.finish(at(30)), None);
+        assert_eq!(idle(35), 10);
+        assert_eq!(second.finish(at(40)), None);
+        assert_eq!(idle(45), 15);
+        // Came before the last one left, by the clock.
+        let third = enter(&set, 1, at(39));
+        assert_eq!(idle(50), 10);
+        drop(third);
+    }
+
+    #[test]
+    fn sets_of_nexuses_that_are_gone_are_not_kept() {
+        let set = Arc::new(TaskSet::default());
+        let now = Instant::now();
+        let staying = enter(&set, 0, now);
+        for nexus in 1..100 {
+            assert_eq!(enter(&set, nexus, now).finish(now), None);
+        }
+        assert_eq!(lock(&set.sets).by_nexus.len(), 2);
+        drop(staying);
     }
 }

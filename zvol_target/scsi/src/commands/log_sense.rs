@@ -1,5 +1,7 @@
 //! LOG SENSE (SPC-5).
 
+use std::time::{Duration, Instant};
+
 use crate::execution::{Execution, Reply};
 use crate::sense::Sense;
 use crate::statistics::{FamilyStatistics, Statistics};
@@ -87,7 +89,8 @@ fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8
         VERIFY_ERROR_COUNTERS => error_counters(&statistics.verify),
         GENERAL_STATISTICS_AND_PERFORMANCE => {
             let block_bytes = u64::from(execution.unit.capacity().block_bytes());
-            general_statistics(&statistics, block_bytes)
+            let idle = execution.unit.tasks.idle(Instant::now());
+            general_statistics(&statistics, block_bytes, idle)
         }
         _ => vec![informational_exceptions()],
     };
@@ -126,10 +129,11 @@ fn error_counters(family: &FamilyStatistics) -> Vec<Parameter> {
     ]
 }
 
-/// General Access Statistics and Performance, and the unit its intervals have: one microsecond. Weights are not used, so the
+/// General Access Statistics and Performance, Idle Time, and the unit their intervals have: one microsecond. Weights are not used, so the
 /// weighted values are zero.
-fn general_statistics(statistics: &Statistics, block_bytes: u64) -> Vec<Parameter> {
+fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration) -> Vec<Parameter> {
     const GENERAL_ACCESS: u16 = 0x0001;
+    const IDLE_TIME: u16 = 0x0002;
     const TIME_INTERVAL: u16 = 0x0003;
     /// 1 x 10^-6 seconds: the negative exponent in the upper half, the integer in the lower.
     const MICROSECOND: u64 = (6 << 32) | 1;
@@ -144,8 +148,10 @@ fn general_statistics(statistics: &Statistics, block_bytes: u64) -> Vec<Paramete
         0,
         0,
     ];
+    let idle_microseconds = u64::try_from(idle.as_micros()).unwrap_or(u64::MAX);
     vec![
         parameter(GENERAL_ACCESS, COUNTER, &values),
+        parameter(IDLE_TIME, COUNTER, &[idle_microseconds]),
         parameter(TIME_INTERVAL, BINARY_LIST, &[MICROSECOND]),
     ]
 }

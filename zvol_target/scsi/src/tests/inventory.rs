@@ -10,7 +10,7 @@ use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::sam::{LogicalUnitNumber, Status};
 use crate::{
     Device, InventoryError, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions,
-    MAXIMUM_LOGICAL_UNIT_NUMBER,
+    MAXIMUM_LOGICAL_UNIT_NUMBER, ProductIdentification,
 };
 
 fn report_luns(select: u8, allocation_length: u32) -> [u8; 12] {
@@ -221,4 +221,47 @@ fn a_replaced_unit_says_what_became_of_it() {
         initiator.data(&[0x12, 1, 0x80, 0, 255, 0])[4..],
         [b'0', b'9'].repeat(16)
     );
+}
+
+#[test]
+fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
+    /// Of the options, of the number of blocks, and what is told of it.
+    type Change = (fn(&mut LogicalUnitOptions), u64, &'static [(u8, u8, u8)]);
+    let changes: [Change; 5] = [
+        (|_| {}, BLOCKS, &[]),
+        (
+            |options| options.write_cache = true,
+            BLOCKS,
+            &[(6, 0x2a, 0x01), (6, 0x3f, 0x03)],
+        ),
+        (
+            |options| options.read_only = true,
+            BLOCKS,
+            &[(6, 0x2a, 0x01)],
+        ),
+        (
+            |options| options.product = ProductIdentification::new("X", "Y", "Z").unwrap(),
+            BLOCKS,
+            &[(6, 0x3f, 0x03)],
+        ),
+        (|_| {}, BLOCKS * 2, &[(6, 0x2a, 0x09)]),
+    ];
+    for (change, blocks, told) in changes {
+        let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
+        initiator.data(&read_10(0, 1));
+        // Pending when the unit is replaced, and not lost with it.
+        let late = Initiator::fresh(Arc::clone(&initiator.device));
+        let mut options = options();
+        change(&mut options);
+        let unit = LogicalUnit::new(RamVolume::new(blocks), options).unwrap();
+        initiator.device.replace_logical_unit(0, unit).unwrap();
+        for condition in told {
+            assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), *condition);
+        }
+        assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+        assert_eq!(late.code(&TEST_UNIT_READY, &[]), POWER_ON);
+        // What was counted goes on.
+        let statistics = initiator.device.logical_unit(0).unwrap().statistics();
+        assert_eq!(statistics.read.operations, 1);
+    }
 }

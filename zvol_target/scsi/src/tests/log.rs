@@ -1,5 +1,7 @@
 //! LOG SENSE.
 
+use std::time::Instant;
+
 use volume::VolumeError;
 
 use super::{INVALID_FIELD_IN_CDB, Initiator, Sent, pattern, read_10, setup, write_10};
@@ -65,19 +67,23 @@ fn what_is_not_there_is_refused_where_it_stands() {
 
 #[test]
 fn counters_are_those_of_the_commands_that_ran() {
+    let begun = Instant::now();
     let (volume, initiator) = setup();
     initiator.data(&read_10(0, 8));
     initiator.data(&read_10(8, 8));
     initiator.send(&write_10(0, 4), &pattern(1, 4));
     let statistics = parameters(&initiator, 0x19);
-    let [(1, access), (3, interval)] = &statistics[..] else {
+    let [(1, access), (2, idle), (3, interval)] = &statistics[..] else {
         panic!("{statistics:?}");
     };
     assert_eq!(access[..4], [2, 1, 4, 16]);
     assert_eq!(access[6..], [0, 0]);
     assert_eq!(*interval, [0x0000_0006_0000_0001]);
+    // The unit was there, and not always busy, since less than the whole test.
+    let most = u64::try_from(begun.elapsed().as_micros()).unwrap();
+    assert!((1..=most).contains(&(idle[0] + access[4] + access[5])));
     // From a parameter on.
-    let data = initiator.data(&log_sense(0x19, 0, 2));
+    let data = initiator.data(&log_sense(0x19, 0, 3));
     assert_eq!((data.len(), data[5]), (16, 3));
     volume.fail(|| VolumeError::Device(std::io::Error::other("gone")));
     assert_eq!(initiator.run(&read_10(0, 1)).status, Status::CheckCondition);

@@ -8,9 +8,11 @@ use super::{
     Event, Initiator, Sent, UNIT, block_on, has_status, is_good, manage, pattern, poll, read,
     setup, stuck_write, write_10,
 };
+use crate::LogicalUnitAccess;
 use crate::sam::{
     Completion, FunctionResponse, Outcome, Status, TaskAttribute, TaskManagementFunction,
 };
+use crate::task_set::Abort;
 
 #[test]
 fn a_task_in_the_volume_runs_to_its_end_on_its_thread_before_the_reset_completes() {
@@ -132,6 +134,53 @@ fn threads_that_write_and_one_that_resets() {
 }
 
 #[test]
+fn threads_that_read_while_their_access_comes_and_goes() {
+    const READS: u64 = 500;
+    let (_, initiator) = setup();
+    let device = Arc::clone(&initiator.device);
+    let hosts: Vec<_> = (0..2)
+        .map(|_| Initiator::fresh(Arc::clone(&device)))
+        .collect();
+    let name = &hosts[0].nexus.initiator_device;
+    let only_first = LogicalUnitAccess::Initiators([name.clone()].into());
+    thread::scope(|scope| {
+        let readers: Vec<_> = hosts
+            .iter()
+            .map(|host| {
+                scope.spawn(move || {
+                    for identifier in 0..READS {
+                        match block_on(read(host, identifier, TaskAttribute::Simple)) {
+                            Outcome::Completed(completion) => match completion.status {
+                                Status::Good | Status::TaskAborted => {}
+                                // Power on or LUNs changed; no unit.
+                                _ => assert!(matches!(completion.sense[2], 5 | 6)),
+                            },
+                            Outcome::Aborted => panic!("nobody gave the task up"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        while readers.iter().any(|reader| !reader.is_finished()) {
+            device.set_access(0, only_first.clone()).unwrap();
+            thread::yield_now();
+            device.set_access(0, LogicalUnitAccess::Any).unwrap();
+        }
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    });
+    // The one that always had access lost nothing.
+    let mine = device.host_statistics().remove(name).unwrap();
+    assert_eq!(
+        (mine.read.operations + mine.unit_attentions, mine.aborted),
+        (READS, 0)
+    );
+    let unit = device.logical_unit(0).unwrap();
+    assert!(unit.tasks.abort(|_, _| Some(Abort::Silent)).is_empty());
+}
+
+#[test]
 fn tasks_on_two_threads_wake_each_other() {
     let (_, initiator) = setup();
     let other = Initiator::of(Arc::clone(&initiator.device));
@@ -148,9 +197,5 @@ fn tasks_on_two_threads_wake_each_other() {
     let unit = initiator.device.logical_unit(0).unwrap();
     assert_eq!(unit.statistics().read.operations, 600);
     // Nothing is left behind.
-    assert!(
-        unit.tasks
-            .abort(|_, _| Some(crate::task_set::Abort::Silent))
-            .is_empty()
-    );
+    assert!(unit.tasks.abort(|_, _| Some(Abort::Silent)).is_empty());
 }
