@@ -1,11 +1,12 @@
 """The target beside tgt and beside the bound, natively, on one file, in one run.
 
 Every round runs each workload on every contender in turn, so that what else the machine does hits all alike. Printed: the median
-of the rounds with minimum and maximum, the ratio ours / tgt of the medians, and the contender's CPU time per I/O.
+of the rounds with minimum and maximum, the ratio ours / tgt of the medians, the contender's CPU time per I/O, how busy the
+client's core was with ours, and what memory the targets held.
 
-The client is qemu-img bench, one thread. The bound is the same client on the file itself: no iSCSI at all. Both targets write to
-the page cache and report a write cache (WCE = 1): equal durability. tgt is tuned: 256 KiB segments, 1 MiB bursts. The file lies
-first on tmpfs, where nothing waits for a disk, then on the file system of the checkout.
+The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself: no iSCSI at all. tgt is
+tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both; "stable" is
+WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, and on the file system of the checkout.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -32,41 +32,61 @@ from support.target import Target
 FILE_BYTES = 1 << 30
 TGT_IQN = "iqn.2026-11.example.zvaai:peer"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-STRIDE_BYTES = 4096 * 7919
-"""Offsets of the 4K workloads: each I/O lies this far from the last, round the whole file: no readahead, no merging."""
+LOAD = CACHE / "load"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What the client does: block size in bytes, I/Os in flight, bytes from one I/O to the next, writing or reading, how many."""
+    """What the client does: bytes of an I/O, sessions, I/Os in flight in each; with bulk writes of another client beside it or not."""
 
     name: str
     block_bytes: int
+    sessions: int
     depth: int
-    step_bytes: int
     write: bool
-    count: int
+    random: bool = True
+    beside_bulk: bool = False
 
 
-WORKLOADS = [
-    Workload("4K random read, QD1", 4096, 1, STRIDE_BYTES, False, 20_000),
-    Workload("4K random write, QD1", 4096, 1, STRIDE_BYTES, True, 20_000),
-    Workload("4K random read, QD32", 4096, 32, STRIDE_BYTES, False, 80_000),
-    Workload("4K random write, QD32", 4096, 32, STRIDE_BYTES, True, 80_000),
-    Workload("1M sequential read, QD8", 1 << 20, 8, 1 << 20, False, 3_000),
-    Workload("1M sequential write, QD8", 1 << 20, 8, 1 << 20, True, 3_000),
+CACHED = [
+    Workload("4K random read, QD1", 4096, 1, 1, False),
+    Workload("4K random write, QD1", 4096, 1, 1, True),
+    Workload("4K random read, QD32", 4096, 1, 32, False),
+    Workload("4K random write, QD32", 4096, 1, 32, True),
+    Workload("128K random read, QD8", 128 << 10, 1, 8, False),
+    Workload("128K random write, QD8", 128 << 10, 1, 8, True),
+    Workload("1M sequential read, QD8", 1 << 20, 1, 8, False, random=False),
+    Workload("1M sequential write, QD8", 1 << 20, 1, 8, True, random=False),
+    Workload("4K read, 4 sessions, QD8", 4096, 4, 8, False),
+    Workload("4K write, 4 sessions, QD8", 4096, 4, 8, True),
+    Workload("4K read, 32 sessions, QD4", 4096, 32, 4, False),
+    Workload("4K write, 32 sessions, QD4", 4096, 32, 4, True),
+    Workload("1M write, 32 sessions, QD4", 1 << 20, 32, 4, True, random=False),
+    Workload("4K read, QD1, beside 1M", 4096, 1, 1, False, beside_bulk=True),
 ]
+STABLE = [workload for workload in CACHED if workload.write and workload.sessions == 1]
+BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
+
+
+@dataclass
+class Result:
+    """One run: I/Os a second, CPU microseconds of the contender per I/O, 99th percentile in microseconds, the client's share of a core."""
+
+    rate: float
+    cpu_us: float = 0
+    p99_us: float = 0
+    client_busy: float = 0
 
 
 @dataclass
 class Contender:
-    """Something the client can open: its URL or path, and the process whose CPU time counts, if any."""
+    """Something to put load on: a LUN's URL or a file, and the process whose CPU time and memory count, if any."""
 
     name: str
     url: str
     process_id: int | None
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    cpu_us: dict[str, list[float]] = field(default_factory=dict)
+    results: dict[str, list[Result]] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def cpu_seconds(self) -> float:
         """User and system time of the process so far, all threads (proc(5): utime, stime)."""
@@ -75,44 +95,69 @@ class Contender:
         fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
+    def begin_peak(self) -> None:
+        """Forgets the peak of resident memory (proc(5): clear_refs)."""
+        if self.process_id is not None:
+            Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
 
-def measure(contender: Contender, workload: Workload, scale: float) -> None:
-    """One run of the client; adds I/Os a second and CPU microseconds an I/O."""
-    count = max(1, int(workload.count * scale))
+    def end_peak(self, workload: str) -> None:
+        """Notes the peak of resident memory since (proc(5): VmHWM)."""
+        if self.process_id is not None:
+            lines = Path(f"/proc/{self.process_id}/status").read_text().splitlines()
+            peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+            self.peak_bytes[workload] = max(peak, self.peak_bytes.get(workload, 0))
+
+
+def load_command(url: str, workload: Workload, seconds: float) -> list[str]:
+    """Words that start the client."""
+    numbers = [str(number) for number in (workload.sessions, workload.depth, workload.block_bytes)]
+    kinds = ["write" if workload.write else "read", "random" if workload.random else "sequential"]
+    return [str(LOAD), url, *numbers, *kinds, str(seconds)]
+
+
+def measure_target(contender: Contender, workload: Workload, seconds: float) -> Result:
+    """One run of the client on an iSCSI target."""
+    bulk = None
+    if workload.beside_bulk:
+        bulk = subprocess.Popen(load_command(contender.url, BULK, seconds + 2), stdout=subprocess.DEVNULL)
+        time.sleep(1)
+    contender.begin_peak()
     before = contender.cpu_seconds()
-    output = run(
-        *("qemu-img", "bench", "-f", "raw", "-t", "writeback", "-c", str(count), "-d", str(workload.depth)),
-        *(
-            "-s",
-            str(workload.block_bytes),
-            "-S",
-            str(workload.step_bytes),
-            *(["-w"] if workload.write else []),
-            contender.url,
-        ),
-        timeout=600,
-    )
-    seconds = re.search(r"Run completed in ([\d.]+) seconds", output)
-    assert seconds, output
-    contender.rates.setdefault(workload.name, []).append(count / float(seconds[1]))
-    contender.cpu_us.setdefault(workload.name, []).append((contender.cpu_seconds() - before) / count * 1e6)
+    answer = json.loads(run(*load_command(contender.url, workload, seconds), timeout=seconds * 10 + 60))
+    cpu = contender.cpu_seconds() - before
+    contender.end_peak(workload.name)
+    if bulk is not None:
+        bulk.wait()
+    ios = answer["ios"]
+    busy = answer["client_cpu_seconds"] / answer["seconds"]
+    return Result(ios / answer["seconds"], cpu / ios * 1e6, answer["p99_us"], busy)
+
+
+def measure_bound(path: str, workload: Workload, seconds: float, stable: bool) -> Result:
+    """The same on the file itself, by fio with io_uring."""
+    kind = ("rand" if workload.random else "") + ("write" if workload.write else "read")
+    words = ["fio", "--name=bound", f"--filename={path}", f"--rw={kind}", f"--bs={workload.block_bytes}", "--ioengine=io_uring"]
+    words += [f"--iodepth={workload.depth * workload.sessions}", "--time_based", f"--runtime={seconds}", f"--size={FILE_BYTES}"]
+    words += ["--sync=dsync"] if stable else []
+    answer = json.loads(run(*words, "--output-format=json", timeout=seconds * 10 + 60))
+    return Result(float(answer["jobs"][0]["write" if workload.write else "read"]["iops"]))
 
 
 @contextmanager
-def serving_ours(directory: Path, file: Path) -> Iterator[Contender]:
+def serving_ours(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
     """The target under test."""
     target = Target(directory)
     target.start()
     try:
         target.create()
-        target.add_lun(0, file, write_cache=True)
+        target.add_lun(0, file, write_cache=not stable)
         yield Contender("zvaai", target.url(0), target.process_id)
     finally:
         target.stop()
 
 
 @contextmanager
-def serving_tgt(directory: Path, file: Path) -> Iterator[Contender]:
+def serving_tgt(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
     """tgt, with the settings that make it fast."""
     portal = "127.0.0.1:3261"
     control = {"TGT_IPC_SOCKET": str(directory / "tgt.sock")}
@@ -135,7 +180,8 @@ def serving_tgt(directory: Path, file: Path) -> Iterator[Contender]:
         for name, value in (("MaxRecvDataSegmentLength", 262144), ("MaxXmitDataSegmentLength", 262144),
                             ("MaxBurstLength", 1048576), ("FirstBurstLength", 262144)):  # fmt: skip
             administer("--op", "update", "--mode", "target", "--tid", "1", "--name", name, "--value", str(value))
-        administer("--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1", "-b", str(file))
+        flags = ["--bsoflags", "sync"] if stable else []
+        administer("--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1", "-b", str(file), *flags)
         administer("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
         yield Contender("tgt", f"iscsi://{portal}/{TGT_IQN}/1", process.pid)
     finally:
@@ -144,60 +190,83 @@ def serving_tgt(directory: Path, file: Path) -> Iterator[Contender]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """median [minimum - maximum]"""
+    """median [minimum-maximum]"""
     return f"{statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}]"
 
 
-def report(ours: Contender, peer: Contender, bound: Contender) -> None:
+def report(workloads: Sequence[Workload], ours: Contender, peer: Contender, bound: Contender) -> None:
     """The tables, one line a workload."""
-    print(f"\n{'':26}{'zvaai I/O/s':>28}{'tgt I/O/s':>28}{'ratio':>8}{'bound I/O/s':>28}{'of bound':>10}")
-    for workload in WORKLOADS:
-        mine, theirs, best = (statistics.median(c.rates[workload.name]) for c in (ours, peer, bound))
-        cells = [spread(c.rates[workload.name]) for c in (ours, peer, bound)]
-        print(f"{workload.name:26}{cells[0]:>28}{cells[1]:>28}{mine / theirs:8.2f}{cells[2]:>28}{mine / best:10.0%}")
-    print(f"\n{'':26}{'zvaai CPU us per I/O':>28}{'tgt CPU us per I/O':>28}{'ratio':>8}")
-    for workload in WORKLOADS:
-        mine, theirs = (statistics.median(c.cpu_us[workload.name]) for c in (ours, peer))
-        cells = [spread(c.cpu_us[workload.name]) for c in (ours, peer)]
-        print(f"{workload.name:26}{cells[0]:>28}{cells[1]:>28}{mine / theirs:8.2f}")
+    print(f"\n{'I/Os per second':28}{'zvaai':>28}{'tgt':>26}{'ratio':>7}{'bound':>28}{'of bound':>9}{'client busy':>12}")
+    for workload in workloads:
+        rates = [[result.rate for result in c.results[workload.name]] for c in (ours, peer, bound)]
+        mine, theirs, best = (statistics.median(values) for values in rates)
+        busy = statistics.median(result.client_busy for result in ours.results[workload.name])
+        mine_text, theirs_text, best_text = (spread(values) for values in rates)
+        line = f"{workload.name:28}{mine_text:>28}{theirs_text:>26}{mine / theirs:7.2f}{best_text:>28}{mine / best:9.0%}{busy:12.0%}"
+        print(line)
+    for title, value in (("CPU us per I/O", "cpu_us"), ("99th percentile, us", "p99_us")):
+        print(f"\n{title:28}{'zvaai':>28}{'tgt':>26}{'ratio':>7}")
+        for workload in workloads:
+            values = [[getattr(result, value) for result in c.results[workload.name]] for c in (ours, peer)]
+            mine, theirs = (statistics.median(column) for column in values)
+            print(f"{workload.name:28}{spread(values[0]):>28}{spread(values[1]):>26}{mine / theirs:7.2f}")
+    print("\nResident memory at most, MiB")
+    for workload in workloads:
+        if workload.sessions > 1:
+            mine, theirs = (c.peak_bytes[workload.name] / (1 << 20) for c in (ours, peer))
+            print(f"{workload.name:28}{mine:28.0f}{theirs:26.0f}")
 
 
 def main(words: Sequence[str]) -> int:
     """Runs the rounds and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of every workload on every contender (default 3)")
-    parser.add_argument("--scale", type=float, default=1.0, help="how much longer or shorter each run is (default 1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a run (default 3)")
+    parser.add_argument("--only", default="", help="workloads whose name has this in it")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
+    run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(LOAD), str(Path(__file__).with_name("load.c")), "-liscsi")
     values = {}
     # /tmp of the environment is a tmpfs of its own.
-    for place, parent in (("tmpfs", None), ("the file system of the checkout", CACHE)):
+    for place, parent, stable, workloads in (
+        ("tmpfs, cached", None, False, CACHED),
+        ("the file system of the checkout, cached", CACHE, False, CACHED),
+        ("the file system of the checkout, stable", CACHE, True, STABLE),
+    ):
+        chosen = [workload for workload in workloads if options.only in workload.name]
         with tempfile.TemporaryDirectory(dir=parent) as name:
-            contenders = compare(Path(name), place, options.rounds, options.scale)
-        values[place] = {c.name: {"io_per_second": c.rates, "cpu_us_per_io": c.cpu_us} for c in contenders}
+            contenders = compare(Path(name), place, stable, chosen, options.rounds, options.seconds)
+        values[place] = {c.name: {key: [vars(r) for r in results] for key, results in c.results.items()} for c in contenders}
     if options.json:
         options.json.write_text(json.dumps(values, indent=1))
     return 0
 
 
-def compare(directory: Path, place: str, rounds: int, scale: float) -> list[Contender]:
+def compare(
+    directory: Path, place: str, stable: bool, workloads: Sequence[Workload], rounds: int, seconds: float
+) -> list[Contender]:
     """All rounds on one file in `directory`; prints the tables."""
     file = directory / "volume"
     with file.open("wb") as volume:
         for _ in range(FILE_BYTES >> 20):
             volume.write(os.urandom(1 << 20))
     bound = Contender("bound", str(file), None)
-    with serving_ours(directory, file) as ours, serving_tgt(directory, file) as peer:
+    with serving_ours(directory, file, stable) as ours, serving_tgt(directory, file, stable) as peer:
         contenders = [ours, peer, bound]
         started = time.monotonic()
         for number in range(rounds):
             print(f"bench: {place}, round {number + 1} of {rounds} ({time.monotonic() - started:.0f} s)", file=sys.stderr)
-            for workload in WORKLOADS:
+            for workload in workloads:
                 # The order turns from round to round.
                 for offset in range(len(contenders)):
-                    measure(contenders[(number + offset) % len(contenders)], workload, scale)
-        print(f"\nFile on {place}, {rounds} rounds: median [minimum-maximum]")
-        report(ours, peer, bound)
+                    contender = contenders[(number + offset) % len(contenders)]
+                    if contender is bound:
+                        result = measure_bound(contender.url, workload, seconds, stable)
+                    else:
+                        result = measure_target(contender, workload, seconds)
+                    contender.results.setdefault(workload.name, []).append(result)
+        print(f"\nFile on {place}, {rounds} rounds of {seconds:g} s: median [minimum-maximum]")
+        report(workloads, ours, peer, bound)
     return contenders
 
 
