@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -172,10 +172,7 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut state = self.registry.lock();
-        state.sessions.remove(&self.record.tsih);
-        self.registry.count_sessions(&state);
-        drop(state);
+        self.registry.lock().sessions.remove(&self.record.tsih);
         self.record.ended.send_replace(true);
     }
 }
@@ -183,7 +180,6 @@ impl Drop for Registration {
 /// The shared state of one server.
 pub(crate) struct Registry {
     state: Mutex<State>,
-    session_count: AtomicUsize,
     next_nexus: AtomicU64,
     stop: watch::Sender<bool>,
     pub options: ServerOptions,
@@ -208,7 +204,6 @@ impl Registry {
         };
         Self {
             state: Mutex::new(state),
-            session_count: AtomicUsize::new(0),
             next_nexus: AtomicU64::new(1),
             stop: watch::Sender::new(false),
             options,
@@ -218,16 +213,6 @@ impl Registry {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock; if something did, the maps are whole nevertheless.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count_sessions(&self, state: &State) {
-        self.session_count
-            .store(state.sessions.len(), Ordering::Relaxed);
-    }
-
-    /// How many sessions there are, without waiting for anybody.
-    pub fn session_count(&self) -> usize {
-        self.session_count.load(Ordering::Relaxed)
     }
 
     /// Nexus identifier, unique in this process per server.
@@ -385,7 +370,6 @@ impl Registry {
             return Err(LoginStatus::TargetRemoved);
         }
         state.sessions.insert(record.tsih, Arc::clone(&record));
-        self.count_sessions(state);
         Ok(Registration {
             registry: Arc::clone(self),
             record,

@@ -106,16 +106,23 @@ pub(crate) struct ByteRange {
 }
 
 impl ByteRange {
-    /// Ranges of at most [`CHUNK_BYTES`], in order: offset and length.
+    /// Ranges of at most `most` bytes, in order: offset and length.
+    fn pieces(self, most: u32) -> impl Iterator<Item = (u64, u32)> {
+        (0..self.length).step_by(most as usize).map(move |at| {
+            let length = (self.length - at).min(u64::from(most));
+            (self.offset + at, length as u32)
+        })
+    }
+
+    /// Ranges of at most [`CHUNK_BYTES`].
     pub(crate) fn chunks(self) -> impl Iterator<Item = (u64, u32)> {
-        (0..self.length)
-            .step_by(CHUNK_BYTES as usize)
-            .map(move |at| {
-                (
-                    self.offset + at,
-                    (self.length - at).min(u64::from(CHUNK_BYTES)) as u32,
-                )
-            })
+        self.pieces(CHUNK_BYTES)
+    }
+
+    /// Ranges for a command that holds received and read data at a time: so short that neither waits for memory.
+    pub(crate) fn short_chunks(self) -> impl Iterator<Item = (u64, u32)> {
+        const SHORT_CHUNK_BYTES: u32 = 64 << 10;
+        self.pieces(SHORT_CHUNK_BYTES)
     }
 }
 
@@ -196,6 +203,16 @@ impl Execution<'_> {
             .await??;
         data.truncate(length as usize);
         Ok(data)
+    }
+
+    /// Memory for `length` bytes to read from the volume.
+    ///
+    /// # Errors
+    /// [`Aborted`] while it waited for other commands of the nexus to give theirs back.
+    pub(crate) async fn allocate(&mut self, length: u32) -> Result<Buffer, Aborted> {
+        self.task
+            .unless_aborted(self.data_out.allocate(length))
+            .await
     }
 
     /// Between two steps of a long command: other tasks of the reactor have their turn.

@@ -123,6 +123,14 @@ pub trait DataOut {
     /// [`DeliveryError`] when the nexus is gone or the transport gave up the transfer; the command then ends as
     /// [`Outcome::Aborted`], or with CHECK CONDITION where the transport says so.
     fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>>;
+
+    /// Memory for `length` bytes that the command is about to read from its medium, with unspecified content.
+    ///
+    /// The transport bounds what an initiator makes the target hold: long data may have to wait. Call it when the task is
+    /// enabled, for one buffer at a time, and not while it holds long data it received: it could wait for itself.
+    fn allocate(&mut self, length: u32) -> LocalBoxFuture<'_, Buffer> {
+        Box::pin(std::future::ready(Buffer::new(length as usize)))
+    }
 }
 
 /// Data-Out did not arrive.

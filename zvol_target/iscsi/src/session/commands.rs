@@ -6,11 +6,11 @@ use scsi::sam::{
     Command, Completion, FunctionResponse, LogicalUnitNumber, Outcome, Status, TaskAttribute,
 };
 
-use super::connection::{COMMAND_MEMORY_MAX, Connection, End};
+use super::connection::{Connection, End};
 use super::dispatch::{Held, IMMEDIATE_MAX, response};
 use super::receive::Destination;
 use super::task::{Finished, Management, Progress, Running, Task};
-use super::transfer::{Failure, NoDataOut, Transfer, TransferHandle};
+use super::transfer::{CommandBuffers, Failure, Transfer};
 use super::window::{Arrival, CommandWindow};
 use crate::pdu::{DataOut, Header, RESERVED_TAG, ScsiCommand, reject};
 use crate::registry::Counters;
@@ -42,10 +42,7 @@ impl Connection {
             Some(reject::INVALID_PDU_FIELD)
         } else if self.tasks.contains_key(&tag) {
             Some(reject::TASK_IN_PROGRESS)
-        } else if command.immediate
-            && (self.immediate >= IMMEDIATE_MAX
-                || self.share + self.unread_data() > self.unread_data_max())
-        {
+        } else if command.immediate && self.immediate >= IMMEDIATE_MAX {
             Some(reject::TOO_MANY_IMMEDIATE_COMMANDS)
         } else {
             None
@@ -66,7 +63,6 @@ impl Connection {
             (false, _) => 0,
         };
         let write_length = if command.write { expected } else { 0 };
-        let share = (read_length as usize + write_length as usize).min(COMMAND_MEMORY_MAX);
         let logical_unit = LogicalUnitNumber(command.lun);
         let task = Task {
             logical_unit,
@@ -81,7 +77,6 @@ impl Connection {
             read_length,
             write_length,
             transfer: transfer.clone(),
-            share,
         };
         self.tasks.insert(tag, task);
         Counters::add(&self.registration.record.counters.commands, 1);
@@ -92,7 +87,7 @@ impl Connection {
             }
             Arrival::Next => {
                 self.window.advance();
-                self.waiting.push_back(tag);
+                self.start(tag);
                 self.deliver_held()?;
             }
             Arrival::Early | Arrival::Ignored => {
@@ -127,7 +122,7 @@ impl Connection {
             expected,
             immediate_data,
             more.then_some(first_burst),
-            Rc::clone(&self.requests),
+            &self.requests,
         );
         if (immediate_data > 0 && !(command.write && self.parameters.immediate_data))
             || (more && self.parameters.initial_r2t)
@@ -186,20 +181,8 @@ impl Connection {
         self.respond_if_settled(tag);
     }
 
-    /// Starts commands in order, as far as there is memory for them.
-    pub(super) fn start_waiting(&mut self) {
-        while let Some(&tag) = self.waiting.front() {
-            let share = self.tasks.get(&tag).map_or(0, |task| task.share);
-            let held = self.share + self.unread_data();
-            if held > 0 && held + share > self.command_memory() {
-                break;
-            }
-            self.waiting.pop_front();
-            self.start(tag);
-        }
-    }
-
-    fn start(&mut self, tag: u32) {
+    /// Gives a command to the SCSI target, in the order of `CmdSN`.
+    pub(super) fn start(&mut self, tag: u32) {
         let (Some(task), Some(attachment)) = (self.tasks.get_mut(&tag), &self.nexus) else {
             return;
         };
@@ -210,14 +193,11 @@ impl Connection {
         let data_out: Box<dyn scsi::sam::DataOut> = match &task.transfer {
             Some(transfer) if transfer.failure().is_some() => {
                 transfer.close();
-                task.share = 0;
                 task.progress = Progress::Ended(broken_transfer());
                 return self.respond_if_settled(tag);
             }
-            Some(transfer) => Box::new(TransferHandle(Rc::clone(transfer))),
-            None => Box::new(NoDataOut),
+            transfer => Box::new(CommandBuffers::new(transfer.clone(), &self.memory)),
         };
-        self.share += task.share;
         let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
         let future = target.execute_command(nexus, command, data_out);
         self.running.push(Running::Command { tag, future });
@@ -238,7 +218,6 @@ impl Connection {
                 self.finish_management(management, response);
             }
         }
-        self.start_waiting();
     }
 
     pub(super) fn finish_management(&mut self, management: Management, response: u8) {
@@ -274,12 +253,6 @@ impl Connection {
         if let Some(transfer) = &task.transfer {
             transfer.close();
         }
-        // While data that nobody wants any more is still to pass, it holds no memory that others could use: what has to be
-        // received for that may be behind theirs.
-        let kept = completion.data_in.as_ref().map_or(0, |data| data.len());
-        let kept = kept.min(task.share);
-        self.share -= task.share - kept;
-        task.share = kept;
         task.progress = Progress::Ended(completion);
         self.respond_if_settled(tag);
     }
@@ -308,9 +281,6 @@ impl Connection {
     /// Takes a task out; its place in the window is free.
     fn remove_task(&mut self, tag: u32) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
-        if !matches!(task.progress, Progress::Waiting(_)) {
-            self.share -= task.share;
-        }
         if let Some(transfer) = &task.transfer {
             transfer.close();
             if transfer.is_outstanding() {
@@ -329,7 +299,6 @@ impl Connection {
         let was_held = self.held.iter().find_map(|(&cmd_sn, held)| {
             matches!(held, Held::Command(other) if *other == tag).then_some(cmd_sn)
         });
-        self.waiting.retain(|other| *other != tag);
         let Some(cmd_sn) = was_held else {
             self.remove_task(tag);
             return;

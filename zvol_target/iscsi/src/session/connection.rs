@@ -1,6 +1,6 @@
 //! The connection: its state, its turn, its end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::data_in::LongData;
 use super::dispatch::Held;
+use super::memory::{Memory, THREAD_MEMORY};
 use super::receive::Incoming;
 use super::solicit::Solicited;
 use super::task::{Running, Task};
@@ -31,13 +32,10 @@ use crate::pdu::{Digests, FrameError, LogoutRequest};
 use crate::registry::{EndReason, Registration, Registry};
 use crate::text::format_binary;
 
-/// Memory that commands of all connections may hold together; shared out evenly, so that nobody waits for a peer that stalls.
-const SERVER_COMMAND_MEMORY: usize = 64 << 20;
-/// Memory that commands of one connection may hold at once, however few connections there are; one command alone may hold more.
-pub(super) const COMMAND_MEMORY_MAX: usize = 16 << 20;
-/// The same, however many connections there are.
-const COMMAND_MEMORY_MIN: usize = 256 << 10;
-/// Unsolicited data of commands that could not start yet, above which the socket is left alone.
+/// Data-In that the initiator has not read, above which nothing more is received: more than [`Memory`] lets there be, and what
+/// short reads can add to it before this is looked at again.
+const UNREAD_DATA: usize = THREAD_MEMORY + (16 << 20);
+/// Unsolicited data that commands did not ask for yet, above which the socket is left alone.
 const LANDED_MEMORY: usize = 8 << 20;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
 const UNREAD_RESPONSES: usize = 2 << 20;
@@ -110,8 +108,6 @@ pub(crate) struct Connection {
     pub(super) stat_sn: u32,
     /// Commands by Initiator Task Tag.
     pub(super) tasks: HashMap<u32, Task>,
-    /// Commands in order that have no memory yet.
-    pub(super) waiting: VecDeque<u32>,
     /// What came before its turn, by `CmdSN`.
     pub(super) held: HashMap<u32, Held>,
     /// Immediate requests under way.
@@ -123,8 +119,7 @@ pub(crate) struct Connection {
     pub(super) incoming: Incoming,
     /// The last data segment was long.
     pub(super) bulk: bool,
-    /// Share of memory of the commands started.
-    pub(super) share: usize,
+    pub(super) memory: Rc<Memory>,
     pub(super) text: TextNegotiation,
     pub(super) logout: Option<LogoutRequest>,
     keepalive: Keepalive,
@@ -171,7 +166,6 @@ impl Connection {
             window: CommandWindow::new(login.cmd_sn),
             stat_sn: login.stat_sn,
             tasks: HashMap::new(),
-            waiting: VecDeque::new(),
             held: HashMap::new(),
             immediate: 0,
             running: FuturesUnordered::new(),
@@ -180,7 +174,7 @@ impl Connection {
             next_transfer_tag: 0,
             incoming: Incoming::Headers,
             bulk: false,
-            share: 0,
+            memory: Rc::default(),
             text: TextNegotiation::default(),
             logout: None,
             keepalive: Keepalive::Quiet,
@@ -278,9 +272,8 @@ impl Connection {
                 return Poll::Ready(End::Io(error));
             }
             // What was sent may have made room: for commands that wait, and for what is in the socket.
-            let waiting = self.waiting.len();
-            self.start_waiting();
-            let resumed = self.waiting.len() < waiting || (paused && !self.is_receiving_paused());
+            let granted = self.memory.serve(self.unread_data());
+            let resumed = granted || (paused && !self.is_receiving_paused());
             if let Some(request) = self.logout.take() {
                 return Poll::Ready(End::Logout(request));
             }
@@ -308,39 +301,18 @@ impl Connection {
         self.send_requests();
     }
 
-    /// Memory that commands of this connection may hold at once, by the number of sessions there are now.
-    pub(super) fn command_memory(&self) -> usize {
-        (SERVER_COMMAND_MEMORY / self.registry.session_count().max(1))
-            .clamp(COMMAND_MEMORY_MIN, COMMAND_MEMORY_MAX)
-    }
-
-    /// Data-In that the initiator has not read, above which nothing more is received. Only immediate commands get there: the
-    /// others wait for [`Self::command_memory`].
-    pub(super) fn unread_data_max(&self) -> usize {
-        2 * self.command_memory()
-    }
-
     /// Whether reading from the socket has to wait.
     pub(super) fn is_receiving_paused(&self) -> bool {
-        if self.outbound.staged_bytes() > UNREAD_RESPONSES
-            || self.unread_data() > self.unread_data_max()
-        {
+        if self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA {
             return true;
         }
-        if self.waiting.is_empty() {
-            return false;
-        }
-        // Commands with memory may need what is still in the socket; those without get their turn when others end.
-        let transfers = || {
-            self.tasks
+        // Unless a command waits for what is still in the socket, commands end, or the initiator reads, and make room.
+        self.requests.landed_bytes() > LANDED_MEMORY
+            && !self
+                .tasks
                 .values()
                 .filter_map(|task| task.transfer.as_ref())
-        };
-        transfers()
-            .map(|transfer| transfer.landed_bytes())
-            .sum::<usize>()
-            > LANDED_MEMORY
-            && !transfers().any(|transfer| transfer.is_wanting())
+                .any(|transfer| transfer.is_wanting())
     }
 
     /// Called once an interval: whether some command has waited too long for its Data-Out. It has not when it was for us to receive.

@@ -66,11 +66,13 @@ impl Connection {
         if length > SHORT && sequence.status.is_some() {
             self.long_data.bytes += length;
             self.long_data.sequences.push_back(sequence);
+            self.memory.set_unread(self.unread_data());
             return 0;
         }
         while sequence.queued < length {
             self.queue_segment(&mut sequence);
         }
+        self.memory.set_unread(self.unread_data());
         sequence.data_sn
     }
 

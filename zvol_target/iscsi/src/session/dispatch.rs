@@ -89,14 +89,13 @@ impl Connection {
         while let Some(held) = self.held.remove(&self.window.expected()) {
             self.window.advance();
             match held {
-                Held::Command(tag) => self.waiting.push_back(tag),
+                Held::Command(tag) => self.start(tag),
                 Held::Request(header, request, data) => {
                     self.handle_request(&header, request, &data)?;
                 }
                 Held::Skipped => self.window.release(),
             }
         }
-        self.start_waiting();
         Ok(())
     }
 

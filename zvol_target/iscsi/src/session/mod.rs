@@ -6,6 +6,7 @@ mod connection;
 mod data_in;
 mod dispatch;
 mod inbound;
+mod memory;
 mod outbound;
 mod receive;
 mod respond;

@@ -32,8 +32,6 @@ pub(crate) struct Task {
     /// Data the initiator sends.
     pub write_length: u32,
     pub transfer: Option<Rc<Transfer>>,
-    /// Share of the connection's memory it holds once started.
-    pub share: usize,
 }
 
 /// A task management function under way.

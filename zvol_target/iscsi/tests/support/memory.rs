@@ -31,6 +31,8 @@ pub struct MemoryTarget {
     pub most_tasks: AtomicU64,
     /// Commands in the order they came.
     pub log: Mutex<Vec<Vec<u8>>>,
+    /// READs that got memory.
+    pub reads: AtomicU64,
     /// Bytes a WRITE asks for at once.
     pub write_chunk: Mutex<u32>,
     /// Aborted commands end with TASK ABORTED status (SPC-5, TAS = 1) instead of without a word.
@@ -46,6 +48,7 @@ impl MemoryTarget {
             nexuses: Mutex::default(),
             most_tasks: AtomicU64::new(0),
             log: Mutex::default(),
+            reads: AtomicU64::new(0),
             write_chunk: Mutex::new(u32::MAX),
             task_aborted_status: AtomicBool::new(false),
         }
@@ -112,6 +115,8 @@ impl MemoryTarget {
                 }
                 // No more than the initiator takes.
                 let length = (count * BLOCK).min(command.data_in_buffer_size as usize);
+                let _memory = data_out.allocate(length as u32).await;
+                self.reads.fetch_add(1, Ordering::Relaxed);
                 let data = (length > 0).then(|| self.bytes(block * BLOCK, length));
                 Completion {
                     data_in_wanted: (count * BLOCK) as u64,

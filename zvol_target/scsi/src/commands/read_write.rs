@@ -39,7 +39,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
         });
     }
     // At most ACCEPTED_TRANSFER_BYTES.
-    let buffer = Buffer::new(length as usize);
+    let buffer = execution.allocate(length as u32).await?;
     let data = unit
         .volume
         .read(range.offset, buffer)

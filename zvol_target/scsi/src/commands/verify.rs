@@ -50,7 +50,7 @@ pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failu
         ByteCheck::Compare => {
             let range = execution.transfer_range()?;
             execution.data_out_wanted = range.length;
-            for (offset, length) in range.chunks() {
+            for (offset, length) in range.short_chunks() {
                 let data = execution.receive_blocks(length, range.block_bytes).await?;
                 execution.compare(offset, &data).await?;
                 execution.bytes += data.len() as u64;
@@ -104,7 +104,7 @@ pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Re
     let range: ByteRange = execution.transfer_range()?;
     execution.require_writable()?;
     execution.data_out_wanted = range.length;
-    for (offset, length) in range.chunks() {
+    for (offset, length) in range.short_chunks() {
         let data = execution.receive_blocks(length, range.block_bytes).await?;
         let received = data.len();
         if received > 0 {
@@ -115,7 +115,7 @@ pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Re
                 .await?;
             match sent {
                 Some(sent) => execution.compare(offset, &sent).await?,
-                // At most CHUNK_BYTES.
+                // At most a short chunk.
                 None => drop(execution.read_chunk(offset, received as u32).await?),
             }
         }
@@ -134,11 +134,8 @@ const MISCOMPARE: Sense = Sense::new(
 impl Execution<'_> {
     /// Reads at most a chunk of the volume.
     async fn read_chunk(&mut self, offset: u64, length: u32) -> Result<Buffer, Failure> {
-        let read = self
-            .unit
-            .volume
-            .read(offset, Buffer::new(length as usize))
-            .await;
+        let buffer = self.allocate(length).await?;
+        let read = self.unit.volume.read(offset, buffer).await;
         Ok(read.map_err(|error| {
             self.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
         })?)
@@ -149,7 +146,7 @@ impl Execution<'_> {
         if data.is_empty() {
             return Ok(());
         }
-        // At most CHUNK_BYTES.
+        // At most a short chunk.
         let stored = self.read_chunk(offset, data.len() as u32).await?;
         if stored[..] == *data {
             Ok(())

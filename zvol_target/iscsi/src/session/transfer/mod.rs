@@ -13,7 +13,7 @@ use std::task::Waker;
 use scsi::sam::Buffer;
 
 use crate::pdu;
-pub(crate) use receive::{NoDataOut, TransferHandle};
+pub(crate) use receive::CommandBuffers;
 
 /// A transfer the initiator broke, as RFC 7143 11.4.7.2 tells the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) struct Requests {
     waiting: RefCell<VecDeque<u32>>,
     /// The connection has its turn, and looks here at the end of it.
     in_turn: Cell<bool>,
+    /// Bytes that arrived before their commands asked for them.
+    landed: Cell<usize>,
     /// Wakes the connection.
     waker: RefCell<Option<Waker>>,
 }
@@ -45,6 +47,11 @@ impl Requests {
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *known = Some(waker.clone());
         }
+    }
+
+    /// Bytes that arrived before their commands asked for them, of all transfers.
+    pub fn landed_bytes(&self) -> usize {
+        self.landed.get()
     }
 
     /// The connection ends its turn.
@@ -94,6 +101,52 @@ struct Wanted {
     filled: usize,
 }
 
+/// What arrived before its command asked for it, counted in [`Requests`].
+struct Landed {
+    buffers: VecDeque<Buffer>,
+    requests: Rc<Requests>,
+}
+
+impl Landed {
+    fn new(requests: &Rc<Requests>) -> Self {
+        Self {
+            buffers: VecDeque::new(),
+            requests: Rc::clone(requests),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    fn front(&self) -> Option<&Buffer> {
+        self.buffers.front()
+    }
+
+    fn push_back(&mut self, buffer: Buffer) {
+        let landed = &self.requests.landed;
+        landed.set(landed.get() + buffer.len());
+        self.buffers.push_back(buffer);
+    }
+
+    fn pop_front(&mut self) -> Option<Buffer> {
+        let buffer = self.buffers.pop_front()?;
+        let landed = &self.requests.landed;
+        landed.set(landed.get() - buffer.len());
+        Some(buffer)
+    }
+
+    fn clear(&mut self) {
+        while self.pop_front().is_some() {}
+    }
+}
+
+impl Drop for Landed {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Where the data segment on its way in goes.
 enum Segment {
     None,
@@ -118,7 +171,7 @@ struct State {
     /// Bytes given to the command.
     handed: u32,
     /// What arrived before it was asked for; `landed_from` is the first byte of the front one not yet handed over.
-    landed: VecDeque<Buffer>,
+    landed: Landed,
     landed_from: usize,
     wanted: Option<Wanted>,
     segment: Segment,
@@ -155,16 +208,16 @@ impl Transfer {
         expected: u32,
         immediate: u32,
         unsolicited: Option<u32>,
-        requests: Rc<Requests>,
+        requests: &Rc<Requests>,
     ) -> Self {
         Self {
             tag,
-            requests,
+            requests: Rc::clone(requests),
             state: RefCell::new(State {
                 expected,
                 arrived: 0,
                 handed: 0,
-                landed: VecDeque::new(),
+                landed: Landed::new(requests),
                 landed_from: 0,
                 wanted: None,
                 segment: Segment::None,
@@ -195,6 +248,12 @@ impl Transfer {
     /// Bytes the initiator announced.
     pub fn expected(&self) -> u32 {
         self.state.borrow().expected
+    }
+
+    /// Bytes announced that the command did not take.
+    pub fn left(&self) -> u32 {
+        let state = self.state.borrow();
+        state.expected - state.handed
     }
 
     /// R2Ts sent so far.
@@ -373,21 +432,6 @@ impl Transfer {
             received: 0,
             data_sn: 0,
         });
-    }
-
-    /// Bytes landed that the command did not ask for yet.
-    pub fn landed_bytes(&self) -> usize {
-        let state = self.state.borrow();
-        let segment = match &state.segment {
-            Segment::Landing { buffer, .. } => buffer.len(),
-            _ => 0,
-        };
-        segment
-            + state
-                .landed
-                .iter()
-                .map(|buffer| buffer.len())
-                .sum::<usize>()
     }
 }
 

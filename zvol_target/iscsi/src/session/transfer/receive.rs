@@ -8,22 +8,74 @@ use std::task::{Context, Poll};
 use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture};
 
 use super::{Segment, Transfer};
+use crate::session::memory::{Memory, SHORT, Share};
 
-/// The command's end of a transfer.
-pub(crate) struct TransferHandle(pub Rc<Transfer>);
+/// What a command has of its connection: the transfer of its Data-Out, if it sends any, and memory.
+pub(crate) struct CommandBuffers {
+    transfer: Option<Rc<Transfer>>,
+    memory: Rc<Memory>,
+    /// For the bytes it received last.
+    received: Option<Share>,
+    /// For what it reads.
+    allocated: Option<Share>,
+}
 
-impl DataOut for TransferHandle {
+impl CommandBuffers {
+    pub fn new(transfer: Option<Rc<Transfer>>, memory: &Rc<Memory>) -> Self {
+        Self {
+            transfer,
+            memory: Rc::clone(memory),
+            received: None,
+            allocated: None,
+        }
+    }
+}
+
+impl DataOut for CommandBuffers {
     fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
-        Box::pin(Receive {
-            transfer: &self.0,
+        let Self {
+            transfer,
+            memory,
+            received,
+            ..
+        } = self;
+        let Some(transfer) = transfer else {
+            return Box::pin(std::future::ready(Ok(Buffer::new(0))));
+        };
+        let receive = Receive {
+            transfer,
             length: Some(length),
+        };
+        // The bytes before these are done with.
+        *received = None;
+        let bytes = transfer.left().min(length) as usize;
+        if bytes <= SHORT {
+            return Box::pin(receive);
+        }
+        Box::pin(async move {
+            *received = Some(memory.take(bytes).await);
+            receive.await
+        })
+    }
+
+    fn allocate(&mut self, length: u32) -> LocalBoxFuture<'_, Buffer> {
+        self.allocated = None;
+        let bytes = length as usize;
+        if bytes <= SHORT {
+            return Box::pin(std::future::ready(Buffer::new(bytes)));
+        }
+        Box::pin(async move {
+            self.allocated = Some(self.memory.take(bytes).await);
+            Buffer::new(bytes)
         })
     }
 }
 
-impl Drop for TransferHandle {
+impl Drop for CommandBuffers {
     fn drop(&mut self) {
-        self.0.close();
+        if let Some(transfer) = &self.transfer {
+            transfer.close();
+        }
     }
 }
 
@@ -76,14 +128,5 @@ impl Drop for Receive<'_> {
             state.closed = true;
             state.discard();
         }
-    }
-}
-
-/// Data-Out of a command that sends none.
-pub(crate) struct NoDataOut;
-
-impl DataOut for NoDataOut {
-    fn receive(&mut self, _length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
-        Box::pin(std::future::ready(Ok(Buffer::new(0))))
     }
 }

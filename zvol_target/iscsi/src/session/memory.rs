@@ -1,0 +1,264 @@
+//! Memory for long data: what the commands of one connection hold at a time.
+//!
+//! A command takes memory when it runs, never while it waits for others, so that those it waits for cannot lack what it
+//! holds. Each connection has a share of what its thread allows all of them: one that does not read its answers keeps only its
+//! own share from use.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Data up to this length needs no share, bytes: the command window bounds it.
+pub(super) const SHORT: usize = 64 << 10;
+/// Long data of all connections of a thread, bytes.
+pub(super) const THREAD_MEMORY: usize = 32 << 20;
+/// What a connection may hold however many there are, bytes; and one command alone may hold more.
+const LEAST_SHARE: usize = 1 << 20;
+
+thread_local! {
+    /// Connections of this thread that hold or want memory.
+    static ACTIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The memory of one connection.
+#[derive(Default)]
+pub(super) struct Memory {
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Held by commands.
+    held: usize,
+    /// Held by data the initiator has not read.
+    unread: usize,
+    waiting: VecDeque<Rc<Request>>,
+    /// Counted in [`ACTIVE`].
+    active: bool,
+}
+
+struct Request {
+    bytes: usize,
+    granted: Cell<bool>,
+    waker: RefCell<Waker>,
+}
+
+impl State {
+    fn admits(&self, bytes: usize) -> bool {
+        let used = self.held + self.unread;
+        let share = (THREAD_MEMORY / ACTIVE.get().max(1)).max(LEAST_SHARE);
+        used == 0 || used + bytes <= share
+    }
+
+    fn count_active(&mut self) {
+        let active = self.held + self.unread > 0 || !self.waiting.is_empty();
+        if active != self.active {
+            self.active = active;
+            let count = ACTIVE.get();
+            ACTIVE.set(if active { count + 1 } else { count - 1 });
+        }
+    }
+}
+
+impl Memory {
+    /// Waits for memory for `bytes` of data; long data only. Requests are granted in their order.
+    pub fn take(self: &Rc<Self>, bytes: usize) -> Take {
+        Take {
+            memory: Rc::clone(self),
+            bytes,
+            request: None,
+        }
+    }
+
+    /// Notes how much data the initiator has not read, and grants what there is room for; whether anything was granted.
+    pub fn serve(&self, unread: usize) -> bool {
+        self.set_unread(unread);
+        let state = &mut *self.state.borrow_mut();
+        let mut granted = false;
+        while let Some(request) = state.waiting.front() {
+            if !state.admits(request.bytes) {
+                break;
+            }
+            state.held += request.bytes;
+            request.granted.set(true);
+            request.waker.borrow().wake_by_ref();
+            state.waiting.pop_front();
+            granted = true;
+        }
+        granted
+    }
+
+    /// Notes how much data the initiator has not read.
+    pub fn set_unread(&self, unread: usize) {
+        let state = &mut *self.state.borrow_mut();
+        state.unread = unread;
+        state.count_active();
+    }
+
+    fn release(&self, bytes: usize) {
+        let state = &mut *self.state.borrow_mut();
+        state.held -= bytes;
+        state.count_active();
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.state.get_mut().active {
+            ACTIVE.set(ACTIVE.get() - 1);
+        }
+    }
+}
+
+/// A wait for memory.
+pub(super) struct Take {
+    memory: Rc<Memory>,
+    bytes: usize,
+    request: Option<Rc<Request>>,
+}
+
+impl Future for Take {
+    type Output = Share;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
+        let this = &mut *self;
+        let state = &mut *this.memory.state.borrow_mut();
+        match &this.request {
+            Some(request) if request.granted.get() => this.request = None,
+            Some(request) => {
+                request.waker.borrow_mut().clone_from(context.waker());
+                return Poll::Pending;
+            }
+            None if state.waiting.is_empty() && state.admits(this.bytes) => {
+                state.held += this.bytes;
+            }
+            None => {
+                let request = Rc::new(Request {
+                    bytes: this.bytes,
+                    granted: Cell::new(false),
+                    waker: RefCell::new(context.waker().clone()),
+                });
+                state.waiting.push_back(Rc::clone(&request));
+                this.request = Some(request);
+                state.count_active();
+                return Poll::Pending;
+            }
+        }
+        state.count_active();
+        Poll::Ready(Share {
+            memory: Rc::clone(&this.memory),
+            bytes: this.bytes,
+        })
+    }
+}
+
+impl Drop for Take {
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        if request.granted.get() {
+            self.memory.release(self.bytes);
+            return;
+        }
+        let state = &mut *self.memory.state.borrow_mut();
+        state.waiting.retain(|other| !Rc::ptr_eq(other, &request));
+        state.count_active();
+    }
+}
+
+/// Memory taken, given back when dropped.
+pub(super) struct Share {
+    memory: Rc<Memory>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.memory.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn poll(take: &mut Take) -> Option<Share> {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(take).poll(&mut context) {
+            Poll::Ready(share) => Some(share),
+            Poll::Pending => None,
+        }
+    }
+
+    fn take(memory: &Rc<Memory>, bytes: usize) -> (Take, Option<Share>) {
+        let mut take = memory.take(bytes);
+        let share = poll(&mut take);
+        (take, share)
+    }
+
+    #[test]
+    fn a_connection_alone_may_hold_all_and_no_more() {
+        let memory = Rc::new(Memory::default());
+        let held: Vec<_> = (0..32).map(|_| take(&memory, MIB).1.unwrap()).collect();
+        let (mut waiting, none) = take(&memory, MIB);
+        assert!(none.is_none());
+        assert!(!memory.serve(0), "there is nothing to grant");
+        drop(held);
+        assert!(memory.serve(0));
+        assert!(poll(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn data_nobody_reads_counts() {
+        let memory = Rc::new(Memory::default());
+        memory.serve(THREAD_MEMORY);
+        let (mut waiting, none) = take(&memory, MIB);
+        assert!(none.is_none());
+        assert!(!memory.serve(THREAD_MEMORY));
+        assert!(memory.serve(THREAD_MEMORY - MIB));
+        assert!(poll(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn one_that_keeps_all_it_has_does_not_keep_others_from_theirs() {
+        let stalled = Rc::new(Memory::default());
+        stalled.serve(THREAD_MEMORY);
+        let others: Vec<_> = (0..40).map(|_| Rc::new(Memory::default())).collect();
+        let held: Vec<_> = others.iter().map(|memory| take(memory, MIB).1).collect();
+        assert!(held.iter().all(Option::is_some));
+        // Each has its share, and that is used up.
+        let (_waiting, none) = take(&others[0], MIB);
+        assert!(none.is_none());
+    }
+
+    #[test]
+    fn a_command_larger_than_the_share_runs_alone() {
+        let memory = Rc::new(Memory::default());
+        let first = take(&memory, 2 * THREAD_MEMORY).1.unwrap();
+        let (mut second, none) = take(&memory, MIB);
+        assert!(none.is_none());
+        drop(first);
+        memory.serve(0);
+        assert!(poll(&mut second).is_some());
+    }
+
+    #[test]
+    fn a_wait_that_was_given_up_leaves_nothing() {
+        let memory = Rc::new(Memory::default());
+        let all = take(&memory, THREAD_MEMORY).1.unwrap();
+        let (given_up_waiting, _) = take(&memory, MIB);
+        let (given_up_granted, _) = take(&memory, MIB);
+        drop(given_up_waiting);
+        drop(all);
+        assert!(memory.serve(0));
+        drop(given_up_granted);
+        assert!(take(&memory, THREAD_MEMORY).1.is_some());
+        drop(memory);
+        assert_eq!(ACTIVE.get(), 0);
+    }
+}
