@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{Pod, Zeroable, zeroed_vec};
 
 /// Alignment and unit of allocation: `O_DIRECT` wants the logical block of the device, at most 4096 (open(2)).
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-/// Most bytes a reactor thread keeps for reuse.
-const SPARE_BYTES_PER_THREAD: usize = 16 << 20;
+/// Most bytes a reactor thread keeps for reuse, and of how many sizes.
+const SPARE_BYTES_PER_THREAD: usize = 8 << 20;
+const MOST_SIZES: usize = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
@@ -25,26 +26,64 @@ pub struct Buffer {
 }
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { bytes: 0, pages: Vec::new() }) };
+    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { bytes: 0, sizes: Vec::new() }) };
 }
 
+/// Memory kept for reuse, by size. The size used last is at the end.
 struct Spare {
     bytes: usize,
-    pages: Vec<Vec<Page>>,
+    sizes: Vec<OneSize>,
+}
+
+struct OneSize {
+    pages: usize,
+    spare: Vec<Vec<Page>>,
 }
 
 impl Spare {
-    fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
-        let at = self.pages.iter().rposition(|spare| spare.len() == pages)?;
-        self.bytes -= pages * BUFFER_ALIGNMENT;
-        Some(self.pages.swap_remove(at))
+    /// Finds the list of a size, and moves it to the end.
+    fn size(&mut self, pages: usize) -> Option<&mut OneSize> {
+        let at = self.sizes.iter().rposition(|size| size.pages == pages)?;
+        if at + 1 < self.sizes.len() {
+            let size = self.sizes.remove(at);
+            self.sizes.push(size);
+        }
+        self.sizes.last_mut()
     }
 
-    fn keep(&mut self, pages: Vec<Page>) {
-        let bytes = pages.len() * BUFFER_ALIGNMENT;
-        if bytes > 0 && self.bytes + bytes <= SPARE_BYTES_PER_THREAD {
-            self.bytes += bytes;
-            self.pages.push(pages);
+    fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
+        let taken = self.size(pages)?.spare.pop()?;
+        self.bytes -= pages * BUFFER_ALIGNMENT;
+        Some(taken)
+    }
+
+    fn keep(&mut self, memory: Vec<Page>) {
+        let pages = memory.len();
+        let bytes = pages * BUFFER_ALIGNMENT;
+        if bytes == 0 || bytes > SPARE_BYTES_PER_THREAD {
+            return;
+        }
+        match self.size(pages) {
+            Some(size) => size.spare.push(memory),
+            None => self.sizes.push(OneSize {
+                pages,
+                spare: vec![memory],
+            }),
+        }
+        self.bytes += bytes;
+        // Sizes that are not used any more go first.
+        while self.bytes > SPARE_BYTES_PER_THREAD || self.sizes.len() > MOST_SIZES {
+            let too_many = self.sizes.len() > MOST_SIZES;
+            let oldest = &mut self.sizes[0];
+            let dropped = if too_many {
+                std::mem::take(&mut oldest.spare)
+            } else {
+                oldest.spare.pop().into_iter().collect()
+            };
+            self.bytes -= dropped.len() * oldest.pages * BUFFER_ALIGNMENT;
+            if oldest.spare.is_empty() {
+                self.sizes.remove(0);
+            }
         }
     }
 }
@@ -55,7 +94,7 @@ impl Buffer {
         let count = length.div_ceil(BUFFER_ALIGNMENT);
         let pages = SPARE
             .with_borrow_mut(|spare| spare.take(count))
-            .unwrap_or_else(|| vec![Page::zeroed(); count]);
+            .unwrap_or_else(|| zeroed_vec(count));
         Self { pages, length }
     }
 
@@ -127,6 +166,25 @@ mod tests {
         used.fill(0xa5);
         drop(used);
         assert!(Buffer::zeroed(8192).iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn sizes_that_are_used_push_out_those_that_are_not() {
+        drop((0..64).map(|_| Buffer::new(1 << 20)).collect::<Vec<_>>());
+        let address = {
+            let buffer = Buffer::new(4096);
+            buffer.as_ptr()
+        };
+        assert_eq!(Buffer::new(4096).as_ptr(), address, "it was kept");
+        for pages in 2..100 {
+            drop(Buffer::new(pages * BUFFER_ALIGNMENT));
+        }
+        SPARE.with_borrow(|spare| {
+            let kept = |size: &OneSize| size.pages * size.spare.len() * BUFFER_ALIGNMENT;
+            assert_eq!(spare.bytes, spare.sizes.iter().map(kept).sum::<usize>());
+            assert!(spare.bytes <= SPARE_BYTES_PER_THREAD);
+            assert!(spare.sizes.len() <= MOST_SIZES);
+        });
     }
 
     #[test]

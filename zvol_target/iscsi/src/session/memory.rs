@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 /// Data up to this length needs no share, bytes: the command window bounds it.
 pub(super) const SHORT: usize = 64 << 10;
 /// Long data of all connections of a thread, bytes.
-pub(super) const THREAD_MEMORY: usize = 32 << 20;
+pub(super) const THREAD_MEMORY: usize = 24 << 20;
 /// What a connection may hold however many there are, bytes; and one command alone may hold more.
 const LEAST_SHARE: usize = 1 << 20;
 
@@ -204,7 +204,8 @@ mod tests {
     #[test]
     fn a_connection_alone_may_hold_all_and_no_more() {
         let memory = Rc::new(Memory::default());
-        let held: Vec<_> = (0..32).map(|_| take(&memory, MIB).1.unwrap()).collect();
+        let count = THREAD_MEMORY / MIB;
+        let held: Vec<_> = (0..count).map(|_| take(&memory, MIB).1.unwrap()).collect();
         let (mut waiting, none) = take(&memory, MIB);
         assert!(none.is_none());
         assert!(!memory.serve(0), "there is nothing to grant");
