@@ -4,7 +4,7 @@ mod support;
 
 use std::net::SocketAddr;
 
-use iscsi::pdu::{RESERVED_TAG, TextRequest};
+use iscsi::pdu::{RESERVED_TAG, TargetPdu, TextRequest};
 use iscsi::{Portal, TargetPort};
 use support::{Fixture, HOST, Initiator, TARGET, definition, only};
 
@@ -78,6 +78,30 @@ fn malformed_text_is_rejected_and_the_session_goes_on() {
     }
     initiator.send(request.encode(), &[0xff, b'=', b'1', 0]);
     assert_eq!(initiator.expect_reject(), 4);
+    // A sequence goes by one Initiator Task Tag (11.10.3).
+    let first = TextRequest {
+        r#final: false,
+        r#continue: true,
+        ..request
+    };
+    initiator.send(first.encode(), b"SendTar");
+    let answer = initiator.receive();
+    let TargetPdu::TextResponse(response) = answer.pdu else {
+        panic!("{answer:?}")
+    };
+    assert!(!response.r#final && !response.r#continue);
+    let mut second = TextRequest {
+        initiator_task_tag: 8,
+        target_transfer_tag: response.target_transfer_tag,
+        ..request
+    };
+    initiator.send(second.encode(), b"gets=\0");
+    assert_eq!(initiator.expect_reject(), 9);
+    second.initiator_task_tag = 7;
+    initiator.send(second.encode(), b"gets=\0");
+    let answer = initiator.receive();
+    assert!(matches!(answer.pdu, TargetPdu::TextResponse(response) if response.r#final));
+    assert!(answer.data.starts_with(b"TargetName="));
     initiator.ping();
 }
 

@@ -114,7 +114,8 @@ impl Connection {
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
             max_cmd_sn: self.window.tell_maximum(),
-            exp_data_sn: data_pdus + r2ts,
+            // 11.4.8: R2Ts count only where there was Data-In.
+            exp_data_sn: if data_pdus > 0 { data_pdus + r2ts } else { 0 },
             bidirectional_residual: if bidirectional { read.count } else { 0 },
             residual: residual.count,
             ..ScsiResponse::default()

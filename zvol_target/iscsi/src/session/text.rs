@@ -16,8 +16,8 @@ pub(super) struct TextNegotiation {
     collector: TextCollector,
     /// What is still to be sent of the answer.
     answer: Vec<u8>,
-    /// Target Transfer Tag that continues it.
-    tag: Option<u32>,
+    /// Target Transfer Tag that continues it, and the Initiator Task Tag it goes by.
+    tags: Option<(u32, u32)>,
 }
 
 impl Connection {
@@ -29,7 +29,8 @@ impl Connection {
     ) {
         if request.target_transfer_tag == RESERVED_TAG {
             self.text = TextNegotiation::default();
-        } else if self.text.tag != Some(request.target_transfer_tag) {
+        } else if self.text.tags != Some((request.target_transfer_tag, request.initiator_task_tag))
+        {
             return self.push_reject(reject::INVALID_PDU_FIELD, header);
         }
         // 11.10.2: more text to come is no last request.
@@ -71,15 +72,12 @@ impl Connection {
     fn push_text(&mut self, request: &TextRequest, segment: &[u8], complete: bool) {
         let more = !self.text.answer.is_empty();
         let end = complete && !more && request.r#final;
-        let tag = if end {
-            RESERVED_TAG
-        } else {
-            match self.text.tag {
-                Some(tag) => tag,
-                None => self.new_transfer_tag(),
-            }
+        let tag = match self.text.tags {
+            _ if end => RESERVED_TAG,
+            Some((tag, _)) => tag,
+            None => self.new_transfer_tag(),
         };
-        self.text.tag = (!end).then_some(tag);
+        self.text.tags = (!end).then_some((tag, request.initiator_task_tag));
         let response = TextResponse {
             r#final: end,
             r#continue: more,

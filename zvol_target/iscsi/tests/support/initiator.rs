@@ -319,9 +319,13 @@ impl Initiator {
     }
 
     pub fn expect_managed(&mut self, tag: u32) -> TaskManagementResponse {
-        let received = self.receive();
-        let TargetPdu::TaskManagementResponse(response) = received.pdu else {
-            panic!("no Task Management Function Response: {:?}", received.pdu);
+        let response = loop {
+            match self.receive().pdu {
+                TargetPdu::TaskManagementResponse(response) => break response,
+                // That the window opened may be told before.
+                TargetPdu::NopIn(pdu) if pdu.target_transfer_tag == RESERVED_TAG => {}
+                other => panic!("no Task Management Function Response: {other:?}"),
+            }
         };
         assert_eq!(response.initiator_task_tag, tag);
         response
