@@ -216,7 +216,7 @@ impl NegotiatedParameters {
             // 13.25: obsolete, but never "NotUnderstood".
             "IFMarker" | "OFMarker" => boolean(value, |_| false),
             "InitiatorAlias" => Answer::Nothing,
-            // Keys that only a target sends (13.5, 13.7, 13.8, 13.9), that have no place where they came (12.1, 13.3), or that
+            // Keys that only a target sends (13.6, 13.8, 13.9), that have no place where they came (12.1, 13.3), or that
             // are obsolete (13.25).
             "TargetAlias"
             | "TargetAddress"
