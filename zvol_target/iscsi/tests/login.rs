@@ -54,6 +54,13 @@ fn each_fault_of_an_initiator_has_its_status() {
         &[("InitiatorName", "host"), target],
         0x0200,
     );
+    // Only a target may say it.
+    refused(
+        &fixture,
+        as_is,
+        &[name, target, ("TargetAlias", "mine")],
+        0x0200,
+    );
     refused(
         &fixture,
         as_is,
@@ -171,6 +178,26 @@ fn requests_of_one_login_belong_together() {
     let (response, _) = initiator.login_step(other, &[]);
     assert_eq!((response.status_class, response.status_detail), (2, 0x0b));
     initiator.expect_closed();
+}
+
+#[test]
+fn a_rejected_declaration_is_answered_once() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let request = initiator.operational();
+    let keys = [
+        ("InitiatorName", HOST),
+        ("TargetName", TARGET),
+        ("MaxRecvDataSegmentLength", "1"),
+    ];
+    let (response, answers) = initiator.login_step(request, &keys);
+    assert_eq!((response.status_class, response.transit), (0, true));
+    let values: Vec<_> = answers
+        .iter()
+        .filter(|(key, _)| key == "MaxRecvDataSegmentLength")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!(values, ["Reject"]);
 }
 
 #[test]

@@ -312,6 +312,10 @@ impl<'a> Login<'a> {
             }
             match key.as_str() {
                 "InitiatorName" | "SessionType" | "TargetName" => {}
+                // 13.6, 13.8, 13.9: a target says these.
+                "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => {
+                    return Err(LoginStatus::InitiatorError);
+                }
                 "InitiatorAlias" => self.initiator_alias = Some(value.chars().take(255).collect()),
                 "AuthMethod" if self.stage == SECURITY_NEGOTIATION => {
                     self.choose_method(value, answer)?;
