@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl};
+use tokio::sync::RwLock;
 
-use crate::engine::{self, Action, Operation};
+use crate::engine::{self, Action, Backing, Operation};
 use crate::in_place::InPlace;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
@@ -22,7 +23,7 @@ use crate::{Buffer, Geometry, Stability, VolumeError};
 ///   the file, other hosts' cached writes included;
 /// - with `io_uring` it is one submission instead of two linked ones.
 pub(crate) struct Store {
-    file: Arc<File>,
+    backing: Arc<Backing>,
     size_bytes: AtomicU64,
     logical_block_bytes: u32,
     physical_block_bytes: u32,
@@ -40,6 +41,27 @@ pub(crate) struct Store {
     /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
     /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
     lost: AtomicBool,
+    /// That one report goes to whichever asks first, a flush or a stable write through the page cache. A flush is therefore
+    /// alone among them: it must not succeed because another was told of its loss.
+    errors: RwLock<()>,
+}
+
+/// An operation that may be told of lost writes. Dropped without its result, the worst is assumed.
+struct Doubt<'a>(&'a Store);
+
+impl Doubt<'_> {
+    fn settle(self, result: Result<Buffer, VolumeError>) -> Result<Buffer, VolumeError> {
+        if result.is_ok() {
+            std::mem::forget(self);
+        }
+        result
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.0.note_loss();
+    }
 }
 
 /// What a backend finds out before it can make a [`Store`].
@@ -68,12 +90,13 @@ impl Store {
             page_cache,
             in_place: (page_cache && is_file).then(InPlace::default),
             lost: AtomicBool::new(false),
-            file: Arc::new(file),
+            errors: RwLock::new(()),
+            backing: Arc::new(Backing::new(file)),
         }
     }
 
     pub(crate) fn file(&self) -> &File {
-        &self.file
+        self.backing.file()
     }
 
     pub(crate) fn read_only(&self) -> bool {
@@ -118,11 +141,14 @@ impl Store {
         }
         match stability {
             Stability::Stable => {
-                let result = self.run(Action::WriteStable, offset, buffer).await;
                 if self.page_cache {
-                    self.note_loss(&result);
+                    let _alongside = self.errors.read().await;
+                    let doubt = Doubt(self);
+                    let result = self.run(Action::WriteStable, offset, buffer).await;
+                    doubt.settle(result)?;
+                } else {
+                    self.run(Action::WriteStable, offset, buffer).await?;
                 }
-                result?;
             }
             Stability::Cached => {
                 self.write_cached(offset, buffer).await?;
@@ -145,24 +171,35 @@ impl Store {
 
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
         let written = self.written.load(Ordering::Acquire);
-        if self.read_only || self.flushed.load(Ordering::Acquire) >= written {
+        if self.read_only || self.is_flushed(written)? {
             return Ok(());
         }
+        let _alone = self.errors.write().await;
+        // One that ran meanwhile may have covered this one's writes as well.
+        if self.is_flushed(written)? {
+            return Ok(());
+        }
+        let written = self.written.load(Ordering::Acquire);
+        let doubt = Doubt(self);
+        let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
+        doubt.settle(result)?;
+        self.flushed.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether the first `written` cached writes are stable.
+    fn is_flushed(&self, written: u64) -> Result<bool, VolumeError> {
         if self.lost.load(Ordering::Acquire) {
             return Err(VolumeError::Device(io::Error::other(
                 "cached writes were lost when an earlier flush failed; serve the volume anew once its cause is mended",
             )));
         }
-        let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
-        self.note_loss(&result);
-        result?;
-        self.flushed.fetch_max(written, Ordering::AcqRel);
-        Ok(())
+        Ok(self.flushed.load(Ordering::Acquire) >= written)
     }
 
-    fn note_loss(&self, result: &Result<Buffer, VolumeError>) {
+    fn note_loss(&self) {
         let unflushed = self.written.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire);
-        if result.is_err() && unflushed {
+        if unflushed {
             self.lost.store(true, Ordering::Release);
         }
     }
@@ -179,7 +216,7 @@ impl Store {
 
     fn operation(&self, action: Action, offset: u64, buffer: Buffer) -> Operation {
         Operation::new(
-            Arc::clone(&self.file),
+            Arc::clone(&self.backing),
             action,
             offset,
             buffer,

@@ -246,6 +246,111 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
     });
 }
 
+#[test]
+fn of_many_flushes_at_once_none_hides_the_loss() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let volume = open(&device.0, options(Caching::PageCache));
+        let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
+        write.await.unwrap();
+        // The kernel tells one of them, and the others that all is well.
+        let flushes: Vec<_> = (0..16)
+            .map(|number| {
+                let volume = volume.clone();
+                tokio::task::spawn_local(async move {
+                    if number % 4 == 3 {
+                        let write = volume.write(0, pattern(512, 1), Stability::Stable);
+                        let _ = write.await;
+                    }
+                    volume.flush().await
+                })
+            })
+            .collect();
+        for flush in flushes {
+            let result = flush.await.unwrap();
+            assert!(result.is_err(), "{result:?}");
+        }
+    });
+}
+
+#[test]
+fn a_flush_given_up_is_not_followed_by_a_good_one() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        volume
+            .write(0, pattern(4096, 1), Stability::Cached)
+            .await
+            .unwrap();
+        // What it would have been told, nobody is ever told again.
+        give_up(volume.flush()).await;
+        let flushed = volume.flush().await;
+        assert!(
+            matches!(flushed, Err(VolumeError::Device(_))),
+            "{flushed:?}"
+        );
+    });
+}
+
+#[test]
+fn writers_that_flush_at_once_all_succeed() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let tasks: Vec<_> = (0..64_u64)
+            .map(|task| {
+                let volume = volume.clone();
+                tokio::task::spawn_local(async move {
+                    let data = pattern(4096, task as u8);
+                    let write = volume.write(task * 4096, data, Stability::Cached);
+                    write.await.unwrap();
+                    volume.flush().await.unwrap();
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_file_system_that_became_read_only_refuses_writes() {
+    if !is_root() {
+        return;
+    }
+    for caching in [Caching::PageCache, Caching::Direct] {
+        on_each_engine(async || {
+            let ext4 = Ext4::new();
+            let path = sparse_file(ext4.directory.path(), 1 << 20);
+            let volume = open(&path, options(caching));
+            let write = volume.write(0, pattern(4096, 1), Stability::Stable);
+            write.await.unwrap();
+            // As after an error of its journal.
+            let mut remount = std::process::Command::new("mount");
+            remount
+                .args(["-o", "remount,abort"])
+                .arg(ext4.directory.path());
+            assert!(remount.status().unwrap().success());
+            let write = volume
+                .write(4096, pattern(4096, 2), Stability::Stable)
+                .await;
+            assert!(
+                matches!(write, Err(VolumeError::ReadOnly | VolumeError::Device(_))),
+                "{write:?}"
+            );
+            let read = volume.read(0, Buffer::new(4096)).await.unwrap();
+            assert!(read[..] == pattern(4096, 1)[..], "reading goes on");
+        });
+    }
+}
+
 /// A small ext4 on a loop device.
 struct Ext4 {
     directory: tempfile::TempDir,

@@ -6,11 +6,14 @@
 //!
 //! An operation owns its buffer and its file until the kernel is done with both, whether or not anybody still waits.
 
+mod backing;
 mod bulk;
 mod operation;
+mod retry;
 mod thread_pool;
 mod uring;
 
+pub(crate) use backing::Backing;
 pub(crate) use operation::{Action, Operation};
 
 use std::io;
@@ -61,7 +64,7 @@ pub enum EngineError {
 
 /// Starts the calling thread's engine; it lives until the thread's runtime shuts down.
 ///
-/// Must be called inside a tokio runtime with I/O enabled, where `tokio::task::spawn_local` works (a `LocalRuntime`, or a
+/// Must be called inside a tokio runtime with I/O and time enabled, where `tokio::task::spawn_local` works (a `LocalRuntime`, or a
 /// `LocalSet` on a current-thread runtime).
 ///
 /// # Errors

@@ -1,11 +1,11 @@
 //! One operation on a file: what is asked, how far it got, what a result of the kernel means for it.
 
-use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
+use super::Backing;
 use crate::Buffer;
 
 /// How often an operation that the kernel could not take now (EAGAIN) is handed in again.
@@ -38,7 +38,7 @@ pub(crate) enum Progress {
 /// An operation with all it needs, so that it can outlive whoever asked for it.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    file: Arc<File>,
+    backing: Arc<Backing>,
     action: Action,
     in_memory: bool,
     offset: u64,
@@ -51,14 +51,14 @@ impl Operation {
     /// `offset` is in bytes; `in_memory` says that the file's data never leaves memory, so that no call on it waits for a
     /// device.
     pub(crate) fn new(
-        file: Arc<File>,
+        backing: Arc<Backing>,
         action: Action,
         offset: u64,
         buffer: Buffer,
         in_memory: bool,
     ) -> Self {
         Self {
-            file,
+            backing,
             action,
             in_memory,
             offset,
@@ -68,8 +68,8 @@ impl Operation {
         }
     }
 
-    pub(crate) fn file(&self) -> &File {
-        &self.file
+    pub(crate) fn backing(&self) -> &Backing {
+        &self.backing
     }
 
     pub(crate) fn action(&self) -> Action {
@@ -140,7 +140,8 @@ impl Operation {
     }
 
     fn call(&mut self) -> Result<usize, Errno> {
-        let file = Arc::clone(&self.file);
+        let backing = Arc::clone(&self.backing);
+        let file = backing.file();
         let position = self.position();
         match self.action {
             Action::Read => preadv2(
@@ -171,8 +172,8 @@ mod tests {
     use super::*;
 
     fn operation(action: Action, length: usize) -> Operation {
-        let file = Arc::new(tempfile::tempfile().unwrap());
-        Operation::new(file, action, 4096, Buffer::zeroed(length), false)
+        let backing = Arc::new(Backing::new(tempfile::tempfile().unwrap()));
+        Operation::new(backing, action, 4096, Buffer::zeroed(length), false)
     }
 
     #[test]

@@ -7,6 +7,9 @@
 //! `unsafe` is here because the kernel works on memory by address: see [`Shared::submit`].
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,7 +25,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::operation::Progress;
-use super::{Action, EngineError, Operation};
+use super::retry::{Retry, Verdict};
+use super::{Action, EngineError, Operation, thread_pool};
 use crate::Buffer;
 
 /// Entries of the submission queue; the completion queue has twice as many (`io_uring_setup(2)`).
@@ -37,6 +41,13 @@ const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
 /// Each holds one operation while that waits for its device, and a ZIL commit serves all that wait for it at once: fewer
 /// threads than hosts' queues are deep would make several commits of one.
 const BOUNDED_WORKERS: u32 = 64;
+
+/// How often, and how long each time, the end of a ring that refuses to be waited for is waited for all the same.
+const MOST_WAITS: u32 = 1000;
+const WAIT: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// `IORING_ENTER_GETEVENTS` of `io_uring_enter(2)`.
+const GETEVENTS: u32 = 1;
 
 /// `RWF_DSYNC` of pwritev2(2).
 const RWF_DSYNC: i32 = 2;
@@ -70,6 +81,9 @@ pub(super) fn start() -> Result<(), EngineError> {
             slots: Slab::new(),
             queued: VecDeque::new(),
             in_flight: 0,
+            pushed: 0,
+            retry: Retry::default(),
+            broken: false,
             driver: None,
             stopped: false,
         }),
@@ -122,8 +136,14 @@ struct Shared {
     slots: Slab<Slot>,
     /// Keys of operations to hand to the kernel, in order.
     queued: VecDeque<usize>,
-    /// Operations the kernel has.
+    /// Operations the kernel has, or finds in the submission queue.
     in_flight: usize,
+    /// Operations ever put into the submission queue.
+    pushed: u64,
+    /// Until when nothing is submitted, because the kernel was short of memory.
+    retry: Retry,
+    /// The kernel takes nothing more from this ring; what it has it still completes.
+    broken: bool,
     driver: Option<Waker>,
     /// The driver is gone, and nothing will complete any more.
     stopped: bool,
@@ -133,6 +153,8 @@ struct Slot {
     operation: Operation,
     /// Run by a kernel thread that may block, because it could not be done without.
     may_block: bool,
+    /// [`Shared::pushed`] when it was put into the submission queue last.
+    pushed: u64,
     state: SlotState,
 }
 
@@ -142,6 +164,8 @@ enum SlotState {
     /// As above, and nobody will ask for the result.
     Abandoned,
     Finished(io::Result<()>),
+    /// The ring broke before the kernel had it: it has to go another way.
+    Refused,
 }
 
 impl Ring {
@@ -152,6 +176,7 @@ impl Ring {
             let key = shared.slots.insert(Slot {
                 operation,
                 may_block: false,
+                pushed: 0,
                 state: SlotState::Running(None),
             });
             shared.queued.push_back(key);
@@ -160,27 +185,36 @@ impl Ring {
             }
             key
         };
-        Completion {
+        let completion = Completion {
             ring: self,
             key: Some(key),
+        };
+        match completion.await {
+            Ended::Completed(result) => result,
+            Ended::Refused(operation) => thread_pool::run(operation).await,
         }
-        .await
     }
 
     /// Submits and reaps until nothing more can be done at once. Wakes those whose operations ended.
     fn turn(&self) {
         loop {
             let mut ended = Vec::new();
+            let mut abandoned = Vec::new();
             let again = {
                 let shared = &mut *self.shared.borrow_mut();
                 shared.submit();
                 shared.reap(&mut ended);
+                if shared.broken {
+                    abandoned = shared.refuse(&mut ended);
+                }
                 // The kernel takes no more after an entry that failed: those behind it are still in the queue.
                 let left = !shared.uring.get_mut().submission().is_empty();
-                left || !shared.queued.is_empty() && shared.in_flight < MOST_IN_FLIGHT
+                let room = !shared.queued.is_empty() && shared.in_flight < MOST_IN_FLIGHT;
+                (left || room) && !shared.broken && !shared.retry.is_pending()
             };
             // Outside the borrow: a waker that is dropped last drops its task, and so perhaps other completions.
             ended.into_iter().for_each(Waker::wake);
+            abandoned.into_iter().for_each(thread_pool::run_abandoned);
             if !again {
                 return;
             }
@@ -191,6 +225,9 @@ impl Ring {
 impl Shared {
     /// Hands queued operations to the kernel, as many as it may have, with one system call.
     fn submit(&mut self) {
+        if self.broken || self.retry.is_pending() {
+            return;
+        }
         let uring = self.uring.get_mut();
         let mut submission = uring.submission();
         while self.in_flight < MOST_IN_FLIGHT && !submission.is_full() {
@@ -210,24 +247,65 @@ impl Shared {
                 break;
             }
             self.in_flight += 1;
+            self.pushed += 1;
+            slot.pushed = self.pushed;
         }
         let nothing = submission.is_empty();
         drop(submission);
         if nothing {
             return;
         }
-        while let Err(error) = uring.submitter().submit() {
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                // EBUSY: completions wait to be reaped, which comes next.
-                io::ErrorKind::ResourceBusy => return,
-                // EAGAIN: the kernel is short of memory; entries not taken stay in the queue.
-                _ => {
-                    tracing::warn!(%error, "io_uring_enter failed, trying again");
-                    std::thread::sleep(std::time::Duration::from_millis(1));
+        match enter(uring) {
+            Ok(_) => self.retry.succeeded(),
+            // The next turn comes at once: what completed meanwhile is reaped before.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // EAGAIN: the kernel is short of memory. EBUSY: completions wait to be reaped, which comes next. Entries not taken
+            // stay in the queue.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy
+                ) =>
+            {
+                if self.retry.failed() == Verdict::GiveUp {
+                    self.give_up(&error);
                 }
             }
+            Err(error) => self.give_up(&error),
         }
+    }
+
+    /// No system call on this ring succeeds any more, or none did for long.
+    fn give_up(&mut self, error: &io::Error) {
+        tracing::error!(%error, "io_uring_enter failed; this thread's I/O goes to the thread pool from now on");
+        self.broken = true;
+        self.in_flight -= self.uring.get_mut().submission().len();
+        let _ = CURRENT.try_with(RefCell::take);
+    }
+
+    /// Lets go of all that the kernel does not have: pushes the wakers of those who wait, gives back what nobody waits for.
+    fn refuse(&mut self, ended: &mut Vec<Waker>) -> Vec<Operation> {
+        let untaken = self.uring.get_mut().submission().len() as u64;
+        let taken = self.pushed - untaken;
+        let queued = std::mem::take(&mut self.queued);
+        let keys = self.slots.iter().filter_map(|(key, slot)| {
+            let with_kernel = slot.pushed <= taken && !queued.contains(&key);
+            let ours = matches!(slot.state, SlotState::Running(_) | SlotState::Abandoned);
+            (ours && !with_kernel).then_some(key)
+        });
+        let keys: Vec<_> = keys.collect();
+        let mut abandoned = Vec::new();
+        for key in keys {
+            let slot = &mut self.slots[key];
+            if let SlotState::Running(waker) =
+                std::mem::replace(&mut slot.state, SlotState::Refused)
+            {
+                ended.extend(waker);
+            } else {
+                abandoned.push(self.slots.remove(key).operation);
+            }
+        }
+        abandoned
     }
 
     /// Takes what the kernel completed; pushes the wakers of those who wait for it.
@@ -251,7 +329,7 @@ impl Shared {
                 Progress::Finished(result) => {
                     match std::mem::replace(&mut slot.state, SlotState::Finished(result)) {
                         SlotState::Running(waker) => ended.extend(waker),
-                        SlotState::Abandoned | SlotState::Finished(_) => {
+                        SlotState::Abandoned | SlotState::Finished(_) | SlotState::Refused => {
                             self.slots.remove(key);
                         }
                     }
@@ -261,8 +339,17 @@ impl Shared {
     }
 }
 
+/// Hands the submission queue to the kernel.
+fn enter(uring: &IoUring) -> io::Result<usize> {
+    #[cfg(test)]
+    if let Some(error) = tests::fault() {
+        return Err(error);
+    }
+    uring.submitter().submit()
+}
+
 fn entry(slot: &mut Slot) -> squeue::Entry {
-    let file = types::Fd(slot.operation.file().as_raw_fd());
+    let file = types::Fd(slot.operation.backing().file().as_raw_fd());
     let position = slot.operation.position();
     let action = slot.operation.action();
     let rest = slot.operation.rest();
@@ -294,12 +381,45 @@ fn entry(slot: &mut Slot) -> squeue::Entry {
 impl Drop for Shared {
     /// Waits for what the kernel still has: it works on memory that is freed next.
     fn drop(&mut self) {
+        let mut failures = 0;
         while self.in_flight > 0 {
-            // Only reaping can be done about an error here, and it comes next.
-            let _ = self.uring.get_ref().submitter().submit_and_wait(1);
-            self.in_flight -= self.uring.get_mut().completion().count();
+            let waited = if self.broken {
+                // Nothing of the submission queue, whose operations are gone.
+                // SAFETY: no argument is passed.
+                unsafe {
+                    self.uring
+                        .get_ref()
+                        .submitter()
+                        .enter::<()>(0, 1, GETEVENTS, None)
+                }
+            } else {
+                self.uring.get_ref().submitter().submit_and_wait(1)
+            };
+            let reaped = self.uring.get_mut().completion().count();
+            self.in_flight -= reaped.min(self.in_flight);
+            if waited.is_ok() || reaped > 0 {
+                continue;
+            }
+            failures += 1;
+            if failures > MOST_WAITS {
+                // Better lost than written to by the kernel when it is another's.
+                tracing::error!(
+                    operations = self.in_flight,
+                    "their memory is left to the kernel"
+                );
+                std::mem::forget(std::mem::take(&mut self.slots));
+                return;
+            }
+            std::thread::sleep(WAIT);
         }
     }
+}
+
+/// How an operation left the ring.
+enum Ended {
+    Completed(io::Result<Buffer>),
+    /// The kernel never had it, or not all of it.
+    Refused(Operation),
 }
 
 /// The end of one operation. Dropped before, it gives up the result only.
@@ -310,14 +430,17 @@ struct Completion {
 }
 
 impl Future for Completion {
-    type Output = io::Result<Buffer>;
+    type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         // Dropped after the borrow ends, see `Ring::turn`.
         let mut _replaced = None;
         let shared = &mut *this.ring.shared.borrow_mut();
-        let stopped = || Poll::Ready(Err(io::Error::other("the I/O engine has stopped")));
+        let stopped = || {
+            let error = io::Error::other("the I/O engine has stopped");
+            Poll::Ready(Ended::Completed(Err(error)))
+        };
         let Some(key) = this.key else {
             return stopped();
         };
@@ -331,12 +454,13 @@ impl Future for Completion {
                 }
                 Poll::Pending
             }
-            Some(SlotState::Finished(_)) => {
+            Some(SlotState::Finished(_) | SlotState::Refused) => {
                 this.key = None;
                 let slot = shared.slots.remove(key);
                 Poll::Ready(match slot.state {
-                    SlotState::Finished(Err(error)) => Err(error),
-                    _ => Ok(slot.operation.into_buffer()),
+                    SlotState::Finished(Err(error)) => Ended::Completed(Err(error)),
+                    SlotState::Refused => Ended::Refused(slot.operation),
+                    _ => Ended::Completed(Ok(slot.operation.into_buffer())),
                 })
             }
             _ => stopped(),
@@ -352,12 +476,16 @@ impl Drop for Completion {
             return;
         };
         let before = std::mem::replace(&mut slot.state, SlotState::Abandoned);
-        if matches!(before, SlotState::Finished(_)) {
-            shared.slots.remove(key);
+        let mut refused = None;
+        match before {
+            SlotState::Finished(_) => drop(shared.slots.remove(key)),
+            SlotState::Refused => refused = Some(shared.slots.remove(key).operation),
+            SlotState::Running(_) | SlotState::Abandoned => {}
         }
         // What `before` holds may run code of others, which must not meet the borrow: see `Ring::turn`.
         drop(shared);
         drop(before);
+        refused.into_iter().for_each(thread_pool::run_abandoned);
     }
 }
 
@@ -371,6 +499,10 @@ impl Future for Driver {
         loop {
             self.0.turn();
             let shared = &mut *self.0.shared.borrow_mut();
+            if shared.retry.poll(context).is_ready() {
+                // The pause is over already.
+                continue;
+            }
             match &mut shared.driver {
                 Some(waker) => waker.clone_from(context.waker()),
                 None => shared.driver = Some(context.waker().clone()),

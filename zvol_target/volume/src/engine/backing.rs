@@ -1,0 +1,34 @@
+//! What operations of one volume share.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+/// Threads that operations of one volume may occupy, per volume: a device that answers nobody leaves the others theirs.
+const THREADS_OF_A_VOLUME: usize = 32;
+
+/// An open file or device, and its share of the thread pool.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    file: File,
+    threads: Arc<Semaphore>,
+}
+
+impl Backing {
+    pub(crate) fn new(file: File) -> Self {
+        Self {
+            file,
+            threads: Arc::new(Semaphore::new(THREADS_OF_A_VOLUME)),
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// One permit for each thread that may work for the volume.
+    pub(super) fn threads(&self) -> &Arc<Semaphore> {
+        &self.threads
+    }
+}
