@@ -26,9 +26,11 @@ pub(super) async fn run(mut operation: Operation) -> io::Result<Buffer> {
     let of_volume = volumes.acquire_owned().await.map_err(io::Error::other)?;
     let of_all = THREADS.with(Arc::clone).acquire_owned().await;
     let of_all = of_all.map_err(io::Error::other)?;
+    // Held by the thread, whether or not anybody waits, and by who waits, so that the thread is idle again for the next one.
+    let held = Arc::new((of_volume, of_all));
+    let _held = Arc::clone(&held);
     let finished = runtime.spawn_blocking(move || {
-        // Given back when the thread is free, whether or not anybody waits.
-        let _held = (of_volume, of_all);
+        let _held = held;
         operation.run_blocking()?;
         Ok(operation.into_buffer())
     });
