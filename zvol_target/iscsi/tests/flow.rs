@@ -128,6 +128,37 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     assert_eq!(initiator.read(0, 512), data);
 }
 
+/// Commands that come before their turn fill the memory for data nobody asked for yet; the one they wait for is behind them in the
+/// socket.
+#[test]
+fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    let data = vec![5; 256 << 10];
+    let first = initiator.write_command(0, 512);
+    let early: Vec<_> = (0..60).map(|_| initiator.write_command(0, 512)).collect();
+    let bytes: Vec<_> = early
+        .iter()
+        .chain([&first])
+        .map(|write| iscsi::pdu::encode(write.encode(), &[], &data, initiator.digests))
+        .collect();
+    let mut stream = initiator.stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        use std::io::Write as _;
+        for bytes in bytes {
+            stream.write_all(&bytes).unwrap();
+        }
+    });
+    for _ in 0..=early.len() {
+        let TargetPdu::ScsiResponse(response) = initiator.receive().pdu else {
+            panic!("no response");
+        };
+        assert_eq!(response.status, 0);
+    }
+    sender.join().unwrap();
+    assert_eq!(initiator.read(0, 512), data);
+}
+
 fn impatient() -> Fixture {
     let options = ServerOptions {
         keepalive_interval: Duration::from_millis(150),

@@ -306,8 +306,10 @@ impl Connection {
         if self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA {
             return true;
         }
-        // Unless a command waits for what is still in the socket, commands end, or the initiator reads, and make room.
+        // Unless a command waits for what is still in the socket, those that run end, or the initiator reads, and make room. If
+        // none runs, all that landed belongs to commands whose turn has not come: the window bounds those.
         self.requests.landed_bytes() > LANDED_MEMORY
+            && !self.running.is_empty()
             && !self
                 .tasks
                 .values()
