@@ -153,7 +153,7 @@ def configure(
             if target.poll() is not None or time.monotonic() > until:
                 raise DemoError(f"the target does not answer: {error}") from error
             time.sleep(0.05)
-    call("targets.create", {"name": options.iqn})
+    call("targets.create", {"name": options.iqn, "initiators": "any"})
     lun = {"number": 0, "uuid": lun_uuid, "path": str(device), "product": "ZVAAI DEMO"}
     call("luns.create", {"target": options.iqn, "lun": lun})
     (options.state / "ready").touch()

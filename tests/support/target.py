@@ -110,7 +110,7 @@ class Target:
 
     def create(self, iqn: str = IQN) -> None:
         """Makes an iSCSI target without LUNs."""
-        self.call("targets.create", {"name": iqn})
+        self.call("targets.create", {"name": iqn, "initiators": "any"})
 
     def add_lun(self, number: int, path: Path, iqn: str = IQN, **options: Any) -> str:
         """Serves `path` as LUN `number`; returns its UUID."""

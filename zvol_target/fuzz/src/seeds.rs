@@ -384,16 +384,120 @@ pub fn control() -> Seeds {
     let of_target = |method: &str| format!("{create}{lun}{}", call(method, TARGET));
     vec![
         ("status", call("status", "").into()),
-        ("targets", format!("{create}{}{}", call("targets.list", ""), call("targets.delete", r#""name":"iqn.2026-11.example:disk""#)).into()),
-        ("luns", format!("{}{}", of_target("luns.list"), call("luns.delete", &format!("{TARGET},\"number\":0"))).into()),
-        ("refresh", format!("{create}{lun}{}", call("luns.refresh", &format!("{TARGET},\"number\":0"))).into()),
-        ("accounts", format!("{create}{}{}", call("accounts.set", &format!("{TARGET},\"account\":{{\"name\":\"a\",\"secret\":\"twelve bytes or more\"}}")), call("accounts.delete", &format!("{TARGET},\"name\":\"a\""))).into()),
-        ("access", format!("{create}{}", call("access.set", &format!("{TARGET},\"initiators\":[\"iqn.2026-11.example:host\"]"))).into()),
-        ("portals", call("portals.list", "").into()),
+        (
+            "targets",
+            format!(
+                "{create}{}{}",
+                call("targets.list", ""),
+                call("targets.delete", r#""name":"iqn.2026-11.example:disk""#)
+            )
+            .into(),
+        ),
+        (
+            "luns",
+            format!(
+                "{}{}",
+                of_target("luns.list"),
+                call("luns.delete", &format!("{TARGET},\"number\":0"))
+            )
+            .into(),
+        ),
+        (
+            "refresh",
+            format!(
+                "{create}{lun}{}",
+                call("luns.refresh", &format!("{TARGET},\"number\":0"))
+            )
+            .into(),
+        ),
+        (
+            "accounts",
+            format!(
+                "{create}{}{}",
+                call(
+                    "accounts.set",
+                    &format!("{TARGET},\"name\":\"a\",\"secret\":\"twelve bytes or more\"")
+                ),
+                call("accounts.delete", &format!("{TARGET},\"name\":\"a\""))
+            )
+            .into(),
+        ),
+        (
+            "access",
+            format!(
+                "{create}{}",
+                call(
+                    "access.set",
+                    &format!("{TARGET},\"initiators\":[\"iqn.2026-11.example:host\"]")
+                )
+            )
+            .into(),
+        ),
+        (
+            "masks",
+            format!(
+                "{create}{lun}{}{}",
+                call(
+                    "access.set",
+                    &format!("{TARGET},\"number\":0,\"initiators\":\"any\"")
+                ),
+                call("access.list", TARGET)
+            )
+            .into(),
+        ),
+        (
+            "change",
+            format!(
+                "{create}{lun}{}{}",
+                call(
+                    "luns.change",
+                    &format!("{TARGET},\"number\":0,\"write_cache\":true,\"read_only\":true")
+                ),
+                call(
+                    "luns.change",
+                    &format!("{TARGET},\"number\":0,\"path\":\"/bb\",\"write_cache\":false")
+                )
+            )
+            .into(),
+        ),
+        (
+            "discovery",
+            format!(
+                "{}{}",
+                call(
+                    "accounts.set",
+                    r#""discovery":true,"mutual":true,"name":"a","secret":"twelve bytes or more""#
+                ),
+                call("accounts.list", r#""discovery":true"#)
+            )
+            .into(),
+        ),
+        (
+            "portals",
+            format!(
+                "{}{}{}{}",
+                call("portals.create", r#""address":"127.0.0.1:0","group_tag":2"#),
+                call("portals.set_group", r#""tag":2,"relative_target_port":5"#),
+                call("portals.list", ""),
+                call("portals.delete", r#""address":"127.0.0.1:0""#)
+            )
+            .into(),
+        ),
         ("sessions", of_target("sessions.list").into()),
-        ("statistics", of_target("statistics").into()),
-        ("batch", format!("[{},{}]", call("status", "").trim_end(), r#"{"jsonrpc":"2.0","method":"status"}"#).into()),
-        ("wrong", b"[]\n{\n1\n{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"a\"}\n".to_vec()),
+        ("statistics", of_target("statistics.get").into()),
+        (
+            "batch",
+            format!(
+                "[{},{}]",
+                call("status", "").trim_end(),
+                r#"{"jsonrpc":"2.0","method":"status"}"#
+            )
+            .into(),
+        ),
+        (
+            "wrong",
+            b"[]\n{\n1\n{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"a\"}\n".to_vec(),
+        ),
     ]
 }
 
@@ -408,6 +512,11 @@ pub fn configuration() -> Seeds {
     vec![
         ("whole", whole.to_vec()),
         ("empty", br#"{"version":1}"#.to_vec()),
-        ("version", br#"{"version":2,"targets":[]}"#.to_vec()),
+        ("version", br#"{"version":3,"targets":[]}"#.to_vec()),
+        ("sealed", br#"{"version":2,"key_fingerprint":"AAAAAAAAAAAAAAAAAAAAAA==","portals":[],
+"portal_groups":[{"tag":1,"relative_target_port":1,"target_port_group":1}],
+"discovery":{"incoming":[],"mutual":{"name":"b","sealed_secret":"AAAA"}},
+"targets":[{"name":"iqn.2026-11.example:disk","initiators":"any","authentication":{"incoming":[{"name":"a","sealed_secret":"AAAA"}]},
+"luns":[{"number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a","initiators":["iqn.2026-11.example:host"]}]}]}"#.to_vec()),
     ]
 }

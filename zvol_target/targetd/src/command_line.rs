@@ -35,9 +35,13 @@ pub enum Command {
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Configuration file; made at the first change if it is not there.
+    /// Configuration file; made if it is not there.
     #[arg(long)]
     pub config: PathBuf,
+    /// File with the key that CHAP secrets are sealed with (32 bytes in base64), such as a systemd credential; it must be there
+    /// [default: the configuration file's name with ".key", made at the first start].
+    #[arg(long)]
+    pub key: Option<PathBuf>,
     /// Path of the control socket.
     #[arg(long)]
     pub control: PathBuf,
@@ -55,7 +59,7 @@ pub struct ServeOptions {
     #[arg(long, default_value = "info")]
     pub log: String,
     /// Form of the log.
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
 }
 

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,19 +9,17 @@ use iscsi::{Server, ServerOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 use volume::engine::{self, EngineChoice, EngineError, EngineKind};
 
-use crate::command_line::ServeOptions;
-use crate::configuration::{Configuration, ConfigurationFile, FileError};
+use crate::command_line::{Listen, ServeOptions};
+use crate::configuration::{ConfigurationFile, FileError};
 use crate::control::{ControlMethods, ControlSocket, Engine, SocketError};
-use crate::notify::notify;
-use crate::service::{Service, ServiceError};
+use crate::notify::{notify, watchdog_interval};
+use crate::service::{Parts, Service, ServiceError, Shared, poll_sizes, retry_failed};
 
-/// Port of iSCSI (RFC 7143 4.2.7, IANA).
-const ISCSI_PORT: u16 = 3260;
-
-/// How often logical units that failed are tried again: their pool may have been imported.
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How often sizes are looked at, and logical units that failed are tried again: their pool may have been imported.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why the daemon cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +57,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), DaemonError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
-    runtime.block_on(run(options))
+    let result = runtime.block_on(run(options));
+    // A path that the system never opened must not hold up the end.
+    runtime.shutdown_background();
+    result
 }
 
 /// Every connection, volume and control connection takes a descriptor, and the usual soft limit is 1024 of them.
@@ -79,7 +79,8 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     // From here on a signal is waited for, not fatal.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (file, configuration) = ConfigurationFile::open(&options.config)?;
+    let (file, configuration, vault) =
+        ConfigurationFile::open(&options.config, options.key.as_deref())?;
     let control = ControlSocket::bind(&options.control)?;
     let choice = EngineChoice::from(options.engine);
     let reactors = match options.reactors {
@@ -91,21 +92,27 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
         reactors,
         ..ServerOptions::default()
     })?;
-    let portals = portals(options, &configuration);
-    let service = Service::start(file, configuration, server, &portals, choice)?;
-    let service = Rc::new(RefCell::new(service));
+    let starting = Service::start(Parts {
+        file,
+        configuration,
+        vault,
+        server,
+        listen: options.listen.iter().copied().map(portal).collect(),
+        engine: choice,
+    });
+    let service = tokio::select! {
+        started = starting => Rc::new(RefCell::new(started?)),
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     let methods = Rc::new(ControlMethods::new(Rc::clone(&service), engine));
     announce(&service.borrow());
-    let mut retry = tokio::time::interval(RETRY_INTERVAL);
-    let serving = control.serve(methods);
-    tokio::pin!(serving);
-    loop {
-        tokio::select! {
-            () = &mut serving => {}
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = retry.tick() => service.borrow_mut().retry_failed(),
-        }
+    tokio::select! {
+        () = control.serve(methods) => {}
+        () = maintain(&service) => {}
+        () = keep_watchdog_quiet() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
     notify("STOPPING=1");
     tracing::info!("stopping");
@@ -114,6 +121,34 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
         Ok(())
     } else {
         Err(DaemonError::Unfinished)
+    }
+}
+
+/// Looks after logical units, and after a configuration file that is not stable yet; for ever.
+async fn maintain(service: &Shared) {
+    let mut interval = tokio::time::interval(MAINTENANCE_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        retry_failed(service).await;
+        poll_sizes(service).await;
+        if let Err(error) = service.borrow_mut().settle() {
+            tracing::error!(%error, "configuration");
+        }
+    }
+}
+
+/// Tells the service manager that this thread is alive, as often as it wants to hear it; for ever.
+async fn keep_watchdog_quiet() {
+    match watchdog_interval() {
+        Some(patience) => {
+            let mut interval = tokio::time::interval(patience / 2);
+            loop {
+                interval.tick().await;
+                notify("WATCHDOG=1");
+            }
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -131,28 +166,11 @@ fn try_engine(choice: EngineChoice, reactors: usize) -> Result<Engine, EngineErr
     })
 }
 
-/// The command line's portals, else the configuration's, else every IPv4 address.
-fn portals(options: &ServeOptions, configuration: &Configuration) -> Vec<iscsi::Portal> {
-    if !options.listen.is_empty() {
-        let listen = options.listen.iter();
-        return listen
-            .map(|listen| portal(listen.address, 1, listen.advertised))
-            .collect();
-    }
-    if configuration.portals.is_empty() {
-        return vec![portal((Ipv4Addr::UNSPECIFIED, ISCSI_PORT).into(), 1, None)];
-    }
-    let configured = configuration.portals.iter();
-    configured
-        .map(|portal| self::portal(portal.address, portal.group_tag, portal.advertised))
-        .collect()
-}
-
-fn portal(address: SocketAddr, group_tag: u16, advertised: Option<SocketAddr>) -> iscsi::Portal {
+fn portal(listen: Listen) -> iscsi::Portal {
     iscsi::Portal {
-        address,
-        group_tag,
-        advertised,
+        address: listen.address,
+        group_tag: 1,
+        advertised: listen.advertised,
     }
 }
 

@@ -1,13 +1,24 @@
 //! Logs: structured, to standard error.
 
+use std::fmt;
+use std::os::linux::fs::MetadataExt;
+
 use clap::ValueEnum;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{self, Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Journal where standard error is one (`JOURNAL_STREAM`, systemd.exec(5)), else text.
+    Auto,
+    /// A line: time, level, module, message, key=value.
     Text,
+    /// A line with its priority before it as the journal reads it (sd-daemon(3)), and without the time, which the journal has.
+    Journal,
     /// A JSON object a line.
     Json,
 }
@@ -23,8 +34,55 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_ansi(false);
     match format {
-        LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
+        LogFormat::Journal => logs.event_format(Journal::default()).init(),
+        LogFormat::Auto if stderr_is_journal() => logs.event_format(Journal::default()).init(),
+        LogFormat::Auto | LogFormat::Text => logs.init(),
     }
     Ok(())
+}
+
+/// Whether standard error is the stream that the service manager says leads to the journal.
+fn stderr_is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    // Looked at through /proc, as the standard library does not tell of a descriptor it did not open.
+    std::fs::metadata("/proc/self/fd/2")
+        .is_ok_and(|stderr| stream == format!("{}:{}", stderr.st_dev(), stderr.st_ino()))
+}
+
+/// Lines for the journal.
+struct Journal(Format<format::Full, ()>);
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self(Format::default().without_time().with_ansi(false))
+    }
+}
+
+/// Priority of syslog(3) of a level, as the journal reads it before a line.
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        writer.write_str(priority(*event.metadata().level()))?;
+        self.0.format_event(context, writer, event)
+    }
 }

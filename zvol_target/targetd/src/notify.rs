@@ -2,6 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// Sends `state`, such as `READY=1`, to the socket in `NOTIFY_SOCKET`. Without one nothing is sent.
 pub fn notify(state: &str) {
@@ -18,4 +19,15 @@ pub fn notify(state: &str) {
     if let Err(error) = sent {
         tracing::warn!(%error, state, "the service manager was not told");
     }
+}
+
+/// How long the service manager waits for `WATCHDOG=1` before it takes this process for stuck (`sd_watchdog_enabled(3)`);
+/// `None` when it does not.
+pub fn watchdog_interval() -> Option<Duration> {
+    let meant = std::env::var("WATCHDOG_PID").ok();
+    if meant.is_some_and(|process| process != std::process::id().to_string()) {
+        return None;
+    }
+    let microseconds: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    (microseconds > 0).then(|| Duration::from_micros(microseconds))
 }

@@ -5,8 +5,8 @@ mod common;
 use std::fs;
 use std::io::Write;
 
-use common::{Daemon, Home, IQN, fails, run};
-use serde_json::json;
+use common::{Daemon, Home, IQN, fails, run, wait_until};
+use serde_json::{Value, json};
 
 #[test]
 fn discovery_and_inquiry() {
@@ -65,7 +65,7 @@ fn an_image_goes_there_and_comes_back() {
             fs::read(&back).unwrap() == fs::read(&image).unwrap(),
             "{engine}: read back"
         );
-        let statistics = daemon.call("statistics", &json!({"target": IQN}));
+        let statistics = daemon.call("statistics.get", &json!({"target": IQN}));
         assert_eq!(statistics["luns"][0]["write"]["bytes"], 24 << 20);
         assert_eq!(statistics["luns"][0]["write"]["errors"], 0);
         daemon.call("targets.delete", &json!({"name": IQN}));
@@ -89,6 +89,13 @@ fn a_new_size_is_seen() {
     file.set_len(32 << 20).unwrap();
     daemon.call("luns.refresh", &json!({"target": IQN, "number": 0}));
     assert_eq!(size(), (32 << 20).to_string());
+    // And without being asked.
+    file.set_len(64 << 20).unwrap();
+    wait_until("the size to be seen", || {
+        let listed = daemon.call("luns.list", &json!({"target": IQN}));
+        listed["luns"][0]["size_bytes"] == 64 << 20
+    });
+    assert_eq!(size(), (64 << 20).to_string());
 }
 
 #[test]
@@ -106,8 +113,18 @@ fn chap_and_access_lists_hold() {
     run("iscsi-inq", &[&url(&format!("host%{secret}@"))]);
     daemon.call("accounts.delete", &json!({"target": IQN, "name": "host"}));
     run("iscsi-inq", &[&url("")]);
-    let initiators = json!({"target": IQN, "initiators": ["iqn.2026-11.example:host"]});
-    daemon.call("access.set", &initiators);
+    let host = "iqn.2026-11.example:host";
+    let access = |initiators: Value| {
+        daemon.call(
+            "access.set",
+            &json!({"target": IQN, "initiators": initiators}),
+        );
+    };
+    access(json!([host]));
     assert!(fails("iscsi-inq", &[&url("")]));
-    run("iscsi-inq", &["-i", "iqn.2026-11.example:host", &url("")]);
+    run("iscsi-inq", &["-i", host, &url("")]);
+    access(json!([]));
+    assert!(fails("iscsi-inq", &["-i", host, &url("")]));
+    access(json!("any"));
+    run("iscsi-inq", &[&url("")]);
 }

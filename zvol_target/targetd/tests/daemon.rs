@@ -158,8 +158,8 @@ fn a_broken_configuration_is_refused_and_kept() {
             "line 3 column",
         ),
         (
-            r#"{"version": 2}"#.to_owned(),
-            "version: 2 is not known here",
+            "{\n\"version\": 3}".to_owned(),
+            "line 2: version: 3 is not known here",
         ),
         (target(r#", "colour": "red""#), "unknown field `colour`"),
         (
@@ -169,8 +169,8 @@ fn a_broken_configuration_is_refused_and_kept() {
             "targets[0].luns[0].path: must be absolute",
         ),
         (
-            target(r#", "accounts": [{"name": "a", "secret": "short"}]"#),
-            "targets[0].accounts[0].secret",
+            target("\n, \"accounts\": [\n{\"name\": \"a\",\n \"secret\": \"short\"}]"),
+            "line 4: targets[0].accounts[0].secret",
         ),
         (
             r#"{"version": 1, "targets": [{"name": "disk"}]}"#.to_owned(),
@@ -193,7 +193,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
     daemon.create_target();
     // The temporary file's name is taken by what cannot be removed as a file.
     fs::create_dir(home.path("target.json.new")).unwrap();
-    let create = json!({"name": "iqn.2026-11.example:second"});
+    let create = json!({"name": "iqn.2026-11.example:second", "initiators": "any"});
     assert_eq!(daemon.refusal("targets.create", &create), -32004);
     let listed = daemon.call("targets.list", &json!({}));
     assert_eq!(listed["targets"].as_array().map(Vec::len), Some(1));
@@ -204,6 +204,47 @@ fn a_change_that_cannot_be_stored_is_not_made() {
         daemon.call("targets.create", &create),
         json!({"created": true})
     );
+}
+
+/// The system gives no promise about a directory's entries after fsync(2) of it failed.
+#[test]
+fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() {
+    let home = Home::new();
+    let directory = home.0.path().to_str().unwrap();
+    let mut strace = std::process::Command::new("strace");
+    strace
+        .args(["-f", "-qq", "-o"])
+        .arg(home.path("strace"))
+        .args(["-P", directory, "-e", "trace=fsync"])
+        // The start makes the key and the file. Then: what the change does, and what its answer does.
+        .args(["-e", "inject=fsync:error=EIO:when=3..4"])
+        .arg(env!("CARGO_BIN_EXE_zvaai-target"))
+        .args(home.command().get_args());
+    let daemon = Daemon::spawn(&home, &mut strace);
+    let create = json!({"name": IQN, "initiators": "any"});
+    let refused = daemon.try_call("targets.create", &create).unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        said.contains("-32005") && said.contains("power cut"),
+        "{said}"
+    );
+    // What the file says, the daemon does.
+    let file = fs::read_to_string(home.path("target.json")).unwrap();
+    assert!(file.contains(IQN));
+    let discovered = run("iscsi-ls", &[&format!("iscsi://{}", daemon.portal)]);
+    assert!(discovered.contains(IQN), "{discovered}");
+    wait_until("the change to be stable", || {
+        daemon.try_call("targets.create", &create).is_ok()
+    });
+    assert_eq!(
+        daemon.call("targets.create", &create),
+        json!({"created": false})
+    );
+    daemon.call("status", &json!({}));
+    let process = daemon.call("status", &json!({}))["process_id"].clone();
+    let process = rustix::process::Pid::from_raw(process.as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(process, Signal::TERM).unwrap();
+    assert!(daemon.wait().success());
 }
 
 #[test]
@@ -247,12 +288,25 @@ fn sigterm_ends_it_in_order() {
     let home = Home::new();
     let manager = UnixDatagram::bind(home.path("notify")).unwrap();
     let mut command = home.command();
-    command.env("NOTIFY_SOCKET", home.path("notify"));
+    command
+        .env("NOTIFY_SOCKET", home.path("notify"))
+        .env("WATCHDOG_USEC", "100000");
     let daemon = Daemon::spawn(&home, &mut command);
-    let mut message = [0; 64];
-    let length = manager.recv(&mut message).unwrap();
-    assert_eq!(&message[..length], b"READY=1");
+    let next = || {
+        let mut message = [0; 64];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(next(), "READY=1");
+    for _ in 0..5 {
+        assert_eq!(next(), "WATCHDOG=1");
+    }
     daemon.signal(Signal::TERM);
+    let mut last = next();
+    while last == "WATCHDOG=1" {
+        last = next();
+    }
+    assert_eq!(last, "STOPPING=1");
     assert!(daemon.wait().success());
     assert!(!home.path("control.sock").exists());
 }
@@ -264,6 +318,7 @@ fn files_are_the_owners_and_secrets_are_nowhere_else() {
     let daemon = Daemon::start(&home);
     daemon.create_target();
     for (name, mutual) in [("host", false), ("target", true)] {
+        // One for each: what proves one side must not prove the other.
         let secret = format!("{SECRET}{name}");
         let params = json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual});
         daemon.call("accounts.set", &params);
@@ -271,19 +326,50 @@ fn files_are_the_owners_and_secrets_are_nowhere_else() {
     let misplaced = json!({"target": IQN, "name": "x", "secret": [SECRET]});
     daemon.refusal("accounts.set", &misplaced);
     assert_eq!(mode(&home.path("target.json")), 0o600);
+    assert_eq!(mode(&home.path("target.json.key")), 0o600);
     assert_eq!(mode(&home.path("control.sock")), 0o600);
-    assert!(
-        fs::read_to_string(home.path("target.json"))
-            .unwrap()
-            .contains(SECRET)
-    );
-    for method in ["targets.list", "status", "sessions.list"] {
+    let file = fs::read_to_string(home.path("target.json")).unwrap();
+    assert!(!file.contains(SECRET), "{file}");
+    for method in ["targets.list", "status", "sessions.list", "statistics.get"] {
         let shown = daemon.call(method, &json!({})).to_string();
         assert!(!shown.contains(SECRET), "{shown}");
     }
     assert!(!daemon.log().contains(SECRET));
     let listed = daemon.call("targets.list", &json!({}));
-    assert_eq!(listed["targets"][0]["mutual_account"], "target");
+    assert_eq!(listed["targets"][0]["accounts"]["mutual"], "target");
+}
+
+#[test]
+fn logs_have_the_form_their_reader_takes() {
+    let home = Home::new();
+    let lines = |command: &mut std::process::Command| {
+        let daemon = Daemon::spawn(&home, command);
+        let log = daemon.log();
+        drop(daemon);
+        fs::remove_file(home.path("log")).unwrap();
+        log.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let plain = lines(&mut home.command());
+    let line = plain.iter().find(|line| line.contains("I/O engine"));
+    let line = line.unwrap();
+    assert!(line.starts_with("20") && line.contains("INFO") && line.contains("reactors="));
+    let json = lines(home.command().args(["--log-format", "json"]));
+    for line in &json {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert!(record["level"].is_string() && record["fields"]["message"].is_string());
+    }
+    // Standard error is the file `log` then, of which the service manager tells device and inode.
+    let log = fs::File::create(home.path("log")).unwrap();
+    let metadata = log.metadata().unwrap();
+    let stream = format!(
+        "{}:{}",
+        std::os::unix::fs::MetadataExt::dev(&metadata),
+        std::os::unix::fs::MetadataExt::ino(&metadata)
+    );
+    let journal = lines(home.command().env("JOURNAL_STREAM", stream));
+    let line = journal.iter().find(|line| line.contains("I/O engine"));
+    assert!(line.unwrap().starts_with("<6> INFO"), "{journal:?}");
+    assert!(journal.iter().all(|line| line.starts_with('<')));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use targetd::configuration::{Configuration, ConfigurationFile};
 use targetd::control::json_rpc::{Methods, RpcError, answer};
 use targetd::control::{ControlMethods, Engine};
-use targetd::service::Service;
+use targetd::service::{Parts, Service};
 use tempfile::TempDir;
 use volume::engine::EngineChoice;
 
@@ -22,6 +22,8 @@ use crate::memory;
 const MOST_LINES: usize = 16;
 /// Most that answering them may hold: two threads, a server, the answers.
 const CONTROL_MEMORY: usize = 128 << 20;
+/// A configuration without portals, not even the one there is where nothing is said.
+const NOWHERE: &str = r#"{"version": 2, "portals": []}"#;
 /// A volume's size.
 const VOLUME_BYTES: u64 = 1 << 20;
 
@@ -36,7 +38,8 @@ pub fn run(data: &[u8]) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    memory::bounded(CONTROL_MEMORY, || runtime.block_on(converse(data)));
+    let tasks = tokio::task::LocalSet::new();
+    memory::bounded(CONTROL_MEMORY, || tasks.block_on(&runtime, converse(data)));
 }
 
 async fn converse(data: &[u8]) {
@@ -69,11 +72,18 @@ async fn serve(lines: Vec<Value>) {
         let file = std::fs::File::create(folder.join(name)).expect("a file in memory");
         file.set_len(VOLUME_BYTES).expect("a file in memory");
     }
-    let _ = std::fs::remove_file(&path);
-    let (file, configuration) = ConfigurationFile::open(&path).expect("no file, no content");
-    let server = Server::new(ServerOptions::default()).expect("threads");
-    let service = Service::start(file, configuration, server, &[], EngineChoice::ThreadPool);
-    let service = Rc::new(RefCell::new(service.expect("nothing to serve")));
+    std::fs::write(&path, NOWHERE).expect("a file in memory");
+    let opened = ConfigurationFile::open(&path, None);
+    let (file, configuration, vault) = opened.expect("a configuration of nothing");
+    let service = Service::start(Parts {
+        file,
+        configuration,
+        vault,
+        server: Server::new(ServerOptions::default()).expect("threads"),
+        listen: Vec::new(),
+        engine: EngineChoice::ThreadPool,
+    });
+    let service = Rc::new(RefCell::new(service.await.expect("nothing to serve")));
     let engine = Engine {
         reactors: 1,
         name: "threads",
@@ -92,7 +102,7 @@ async fn serve(lines: Vec<Value>) {
 }
 
 fn stored(path: &Path) -> Configuration {
-    ConfigurationFile::open(path)
+    ConfigurationFile::open(path, None)
         .expect("what the service stored")
         .1
 }

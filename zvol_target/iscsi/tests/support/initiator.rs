@@ -336,7 +336,7 @@ impl Initiator {
         let TargetPdu::NopIn(pdu) = received.pdu else {
             panic!("no NOP-In: {:?}", received.pdu);
         };
-        assert_eq!(received.data, []);
+        assert!(received.data.is_empty());
         pdu
     }
 

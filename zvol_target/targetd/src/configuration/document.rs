@@ -1,15 +1,20 @@
-//! The configuration file's content: JSON, version 1.
+//! The configuration file's content: JSON, version 2.
 
-use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use volume::Caching;
 
-/// The `version` this program reads and writes.
-pub const VERSION: u32 = 1;
+use super::access::Access;
+use super::sealing::SealedSecret;
+
+/// The `version` this program writes. It reads version 1 as well.
+pub const VERSION: u32 = 2;
+
+/// Port of iSCSI (RFC 7143 4.2.7, IANA).
+const ISCSI_PORT: u16 = 3260;
 
 /// All that is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +22,18 @@ pub const VERSION: u32 = 1;
 pub struct Configuration {
     /// [`VERSION`].
     pub version: u32,
-    /// Where to listen; empty means every IPv4 address, port 3260. The command line's `--listen` goes before.
+    /// Fingerprint of the key that the secrets are sealed with; absent while there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_fingerprint: Option<String>,
+    /// Where to listen; absent: every IPv4 address, port 3260. The command line's `--listen` goes before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub portals: Option<Vec<Portal>>,
+    /// Portal groups there are or were. What a group's ports are known by is kept when its last portal goes.
     #[serde(default)]
-    pub portals: Vec<Portal>,
+    pub portal_groups: Vec<PortalGroup>,
+    /// CHAP of discovery sessions.
+    #[serde(default)]
+    pub discovery: Accounts,
     /// iSCSI targets.
     #[serde(default)]
     pub targets: Vec<Target>,
@@ -29,9 +43,57 @@ impl Default for Configuration {
     fn default() -> Self {
         Self {
             version: VERSION,
-            portals: Vec::new(),
+            key_fingerprint: None,
+            portals: None,
+            portal_groups: Vec::new(),
+            discovery: Accounts::default(),
             targets: Vec::new(),
         }
+    }
+}
+
+impl Configuration {
+    /// The portals to listen at where the command line says nothing.
+    pub fn portals(&self) -> Vec<Portal> {
+        self.portals
+            .clone()
+            .unwrap_or_else(|| vec![Portal::everywhere()])
+    }
+
+    /// Gives each portal group of `tags` identifiers if it has none: as relative target port identifier its tag, or the lowest
+    /// that no other group has.
+    pub fn know_groups(&mut self, tags: impl IntoIterator<Item = u16>) {
+        for tag in tags {
+            if self.portal_groups.iter().any(|group| group.tag == tag) {
+                continue;
+            }
+            let is_free = |port: &u16| {
+                let mut groups = self.portal_groups.iter();
+                groups.all(|group| group.relative_target_port != *port)
+            };
+            let candidates = std::iter::once(tag).chain(1..=u16::MAX);
+            if let Some(relative_target_port) = candidates.into_iter().find(is_free) {
+                self.portal_groups.push(PortalGroup {
+                    tag,
+                    relative_target_port,
+                    target_port_group: first_group(),
+                });
+            }
+        }
+        self.portal_groups.sort_unstable_by_key(|group| group.tag);
+    }
+
+    /// Whether anybody has CHAP accounts.
+    pub fn has_accounts(&self) -> bool {
+        self.holders().any(|(_, accounts)| accounts.count() > 0)
+    }
+
+    /// Every holder of CHAP accounts.
+    pub fn holders(&self) -> impl Iterator<Item = (Holder, &Accounts)> {
+        let targets = self.targets.iter();
+        let of_targets =
+            targets.map(|target| (Holder::Target(target.name.clone()), &target.authentication));
+        std::iter::once((Holder::Discovery, &self.discovery)).chain(of_targets)
     }
 }
 
@@ -49,6 +111,45 @@ pub struct Portal {
     pub advertised: Option<SocketAddr>,
 }
 
+impl Portal {
+    /// Every IPv4 address, iSCSI's own port, portal group 1.
+    pub fn everywhere() -> Self {
+        Self {
+            address: (Ipv4Addr::UNSPECIFIED, ISCSI_PORT).into(),
+            group_tag: first_group(),
+            advertised: None,
+        }
+    }
+}
+
+impl From<Portal> for iscsi::Portal {
+    fn from(portal: Portal) -> Self {
+        let Portal {
+            address,
+            group_tag,
+            advertised,
+        } = portal;
+        Self {
+            address,
+            group_tag,
+            advertised,
+        }
+    }
+}
+
+/// What the target ports of a portal group are known by. Every target has one port in each group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortalGroup {
+    /// Target portal group tag (RFC 7143 13.9), 1 or more.
+    pub tag: u16,
+    /// RELATIVE TARGET PORT IDENTIFIER (SPC-5 7.7.6.8), 1 or more, each group's own.
+    pub relative_target_port: u16,
+    /// TARGET PORT GROUP (SPC-5 7.7.6.9), 1 or more: ports of one target port group reach logical units alike.
+    #[serde(default = "first_group")]
+    pub target_port_group: u16,
+}
+
 fn first_group() -> u16 {
     1
 }
@@ -62,32 +163,44 @@ pub struct Target {
     /// `TargetAlias` shown to initiators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// Names of the initiators that may log in; empty means any.
+    /// The initiators that may log in.
+    #[serde(default = "Access::nobody")]
+    pub initiators: Access,
+    /// CHAP.
     #[serde(default)]
-    pub initiators: Vec<String>,
-    /// CHAP accounts of initiators; CHAP is required when there is one.
-    #[serde(default)]
-    pub accounts: Vec<Account>,
-    /// The account the target proves itself with (mutual CHAP).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mutual_account: Option<Account>,
+    pub authentication: Accounts,
     /// Logical units, in ascending order of their numbers.
     #[serde(default)]
     pub luns: Vec<Lun>,
 }
 
-impl Target {
-    /// A target with nothing but its name.
-    pub fn named(name: String) -> Self {
-        Self {
-            name,
-            alias: None,
-            initiators: Vec::new(),
-            accounts: Vec::new(),
-            mutual_account: None,
-            luns: Vec::new(),
-        }
+/// CHAP accounts of a target, or of discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Accounts {
+    /// Accounts of initiators; CHAP is required when there is one.
+    #[serde(default)]
+    pub incoming: Vec<Account>,
+    /// The account the target proves itself with (mutual CHAP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual: Option<Account>,
+}
+
+impl Accounts {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.incoming.len() + usize::from(self.mutual.is_some())
     }
+}
+
+/// Whose CHAP accounts are meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holder {
+    /// Discovery sessions.
+    Discovery,
+    /// The target of this name.
+    Target(String),
 }
 
 /// A CHAP account.
@@ -96,22 +209,11 @@ impl Target {
 pub struct Account {
     /// `CHAP_N`.
     pub name: String,
-    /// The secret, 12 to 255 bytes.
-    pub secret: SecretText,
+    /// The secret; what it was sealed for is this very place.
+    pub sealed_secret: SealedSecret,
     /// The only initiator that may use it; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiator: Option<String>,
-}
-
-/// A secret. Never shown by `Debug`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretText(pub String);
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretText(..)")
-    }
 }
 
 /// A logical unit.
@@ -136,6 +238,9 @@ pub struct Lun {
     /// Whether the kernel's page cache is used.
     #[serde(default, skip_serializing_if = "is_automatic")]
     pub caching: CachingChoice,
+    /// The initiators it is there for, among those the target admits.
+    #[serde(default = "Access::any", skip_serializing_if = "Access::is_any")]
+    pub initiators: Access,
 }
 
 fn default_product() -> String {
@@ -167,5 +272,26 @@ impl From<CachingChoice> for Caching {
             CachingChoice::PageCache => Self::PageCache,
             CachingChoice::Direct => Self::Direct,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_keeps_what_it_is_known_by() {
+        let mut configuration = Configuration::default();
+        let ports = |configuration: &Configuration| -> Vec<_> {
+            let groups = configuration.portal_groups.iter();
+            groups
+                .map(|group| (group.tag, group.relative_target_port))
+                .collect()
+        };
+        configuration.know_groups([7, 2, 2]);
+        assert_eq!(ports(&configuration), [(2, 2), (7, 7)]);
+        configuration.portal_groups[0].relative_target_port = 3;
+        configuration.know_groups([3, 2, 7]);
+        assert_eq!(ports(&configuration), [(2, 3), (3, 1), (7, 7)]);
     }
 }

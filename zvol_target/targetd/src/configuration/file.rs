@@ -7,7 +7,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Configuration, Invalid};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::Configuration;
+use super::document::VERSION;
+use super::key_file::{KeyError, KeyFile, Vault};
+use super::place::line_of;
+use super::validation::{Invalid, invalid};
+use super::version1::{self, ConfigurationV1, place_in_version_1};
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,10 +40,12 @@ pub enum FileError {
         error: serde_json::Error,
     },
     /// Its content cannot be served.
-    #[error("{} has {invalid}; it was left as it is", path.display())]
+    #[error("{}, line {line}: {invalid}; the file was left as it is", path.display())]
     Content {
         /// The file.
         path: PathBuf,
+        /// Line of the element, from 1; of what it is missing in if it is not there.
+        line: usize,
         /// What and where.
         #[source]
         invalid: Invalid,
@@ -49,6 +59,18 @@ pub enum FileError {
         #[source]
         error: io::Error,
     },
+    /// The file was written, but its name in the directory could not be made stable.
+    #[error("{} is written, but might be the old one after a power cut: {error}", path.display())]
+    NotSettled {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The key that secrets are sealed with.
+    #[error("the key for CHAP secrets: {0}")]
+    Key(#[from] KeyError),
     /// Another process holds the lock.
     #[error("{} is locked: another zvaai-target runs with it", path.display())]
     Locked {
@@ -95,25 +117,39 @@ impl LockFile {
 #[derive(Debug)]
 pub struct ConfigurationFile {
     path: PathBuf,
+    settled: bool,
     _lock: LockFile,
 }
 
+/// What begins every version.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
 impl ConfigurationFile {
-    /// Locks the file at `path` and reads it; a file that is not there is an empty configuration.
+    /// Locks the file at `path` and reads it; a file that is not there is an empty configuration. A file of version 1 is
+    /// replaced by one of the present version, with its secrets sealed. `key` is the key file if it is not the one beside
+    /// the configuration file.
     ///
     /// # Errors
     /// [`FileError`]. The file is left as it is.
-    pub fn open(path: &Path) -> Result<(Self, Configuration), FileError> {
+    pub fn open(
+        path: &Path,
+        key: Option<&Path>,
+    ) -> Result<(Self, Configuration, Vault), FileError> {
         let absolute = std::path::absolute(path).map_err(|error| FileError::Read {
             path: path.to_owned(),
             error,
         })?;
-        let this = Self {
+        let mut this = Self {
             _lock: LockFile::beside(&absolute)?,
             path: absolute,
+            settled: true,
         };
-        let configuration = this.load()?;
-        Ok((this, configuration))
+        let key = KeyFile::new(key, &this.path);
+        let (configuration, vault) = this.load(key)?;
+        Ok((this, configuration, vault))
     }
 
     /// The file's path.
@@ -121,45 +157,98 @@ impl ConfigurationFile {
         &self.path
     }
 
-    fn load(&self) -> Result<Configuration, FileError> {
-        let path = || self.path.clone();
+    fn load(&mut self, key: KeyFile) -> Result<(Configuration, Vault), FileError> {
         let text = match fs::read(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Configuration::default());
+                let configuration = Configuration::default();
+                let vault = Vault::open(key, &configuration)?;
+                return Ok((configuration, vault));
             }
-            Err(error) => {
-                return Err(FileError::Read {
-                    path: path(),
-                    error,
-                });
-            }
-            Ok(text) => text,
+            Err(error) => return Err(self.unreadable(error)),
+            Ok(text) => Zeroizing::new(text),
         };
-        let configuration: Configuration =
-            serde_json::from_slice(&text).map_err(|error| FileError::Form {
-                path: path(),
-                error,
-            })?;
-        match configuration.validate() {
-            Ok(()) => Ok(configuration),
-            Err(invalid) => Err(FileError::Content {
-                path: path(),
-                invalid,
-            }),
+        let text = std::str::from_utf8(&text)
+            .map_err(|error| self.unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let form = |error| FileError::Form {
+            path: self.path.clone(),
+            error,
+        };
+        let Versioned { version } = serde_json::from_str(text).map_err(form)?;
+        match version {
+            VERSION => {
+                let configuration: Configuration = serde_json::from_str(text).map_err(form)?;
+                configuration
+                    .validate()
+                    .map_err(|invalid| self.content(text, invalid))?;
+                let vault = Vault::open(key, &configuration)?;
+                Ok((configuration, vault))
+            }
+            version1::VERSION => {
+                let old: ConfigurationV1 = serde_json::from_str(text).map_err(form)?;
+                old.validate()
+                    .map_err(|invalid| self.content(text, invalid))?;
+                let vault = Vault::open(key, &Configuration::default())?;
+                let key = vault.key().map_err(KeyError::from)?;
+                let configuration = old.convert(key).map_err(KeyError::from)?;
+                configuration.validate().map_err(|mut invalid| {
+                    invalid.place = place_in_version_1(&invalid.place);
+                    self.content(text, invalid)
+                })?;
+                self.store(&configuration)?;
+                tracing::info!(path = %self.path.display(), "the configuration file has version {VERSION} now");
+                Ok((configuration, vault))
+            }
+            other => {
+                let reason = format!("{other} is not known here, only 1 and {VERSION}");
+                Err(self.content(text, invalid("version", reason)))
+            }
         }
     }
 
-    /// Replaces the content: the new one is on stable storage when this returns, and at every moment the file is the old or
-    /// the new one.
+    fn unreadable(&self, error: io::Error) -> FileError {
+        FileError::Read {
+            path: self.path.clone(),
+            error,
+        }
+    }
+
+    fn content(&self, text: &str, invalid: Invalid) -> FileError {
+        FileError::Content {
+            path: self.path.clone(),
+            line: line_of(text, &invalid.place).unwrap_or(1),
+            invalid,
+        }
+    }
+
+    /// Replaces the content: at every moment the file is the old or the new one, and the new one is on stable storage when
+    /// this returns.
     ///
     /// # Errors
-    /// [`FileError::Write`]; the file is then the old one, or the new one if only its directory could not be made stable.
-    pub fn store(&self, configuration: &Configuration) -> Result<(), FileError> {
+    /// [`FileError::Write`]: the file is the old one. [`FileError::NotSettled`]: it is the new one, which nobody can take
+    /// back, and whether a power cut would bring the old one again is not known until [`ConfigurationFile::settle`] succeeds.
+    pub fn store(&mut self, configuration: &Configuration) -> Result<(), FileError> {
         self.replace(configuration)
             .map_err(|error| FileError::Write {
                 path: self.path.clone(),
                 error,
-            })
+            })?;
+        self.settled = false;
+        self.settle()
+    }
+
+    /// Makes the last content that was stored stable if it is not.
+    ///
+    /// # Errors
+    /// [`FileError::NotSettled`].
+    pub fn settle(&mut self) -> Result<(), FileError> {
+        if !self.settled {
+            sync_directory_of(&self.path).map_err(|error| FileError::NotSettled {
+                path: self.path.clone(),
+                error,
+            })?;
+            self.settled = true;
+        }
+        Ok(())
     }
 
     fn replace(&self, configuration: &Configuration) -> io::Result<()> {
@@ -178,19 +267,20 @@ impl ConfigurationFile {
             .open(&temporary)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&temporary, &self.path)?;
-        File::open(parent(&self.path))?.sync_all()
+        fs::rename(&temporary, &self.path)
     }
 }
 
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
+/// Makes names in the directory of `path` stable.
+pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    }
+    };
+    File::open(directory)?.sync_all()
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

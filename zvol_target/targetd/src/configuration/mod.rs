@@ -1,9 +1,19 @@
 //! What the daemon serves, as it stands on disk.
 
+mod access;
 mod document;
 mod file;
+mod key_file;
+mod place;
+mod sealing;
 mod validation;
+mod version1;
 
-pub use document::{Account, Configuration, Lun, Portal, SecretText, Target};
+pub use access::Access;
+pub use document::{
+    Account, Accounts, CachingChoice, Configuration, Holder, Lun, Portal, PortalGroup, Target,
+};
 pub use file::{ConfigurationFile, FileError, LockFile};
-pub use validation::Invalid;
+pub use key_file::{KeyError, KeyFile, MissedKey, Vault};
+pub use sealing::{Direction, NoRandomBytes, Purpose, SecretText};
+pub use validation::{Invalid, check_secret};

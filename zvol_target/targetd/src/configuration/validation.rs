@@ -5,7 +5,11 @@ use std::collections::HashSet;
 use iscsi::IscsiName;
 use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 
-use super::document::{Account, Configuration, Lun, Target, VERSION};
+use super::document::{Account, Accounts, Configuration, Lun, Target, VERSION};
+use super::sealing::SecretText;
+
+/// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
+const TEXT_LENGTH_MAX: usize = 255;
 
 /// Something in a configuration that cannot be served: where, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +21,7 @@ pub struct Invalid {
     pub reason: String,
 }
 
-fn invalid(place: impl Into<String>, reason: impl Into<String>) -> Invalid {
+pub(super) fn invalid(place: impl Into<String>, reason: impl Into<String>) -> Invalid {
     Invalid {
         place: place.into(),
         reason: reason.into(),
@@ -34,17 +38,9 @@ impl Configuration {
             let reason = format!("{} is not known here, only {VERSION}", self.version);
             return Err(invalid("version", reason));
         }
-        for (at, portal) in self.portals.iter().enumerate() {
-            let place = format!("portals[{at}]");
-            if portal.group_tag == 0 {
-                // RFC 7143 13.9 allows 0; relative target port identifiers start at 1 (SPC-5 7.7.6.8).
-                return Err(invalid(place + ".group_tag", "must be 1 or more"));
-            }
-            let before = self.portals.iter().take(at);
-            if before.clone().any(|other| other.address == portal.address) {
-                return Err(invalid(place + ".address", "is there twice"));
-            }
-        }
+        self.validate_portals()?;
+        self.validate_groups()?;
+        validate_accounts(&self.discovery).map_err(|error| within("discovery", error))?;
         let mut names = HashSet::new();
         let mut uuids = HashSet::new();
         for (at, target) in self.targets.iter().enumerate() {
@@ -66,10 +62,63 @@ impl Configuration {
         }
         Ok(())
     }
+
+    fn validate_portals(&self) -> Result<(), Invalid> {
+        let mut addresses = HashSet::new();
+        for (at, portal) in self.portals.iter().flatten().enumerate() {
+            let place = format!("portals[{at}]");
+            if portal.group_tag == 0 {
+                // RFC 7143 13.9 allows 0; relative target port identifiers start at 1 (SPC-5 7.7.6.8).
+                return Err(invalid(place + ".group_tag", "must be 1 or more"));
+            }
+            if portal.advertised.is_some_and(|advertised| {
+                advertised.port() == 0 || advertised.ip().is_unspecified()
+            }) {
+                let reason = "must be an address and port that initiators can connect to";
+                return Err(invalid(place + ".advertised", reason));
+            }
+            if !addresses.insert(portal.address) {
+                let reason = format!("{} is there twice", portal.address);
+                return Err(invalid(place + ".address", reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_groups(&self) -> Result<(), Invalid> {
+        let mut tags = HashSet::new();
+        let mut ports = HashSet::new();
+        for (at, group) in self.portal_groups.iter().enumerate() {
+            for (field, value) in [
+                ("tag", group.tag),
+                ("relative_target_port", group.relative_target_port),
+                ("target_port_group", group.target_port_group),
+            ] {
+                if value == 0 {
+                    let place = format!("portal_groups[{at}].{field}");
+                    return Err(invalid(place, "must be 1 or more"));
+                }
+            }
+            if !tags.insert(group.tag) {
+                let place = format!("portal_groups[{at}].tag");
+                return Err(invalid(place, format!("{} is there twice", group.tag)));
+            }
+            if !ports.insert(group.relative_target_port) {
+                let place = format!("portal_groups[{at}].relative_target_port");
+                let reason = format!("{} is another group's", group.relative_target_port);
+                return Err(invalid(place, reason));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn within(place: &str, error: Invalid) -> Invalid {
     invalid(format!("{place}.{}", error.place), error.reason)
+}
+
+fn is_text_value(text: &str) -> bool {
+    text.len() <= TEXT_LENGTH_MAX && !text.contains('\0')
 }
 
 fn validate_target(target: &Target) -> Result<(), Invalid> {
@@ -80,16 +129,11 @@ fn validate_target(target: &Target) -> Result<(), Invalid> {
             format!("write it as it is compared: {name}"),
         ));
     }
-    for (at, initiator) in target.initiators.iter().enumerate() {
-        parse_name(&format!("initiators[{at}]"), initiator)?;
+    if !target.alias.as_deref().is_none_or(is_text_value) {
+        let reason = format!("has at most {TEXT_LENGTH_MAX} bytes and no NUL");
+        return Err(invalid("alias", reason));
     }
-    for (at, account) in target.accounts.iter().enumerate() {
-        let place = format!("accounts[{at}]");
-        validate_account(account).map_err(|error| within(&place, error))?;
-    }
-    if let Some(account) = &target.mutual_account {
-        validate_account(account).map_err(|error| within("mutual_account", error))?;
-    }
+    validate_accounts(&target.authentication).map_err(|error| within("authentication", error))?;
     let mut numbers = HashSet::new();
     for (at, lun) in target.luns.iter().enumerate() {
         let place = format!("luns[{at}]");
@@ -109,13 +153,42 @@ fn parse_name(place: &str, name: &str) -> Result<IscsiName, Invalid> {
         .map_err(|error: iscsi::NameError| invalid(place, error.to_string()))
 }
 
+fn validate_accounts(accounts: &Accounts) -> Result<(), Invalid> {
+    let mut names = HashSet::new();
+    for (at, account) in accounts.incoming.iter().enumerate() {
+        let place = format!("incoming[{at}]");
+        validate_account(account).map_err(|error| within(&place, error))?;
+        if !names.insert(&account.name) {
+            let reason = format!("{:?} is there twice", account.name);
+            return Err(invalid(place + ".name", reason));
+        }
+    }
+    match &accounts.mutual {
+        Some(account) => validate_account(account).map_err(|error| within("mutual", error)),
+        None => Ok(()),
+    }
+}
+
 fn validate_account(account: &Account) -> Result<(), Invalid> {
-    iscsi::Secret::new(account.secret.0.as_bytes())
-        .map_err(|error| invalid("secret", error.to_string()))?;
+    if account.name.is_empty() || !is_text_value(&account.name) {
+        let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes and no NUL");
+        return Err(invalid("name", reason));
+    }
     if let Some(initiator) = &account.initiator {
         parse_name("initiator", initiator)?;
     }
     Ok(())
+}
+
+/// Checks a CHAP secret at `place`.
+///
+/// # Errors
+/// When it has less than 12 bytes (96 bits, RFC 7143 9.2.1) or more than 255, or is weak.
+pub fn check_secret(place: &str, secret: &SecretText) -> Result<(), Invalid> {
+    match iscsi::Secret::new(secret.expose()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(invalid(place, error.to_string())),
+    }
 }
 
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {

@@ -36,6 +36,14 @@ pub mod code {
     pub const VOLUME: i64 = -32003;
     /// The configuration file could not be written; nothing was changed.
     pub const NOT_STORED: i64 = -32004;
+    /// The change is made and in the file, but it might be lost in a power cut.
+    pub const NOT_SETTLED: i64 = -32005;
+    /// The key for secrets is missing, or a secret cannot be read.
+    pub const KEY: i64 = -32006;
+    /// The portal cannot be listened at, or portals are not to be changed.
+    pub const PORTAL: i64 = -32007;
+    /// Commands under way did not end in time; nothing was changed.
+    pub const BUSY: i64 = -32008;
 }
 
 impl RpcError {

@@ -11,6 +11,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use zeroize::Zeroize as _;
 
 use super::json_rpc::{Methods, RpcError, answer, code};
 use crate::configuration::{FileError, LockFile};
@@ -172,6 +173,8 @@ async fn converse(mut stream: UnixStream, methods: &impl Methods) -> io::Result<
         } else {
             answer(&line, methods).await
         };
+        // It may have held a secret.
+        line.zeroize();
         if let Some(answer) = answer {
             let mut answer = serde_json::to_vec(&answer)?;
             answer.push(b'\n');

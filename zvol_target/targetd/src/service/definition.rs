@@ -1,54 +1,135 @@
-//! From a configured target to what the iSCSI server takes.
+//! From a configured target to what the iSCSI server and the SCSI device take.
 
 use std::sync::Arc;
 
 use iscsi::{
     Authentication, ChapAccount, IscsiName, Secret, TargetAccess, TargetDefinition, TargetPort,
 };
+use scsi::LogicalUnitAccess;
 
 use super::ServiceError;
-use crate::configuration::{Account, Invalid, Target};
+use crate::configuration::{
+    Access, Account, Accounts, Direction, Holder, Invalid, KeyError, PortalGroup, Target, Vault,
+};
 use crate::reactor_device::ReactorDevice;
 
-/// The port of each target in a portal group. Its identifier is the group's, and so does not depend on order: hosts find the
-/// same ports after every restart.
-pub(super) fn port(portal_group_tag: u16) -> TargetPort {
-    TargetPort {
-        portal_group_tag,
-        relative_target_port: portal_group_tag,
-    }
-}
+/// Bytes of a secret that nobody knows.
+const UNKNOWN_SECRET_BYTES: usize = 32;
 
-/// What the iSCSI server is told of a target.
+/// What the iSCSI server is told of a target with a port in each of `groups`.
 pub(super) fn definition(
     target: &Target,
-    ports: Vec<TargetPort>,
+    groups: &[PortalGroup],
     device: Arc<ReactorDevice>,
+    vault: &Vault,
 ) -> Result<TargetDefinition, ServiceError> {
-    let accounts = target.accounts.iter().map(account);
+    let holder = Holder::Target(target.name.clone());
     Ok(TargetDefinition {
         name: name(&target.name)?,
         alias: target.alias.clone(),
-        ports,
-        access: if target.initiators.is_empty() {
-            TargetAccess::Any
-        } else {
-            let admitted = target.initiators.iter().map(|text| name(text));
-            TargetAccess::Initiators(admitted.collect::<Result<_, _>>()?)
+        ports: groups
+            .iter()
+            .map(|group| TargetPort {
+                portal_group_tag: group.tag,
+                relative_target_port: group.relative_target_port,
+            })
+            .collect(),
+        access: match &target.initiators {
+            Access::Any => TargetAccess::Any,
+            Access::Initiators(names) => TargetAccess::Initiators(names.clone()),
         },
-        authentication: Authentication {
-            incoming: accounts.collect::<Result<_, _>>()?,
-            outgoing: target.mutual_account.as_ref().map(account).transpose()?,
-        },
+        authentication: authentication(&holder, &target.authentication, vault)?,
         device,
     })
 }
 
-fn account(account: &Account) -> Result<ChapAccount, ServiceError> {
-    Ok(ChapAccount {
-        name: account.name.clone(),
-        secret: Secret::new(account.secret.0.as_bytes())?,
-        initiator: account.initiator.as_deref().map(name).transpose()?,
+/// What the SCSI device is told of its ports.
+pub(super) fn scsi_ports(target: &str, groups: &[PortalGroup]) -> Vec<scsi::TargetPort> {
+    let groups = groups.iter();
+    groups
+        .map(|group| scsi::TargetPort {
+            relative_target_port: group.relative_target_port,
+            target_port_group: group.target_port_group,
+            // RFC 7143 4.4.2.
+            name: format!("{target},t,0x{:04x}", group.tag),
+        })
+        .collect()
+}
+
+/// What the SCSI device is told of who may use a logical unit.
+pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
+    match access {
+        Access::Any => LogicalUnitAccess::Any,
+        Access::Initiators(names) => {
+            let names = names.iter().map(|name| name.as_str().to_owned());
+            LogicalUnitAccess::Initiators(names.collect())
+        }
+    }
+}
+
+/// CHAP of a target or of discovery. When a secret cannot be read, CHAP with one that nobody knows: without any, the holder
+/// would be open to all.
+pub(super) fn authentication(
+    holder: &Holder,
+    accounts: &Accounts,
+    vault: &Vault,
+) -> Result<Authentication, ServiceError> {
+    match unsealed(holder, accounts, vault) {
+        Err(ServiceError::Key(KeyError::Unreadable { .. })) => closed(),
+        result => result,
+    }
+}
+
+/// Why the accounts of a holder cannot be used, if so.
+pub(super) fn unusable_accounts(
+    holder: &Holder,
+    accounts: &Accounts,
+    vault: &Vault,
+) -> Option<ServiceError> {
+    let error = unsealed(holder, accounts, vault).err()?;
+    match vault.missed() {
+        Some(missed) => Some(KeyError::from(missed.clone()).into()),
+        None => Some(error),
+    }
+}
+
+fn unsealed(
+    holder: &Holder,
+    accounts: &Accounts,
+    vault: &Vault,
+) -> Result<Authentication, ServiceError> {
+    let unseal = |direction, account: &Account| -> Result<ChapAccount, ServiceError> {
+        let secret = vault.unseal(holder, direction, account)?;
+        Ok(ChapAccount {
+            name: account.name.clone(),
+            secret: Secret::new(&secret)?,
+            initiator: account.initiator.as_deref().map(name).transpose()?,
+        })
+    };
+    let incoming = accounts.incoming.iter();
+    let mutual = accounts.mutual.as_ref();
+    Ok(Authentication {
+        incoming: incoming
+            .map(|account| unseal(Direction::Incoming, account))
+            .collect::<Result<_, _>>()?,
+        outgoing: mutual
+            .map(|account| unseal(Direction::Mutual, account))
+            .transpose()?,
+    })
+}
+
+/// CHAP that nobody passes.
+fn closed() -> Result<Authentication, ServiceError> {
+    let mut secret = zeroize::Zeroizing::new([0; UNKNOWN_SECRET_BYTES]);
+    getrandom::fill(&mut *secret)
+        .map_err(|_| KeyError::from(crate::configuration::NoRandomBytes))?;
+    Ok(Authentication {
+        incoming: vec![ChapAccount {
+            name: "nobody".to_owned(),
+            secret: Secret::new(&*secret)?,
+            initiator: None,
+        }],
+        outgoing: None,
     })
 }
 

@@ -1,11 +1,13 @@
 //! Why the service refuses.
 
+use std::net::SocketAddr;
+
 use iscsi::{ConfigurationError, ServerError};
 
 use super::Unusable;
-use crate::configuration::{FileError, Invalid};
+use crate::configuration::{FileError, Invalid, KeyError};
 
-/// Why a change or a question was refused. Nothing was changed.
+/// Why a change or a question was refused. Nothing was changed, but where it says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -21,24 +23,38 @@ pub enum ServiceError {
         number: u16,
     },
     /// There is no such account.
-    #[error("target {target} has no account {name:?}")]
+    #[error("{holder} has no account {name:?}")]
     NoAccount {
-        /// Target asked for.
-        target: String,
+        /// Holder asked for, in words.
+        holder: String,
         /// Account asked for.
         name: String,
     },
+    /// There is no such portal.
+    #[error("there is no portal {0}")]
+    NoPortal(SocketAddr),
+    /// There is no such portal group.
+    #[error("there is no portal group {0}")]
+    NoGroup(u16),
     /// Another target has the name.
-    #[error("target {0} is there with another alias; delete it first")]
-    TargetDiffers(String),
+    #[error("target {0} is there with another {1}; change or delete it")]
+    TargetDiffers(String, &'static str),
     /// Another logical unit has the number.
-    #[error("target {target} has another LUN {number}; delete it first")]
+    #[error("target {target} has another LUN {number}; change or delete it")]
     LunDiffers {
         /// Target asked for.
         target: String,
         /// Number asked for.
         number: u16,
     },
+    /// Another portal has the address.
+    #[error("portal {0} is there with another group or advertised address; change or delete it")]
+    PortalDiffers(SocketAddr),
+    /// The command line says where to listen.
+    #[error(
+        "the daemon was started with --listen, which goes before configured portals; start it without"
+    )]
+    PortalsGiven,
     /// The configuration would not be valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -51,6 +67,27 @@ pub enum ServiceError {
     /// The path cannot be served.
     #[error(transparent)]
     Unusable(#[from] Unusable),
+    /// Commands under way did not end in time for a change.
+    #[error("commands of LUN {number} of target {target} did not end in time; it is as it was")]
+    Busy {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+    },
+    /// What was cached before the write cache was switched off could not be made stable.
+    #[error(
+        "the write cache of LUN {number} of target {target} is off, but what it held could not be made stable: {error}"
+    )]
+    NotFlushed {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+        /// What the volume said.
+        #[source]
+        error: volume::VolumeError,
+    },
     /// The present size of a logical unit's volume cannot be read.
     #[error("the size of LUN {number} of target {target} cannot be read: {error}")]
     Size {
@@ -62,7 +99,10 @@ pub enum ServiceError {
         #[source]
         error: volume::VolumeError,
     },
-    /// The configuration file could not be written.
+    /// The key for secrets, or a secret.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The configuration file could not be written, or ([`FileError::NotSettled`]) not be made stable.
     #[error(transparent)]
     NotStored(#[from] FileError),
 }

@@ -1,76 +1,105 @@
 //! What is configured and what runs, kept the same: every change is checked, made, and stored before it is answered.
+//!
+//! All of it is on one thread. What waits (opening a path, the last commands of a unit) is in functions that take the
+//! service in its `RefCell` and borrow it between their waits only; their callers see to it that one change is made at a time.
 
+mod accounts;
 mod definition;
 mod error;
+mod luns;
+mod maintenance;
+mod portals;
 mod running;
+mod targets;
 
+pub use accounts::AccountSetting;
 pub use error::ServiceError;
-pub use running::{Closing, LunState, Unusable};
+pub use luns::{CLOSING_TIMEOUT, LunChange, change_lun, create_lun, refresh_lun};
+pub use maintenance::{poll_sizes, retry_failed};
+pub use running::{Closing, LunState, RunningLun, Unusable};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{Portal, Server, SessionInformation, TargetDefinition, TargetPort};
+use iscsi::{Portal, Server, SessionInformation};
 use volume::engine::EngineChoice;
 
-use crate::configuration::{Account, Configuration, ConfigurationFile, Lun, Target};
-use definition::{definition, port};
-use running::{Running, open};
+use crate::configuration::{
+    Configuration, ConfigurationFile, FileError, Holder, Lun, PortalGroup, Target, Vault,
+};
+use crate::reactor_device::ReactorDevice;
+use definition::{authentication, definition, scsi_ports, unusable_accounts};
+use running::{Running, open_apart};
 
 /// How long a start waits, before it listens, for paths that another process still has. The kernel gives up the files of a killed
-/// daemon's `io_uring` requests some time after that process is gone, and a host that meanwhile finds its LUN missing takes it
-/// for lost.
+/// daemon's `io_uring` requests some time after that process is gone, and a host that meanwhile finds its LUN not ready takes
+/// it for lost. A path that the system takes longer to open is not waited for.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a service is made of.
+pub struct Parts {
+    /// The configuration file, locked.
+    pub file: ConfigurationFile,
+    /// Its content.
+    pub configuration: Configuration,
+    /// The secrets in it.
+    pub vault: Vault,
+    /// The iSCSI server, without portals.
+    pub server: Server,
+    /// The command line's portals; the configured ones when empty.
+    pub listen: Vec<Portal>,
+    /// What the server's threads use.
+    pub engine: EngineChoice,
+}
 
 /// The daemon's state.
 pub struct Service {
     file: ConfigurationFile,
     configuration: Configuration,
+    vault: Vault,
     running: BTreeMap<String, Running>,
     server: Option<Server>,
     engine: EngineChoice,
-    ports: Vec<TargetPort>,
+    listen: Vec<Portal>,
     started: Instant,
 }
 
 impl Service {
-    /// Brings up what `configuration` says on `server`, whose portals will be `portals`. A logical unit that cannot be opened
-    /// is logged and kept as failed. `engine` is what the server's threads use.
+    /// Brings up what is configured. A logical unit that cannot be opened is logged, and not ready for hosts.
     ///
     /// # Errors
     /// [`ServiceError::Refused`] when the iSCSI server does not take the targets, [`ServiceError::Server`] when a portal
-    /// cannot be listened at.
-    pub fn start(
-        file: ConfigurationFile,
-        configuration: Configuration,
-        server: Server,
-        portals: &[Portal],
-        engine: EngineChoice,
-    ) -> Result<Self, ServiceError> {
-        let tags: BTreeSet<_> = portals.iter().map(|portal| portal.group_tag).collect();
-        let mut running = BTreeMap::new();
-        let until = Instant::now() + RELEASE_TIMEOUT;
-        for target in &configuration.targets {
-            let mut one = Running::empty(engine)?;
-            for lun in &target.luns {
-                one.bring_up(&target.name, lun, until);
-            }
-            running.insert(target.name.clone(), one);
-        }
-        let this = Self {
-            file,
-            configuration,
-            running,
-            server: Some(server),
-            engine,
-            ports: tags.into_iter().map(port).collect(),
+    /// cannot be listened at, [`ServiceError::NotStored`] when portal groups could not be given identifiers.
+    pub async fn start(parts: Parts) -> Result<Self, ServiceError> {
+        let mut this = Self {
+            file: parts.file,
+            configuration: parts.configuration,
+            vault: parts.vault,
+            running: BTreeMap::new(),
+            server: Some(parts.server),
+            engine: parts.engine,
+            listen: parts.listen,
             started: Instant::now(),
         };
+        let mut candidate = this.configuration.clone();
+        candidate.know_groups(this.wanted_portals(&candidate).iter().map(|p| p.group_tag));
+        if candidate != this.configuration {
+            this.store(candidate)?;
+        }
+        this.running = bring_up(&this.configuration, this.engine).await?;
+        for (holder, accounts) in this.configuration.holders() {
+            if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
+                let holder = accounts::in_words(&holder);
+                tracing::error!(holder, %error, "nobody can log in: CHAP accounts cannot be read");
+            }
+        }
         // Targets before portals: an initiator that comes back at once must not be told that its target is gone.
         this.serve_targets(&this.configuration)?;
         if let Some(server) = &this.server {
-            server.set_portals(portals)?;
+            server.set_portals(&this.wanted_portals(&this.configuration))?;
         }
         Ok(this)
     }
@@ -90,14 +119,6 @@ impl Service {
         self.file.path()
     }
 
-    /// Portals listened at, with the ports the system chose.
-    pub fn portals(&self) -> Vec<Portal> {
-        self.server
-            .as_ref()
-            .map(Server::portals)
-            .unwrap_or_default()
-    }
-
     /// Sessions of initiators.
     pub fn sessions(&self) -> Vec<SessionInformation> {
         self.server
@@ -111,9 +132,14 @@ impl Service {
         self.started
     }
 
-    /// State of a configured logical unit.
-    pub fn lun_state(&self, target: &str, number: u16) -> Option<&LunState> {
+    /// A configured logical unit as it runs.
+    pub fn running_lun(&self, target: &str, number: u16) -> Option<&RunningLun> {
         self.running.get(target)?.luns.get(&number)
+    }
+
+    /// The SCSI device of a configured target.
+    pub fn device(&self, target: &str) -> Option<&Arc<ReactorDevice>> {
+        self.running.get(target).map(|running| &running.device)
     }
 
     /// A configured target.
@@ -140,263 +166,20 @@ impl Service {
             })
     }
 
-    /// Makes a target without logical units; false when it was there.
+    /// Makes the last change stable if it is not yet. Until this succeeds no change should be answered as made.
     ///
     /// # Errors
-    /// [`ServiceError::TargetDiffers`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
-    pub fn create_target(
-        &mut self,
-        name: &str,
-        alias: Option<String>,
-    ) -> Result<bool, ServiceError> {
-        if let Ok(target) = self.target(name) {
-            return if target.alias == alias {
-                Ok(false)
-            } else {
-                Err(ServiceError::TargetDiffers(name.to_owned()))
-            };
-        }
-        let mut candidate = self.configuration.clone();
-        candidate.targets.push(Target {
-            alias,
-            ..Target::named(name.to_owned())
-        });
-        self.running
-            .insert(name.to_owned(), Running::empty(self.engine)?);
-        let changed = self.change_targets(candidate);
-        if changed.is_err() {
-            self.running.remove(name);
-        }
-        changed.map(|()| true)
+    /// [`ServiceError::NotStored`] with [`FileError::NotSettled`].
+    pub fn settle(&mut self) -> Result<(), ServiceError> {
+        Ok(self.file.settle()?)
     }
 
-    /// Ends a target's sessions and removes it with its logical units; what it served may still be closing.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
-    pub fn delete_target(&mut self, name: &str) -> Result<Closing, ServiceError> {
-        self.target(name)?;
-        let mut candidate = self.configuration.clone();
-        candidate.targets.retain(|target| target.name != name);
-        self.change_targets(candidate)?;
-        let removed = self.running.remove(name);
-        let states = removed
-            .into_iter()
-            .flat_map(|removed| removed.luns.into_values());
-        Ok(Closing(states.filter_map(LunState::into_closing).collect()))
-    }
-
-    /// Adds a logical unit; false when it was there, with the same content.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::LunDiffers`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
-    /// [`ServiceError::NotStored`].
-    pub fn create_lun(&mut self, target: &str, lun: &Lun) -> Result<bool, ServiceError> {
-        let number = lun.number;
-        if let Ok(present) = self.lun(target, number) {
-            if present != lun {
-                return Err(ServiceError::LunDiffers {
-                    target: target.to_owned(),
-                    number,
-                });
-            }
-            self.retry_lun(target, number);
-            return Ok(false);
-        }
-        let mut candidate = self.configuration.clone();
-        let luns = &mut target_of(&mut candidate, target)?.luns;
-        luns.push(lun.clone());
-        luns.sort_unstable_by_key(|lun| lun.number);
-        candidate.validate()?;
-        let state = open(lun)?;
-        self.store(candidate)?;
-        if let Some(running) = self.running.get_mut(target) {
-            running.insert(number, state);
-        }
-        Ok(true)
-    }
-
-    /// Removes a logical unit; commands it has may still run.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].
-    pub fn delete_lun(&mut self, target: &str, number: u16) -> Result<Closing, ServiceError> {
-        self.lun(target, number)?;
-        let mut candidate = self.configuration.clone();
-        let luns = &mut target_of(&mut candidate, target)?.luns;
-        luns.retain(|lun| lun.number != number);
-        self.store(candidate)?;
-        let removed = self.running.get_mut(target).and_then(|running| {
-            // Not there when it failed.
-            let _ = running.device.device().remove_logical_unit(number);
-            running.luns.remove(&number)
-        });
-        Ok(Closing(
-            removed
-                .into_iter()
-                .filter_map(LunState::into_closing)
-                .collect(),
-        ))
-    }
-
-    /// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read, and the one
-    /// known before stays.
-    pub fn refresh_lun(&mut self, target: &str, number: u16) -> Result<(), ServiceError> {
-        self.lun(target, number)?;
-        self.retry_lun(target, number);
-        let Some(running) = self.running.get(target) else {
-            return Ok(());
-        };
-        if let Some(LunState::Serving { unit, .. }) = running.luns.get(&number) {
-            match unit.volume().refresh() {
-                Ok(_) => {
-                    let _ = running.device.device().capacity_changed(number);
-                }
-                Err(error) => {
-                    let target = target.to_owned();
-                    return Err(ServiceError::Size {
-                        target,
-                        number,
-                        error,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Tries again whatever failed.
-    pub fn retry_failed(&mut self) {
-        let failed: Vec<_> = self
-            .running
-            .iter()
-            .flat_map(|(target, running)| {
-                let luns = running.luns.iter();
-                luns.filter(|(_, state)| matches!(state, LunState::Failed { .. }))
-                    .map(|(&number, _)| (target.clone(), number))
-            })
-            .collect();
-        for (target, number) in failed {
-            self.retry_lun(&target, number);
-        }
-    }
-
-    fn retry_lun(&mut self, target: &str, number: u16) {
-        let Ok(lun) = self.lun(target, number).cloned() else {
-            return;
-        };
-        let Some(running) = self.running.get_mut(target) else {
-            return;
-        };
-        if let Some(LunState::Serving { .. }) = running.luns.get(&number) {
-            return;
-        }
-        match open(&lun) {
-            Ok(state) => {
-                tracing::info!(target, number, path = %lun.path.display(), "LUN is served again");
-                running.insert(number, state);
-            }
-            Err(reason) => {
-                running.luns.insert(number, LunState::Failed { reason });
-            }
-        }
-    }
-
-    /// Sets the CHAP account `account.name` of a target, or with `mutual` the account the target proves itself with.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::Refused`], [`ServiceError::NotStored`].
-    pub fn set_account(
-        &mut self,
-        target: &str,
-        account: Account,
-        mutual: bool,
-    ) -> Result<(), ServiceError> {
-        self.change_target(target, |target| {
-            if mutual {
-                target.mutual_account = Some(account);
-                return true;
-            }
-            let accounts = &mut target.accounts;
-            match accounts.iter_mut().find(|other| other.name == account.name) {
-                Some(present) => *present = account,
-                None => accounts.push(account),
-            }
-            true
-        })
-        .map(|_| ())
-    }
-
-    /// Removes an account.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoAccount`], [`ServiceError::NotStored`].
-    pub fn delete_account(
-        &mut self,
-        target: &str,
-        name: &str,
-        mutual: bool,
-    ) -> Result<(), ServiceError> {
-        let found = self.change_target(target, |target| {
-            if mutual {
-                let removed = target
-                    .mutual_account
-                    .take_if(|account| account.name == name);
-                return removed.is_some();
-            }
-            let before = target.accounts.len();
-            target.accounts.retain(|account| account.name != name);
-            target.accounts.len() < before
-        })?;
-        if found {
-            Ok(())
-        } else {
-            Err(ServiceError::NoAccount {
-                target: target.to_owned(),
-                name: name.to_owned(),
-            })
-        }
-    }
-
-    /// Sets which initiators may log in; an empty list admits all. Sessions of others end.
-    ///
-    /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
-    pub fn set_initiators(
-        &mut self,
-        target: &str,
-        initiators: Vec<String>,
-    ) -> Result<(), ServiceError> {
-        self.change_target(target, |target| {
-            target.initiators = initiators;
-            true
-        })
-        .map(|_| ())
-    }
-
-    /// Applies `change` to a target; what it returns says whether there is something to store.
-    fn change_target(
-        &mut self,
-        target: &str,
-        change: impl FnOnce(&mut Target) -> bool,
-    ) -> Result<bool, ServiceError> {
-        let mut candidate = self.configuration.clone();
-        let changed = change(target_of(&mut candidate, target)?);
-        if changed {
-            self.change_targets(candidate)?;
-        }
-        Ok(changed)
-    }
-
-    /// Takes a configuration whose targets differ, not their logical units.
+    /// Takes a configuration whose targets or accounts differ, not their logical units.
     fn change_targets(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
         candidate.validate()?;
         // First, as the server has checks of its own.
-        self.serve_targets(&candidate)?;
-        let stored = self.store(candidate);
+        let served = self.serve_targets(&candidate);
+        let stored = served.and_then(|()| self.store(candidate));
         if stored.is_err() {
             self.serve_targets(&self.configuration)?;
         }
@@ -404,35 +187,91 @@ impl Service {
     }
 
     fn serve_targets(&self, configuration: &Configuration) -> Result<(), ServiceError> {
-        let definitions = self.definitions(configuration)?;
-        if let Some(server) = &self.server {
-            server.set_targets(definitions)?;
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        let groups = self.served_groups(configuration);
+        let mut definitions = Vec::new();
+        for target in &configuration.targets {
+            if let Some(Running { device, .. }) = self.running.get(&target.name) {
+                device.device().set_name(&*target.name);
+                let ports = scsi_ports(&target.name, &groups);
+                device.device().set_target_ports(ports);
+                let device = Arc::clone(device);
+                definitions.push(definition(target, &groups, device, &self.vault)?);
+            }
         }
+        let discovery = authentication(&Holder::Discovery, &configuration.discovery, &self.vault)?;
+        server.set_discovery_authentication(discovery)?;
+        server.set_targets(definitions)?;
         Ok(())
     }
 
+    /// The portal groups with a portal; every target has a port in each. Without any portal, one nobody reaches.
+    fn served_groups(&self, configuration: &Configuration) -> Vec<PortalGroup> {
+        let portals = self.wanted_portals(configuration);
+        let groups = configuration.portal_groups.iter().copied();
+        let mut served: Vec<_> = groups
+            .filter(|group| portals.iter().any(|portal| portal.group_tag == group.tag))
+            .collect();
+        if served.is_empty() {
+            served.extend(configuration.portal_groups.first());
+        }
+        served
+    }
+
+    /// A configuration that is in its file is the present one, also where its file is not yet stable: nobody can take it
+    /// back. [`Service::settle`] is then what fails.
     fn store(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
-        self.file.store(&candidate)?;
+        match self.file.store(&candidate) {
+            Ok(()) => {}
+            Err(error @ FileError::NotSettled { .. }) => tracing::error!(%error, "configuration"),
+            Err(error) => return Err(error.into()),
+        }
         self.configuration = candidate;
         Ok(())
     }
+}
 
-    fn definitions(
-        &self,
-        configuration: &Configuration,
-    ) -> Result<Vec<TargetDefinition>, ServiceError> {
-        let mut definitions = Vec::new();
-        for target in &configuration.targets {
-            if let Some(running) = self.running.get(&target.name) {
-                definitions.push(definition(
-                    target,
-                    self.ports.clone(),
-                    Arc::clone(&running.device),
-                )?);
-            }
+/// Opens all logical units, side by side.
+async fn bring_up(
+    configuration: &Configuration,
+    engine: EngineChoice,
+) -> Result<BTreeMap<String, Running>, ServiceError> {
+    let release = Instant::now() + RELEASE_TIMEOUT;
+    let mut opening = Vec::new();
+    for target in &configuration.targets {
+        for lun in &target.luns {
+            let opened = {
+                let lun = lun.clone();
+                tokio::task::spawn_local(async move { open_apart(&lun, release).await })
+            };
+            opening.push((target, lun, opened));
         }
-        Ok(definitions)
     }
+    let mut all = BTreeMap::new();
+    for target in &configuration.targets {
+        all.insert(target.name.clone(), Running::empty(engine)?);
+    }
+    // Those that wait for a release look once more when the time is over.
+    let until = tokio::time::Instant::from_std(release + Duration::from_secs(1));
+    for (target, lun, opened) in opening {
+        let opened = match tokio::time::timeout_at(until, opened).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => Err(Unusable::Description(error.to_string())),
+            Err(_) => Err(Unusable::Slow {
+                path: lun.path.display().to_string(),
+                seconds: RELEASE_TIMEOUT.as_secs(),
+            }),
+        };
+        if let Err(reason) = &opened {
+            tracing::error!(target = target.name, number = lun.number, %reason, "LUN is not ready");
+        }
+        if let Some(running) = all.get_mut(&target.name) {
+            running.insert(lun, opened)?;
+        }
+    }
+    Ok(all)
 }
 
 fn target_of<'a>(
@@ -444,3 +283,19 @@ fn target_of<'a>(
         .find(|target| target.name == name)
         .ok_or_else(|| ServiceError::NoTarget(name.to_owned()))
 }
+
+fn lun_of<'a>(
+    configuration: &'a mut Configuration,
+    target: &str,
+    number: u16,
+) -> Result<&'a mut Lun, ServiceError> {
+    let mut luns = target_of(configuration, target)?.luns.iter_mut();
+    luns.find(|lun| lun.number == number)
+        .ok_or_else(|| ServiceError::NoLun {
+            target: target.to_owned(),
+            number,
+        })
+}
+
+/// A service shared by what runs on its thread.
+pub type Shared = Rc<RefCell<Service>>;

@@ -1,14 +1,15 @@
 //! Targets that run: their devices, and the state of each logical unit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scsi::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
+use scsi::{Device, InventoryError, LogicalUnit, LogicalUnitOptions, ProductIdentification};
 use volume::engine::EngineChoice;
-use volume::{Backend, OpenOptions, Problem};
+use volume::{Backend, OpenOptions, Problem, Volume};
 
+use super::definition::unit_access;
 use crate::configuration::Lun;
 use crate::reactor_device::ReactorDevice;
 
@@ -41,6 +42,22 @@ pub enum Unusable {
         #[source]
         error: scsi::LogicalUnitError,
     },
+    /// It was open, and is gone.
+    #[error("{path}: its device or file is gone ({reason}); bring it back")]
+    Gone {
+        /// The path.
+        path: String,
+        /// How that showed.
+        reason: String,
+    },
+    /// Opening it takes longer than anybody should wait.
+    #[error("{path}: the system has not opened it for {seconds} s; is its pool suspended?")]
+    Slow {
+        /// The path.
+        path: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The number or product cannot be used.
     #[error("{0}")]
     Description(String),
@@ -52,26 +69,60 @@ impl Unusable {
     }
 }
 
+impl From<InventoryError> for Unusable {
+    fn from(error: InventoryError) -> Self {
+        Self::Description(error.to_string())
+    }
+}
+
 /// State of a configured logical unit.
+#[derive(Debug)]
 pub enum LunState {
     /// Hosts can use it.
     Serving {
-        /// The unit.
-        unit: Arc<LogicalUnit>,
         /// What its path was found to be.
         backend: Backend,
     },
-    /// It is not there for hosts.
+    /// Hosts find it not ready. Its path is tried again and again.
     Failed {
         /// Why.
         reason: Unusable,
     },
+    /// Hosts find it not ready while its path is opened in another way.
+    Changing,
+}
+
+/// A logical unit that runs.
+pub struct RunningLun {
+    /// The unit; one without a volume unless the state is [`LunState::Serving`].
+    pub unit: Arc<LogicalUnit>,
+    /// How it is.
+    pub state: LunState,
+}
+
+/// A logical unit on its volume, not yet served.
+pub(super) struct Opened {
+    pub unit: Arc<LogicalUnit>,
+    pub backend: Backend,
+}
+
+impl From<Opened> for RunningLun {
+    fn from(opened: Opened) -> Self {
+        Self {
+            unit: opened.unit,
+            state: LunState::Serving {
+                backend: opened.backend,
+            },
+        }
+    }
 }
 
 /// A target that runs.
 pub(super) struct Running {
     pub device: Arc<ReactorDevice>,
-    pub luns: BTreeMap<u16, LunState>,
+    pub luns: BTreeMap<u16, RunningLun>,
+    /// Logical units whose path is being opened at this moment.
+    pub opening: BTreeSet<u16>,
 }
 
 impl Running {
@@ -80,61 +131,65 @@ impl Running {
         Ok(Self {
             device: Arc::new(ReactorDevice::new(device, engine)),
             luns: BTreeMap::new(),
+            opening: BTreeSet::new(),
         })
     }
 
-    /// Serves `lun`, or keeps why it can't be. Waits until `until` for another user of its path to go.
-    pub fn bring_up(&mut self, target: &str, lun: &Lun, until: Instant) {
-        let mut opened = open(lun);
-        while opened.as_ref().is_err_and(Unusable::is_in_use) && Instant::now() < until {
-            thread::sleep(RELEASE_POLL);
-            opened = open(lun);
-        }
-        match opened {
-            Ok(state) => self.insert(lun.number, state),
-            Err(reason) => {
-                tracing::error!(target, number = lun.number, %reason, "LUN is not served");
-                self.luns.insert(lun.number, LunState::Failed { reason });
-            }
-        }
-    }
-
-    pub fn insert(&mut self, number: u16, state: LunState) {
-        let state = match state {
-            LunState::Serving { unit, backend } => {
-                match self.device.device().insert_logical_unit(
-                    number,
-                    Arc::clone(&unit),
-                    LogicalUnitAccess::Any,
-                ) {
-                    Ok(()) => LunState::Serving { unit, backend },
-                    Err(error) => LunState::Failed {
-                        reason: Unusable::Description(error.to_string()),
-                    },
-                }
-            }
-            failed @ LunState::Failed { .. } => failed,
+    /// Adds a logical unit, one that is not ready if it could not be opened.
+    pub fn insert(&mut self, lun: &Lun, opened: Result<Opened, Unusable>) -> Result<(), Unusable> {
+        let running = match opened {
+            Ok(opened) => opened.into(),
+            Err(reason) => failed(lun, reason)?,
         };
-        self.luns.insert(number, state);
+        let unit = Arc::clone(&running.unit);
+        let access = unit_access(&lun.initiators);
+        self.device
+            .device()
+            .insert_logical_unit(lun.number, unit, access)?;
+        self.luns.insert(lun.number, running);
+        Ok(())
+    }
+
+    /// Puts another unit in the place of one. Commands of that run to their end on it.
+    pub fn replace(&mut self, number: u16, running: RunningLun) -> Result<Closing, Unusable> {
+        let unit = Arc::clone(&running.unit);
+        let old = self.device.device().replace_logical_unit(number, unit)?;
+        self.luns.insert(number, running);
+        Ok(Closing::of([old]))
     }
 }
 
-impl LunState {
-    pub(super) fn into_closing(self) -> Option<Weak<LogicalUnit>> {
-        match self {
-            Self::Serving { unit, .. } => Some(Arc::downgrade(&unit)),
-            Self::Failed { .. } => None,
-        }
-    }
+/// A unit without its volume, which holds the place.
+pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable> {
+    Ok(RunningLun {
+        unit: Arc::new(LogicalUnit::not_ready(unit_options(lun)?)),
+        state: LunState::Failed { reason },
+    })
 }
 
-/// Logical units that were removed, and close when their last command has ended.
-pub struct Closing(pub(super) Vec<Weak<LogicalUnit>>);
+/// Volumes that were given up, and close when their last command has ended.
+pub struct Closing(Vec<Weak<dyn Volume>>);
 
 impl Closing {
+    pub(super) fn of(units: impl IntoIterator<Item = Arc<LogicalUnit>>) -> Self {
+        let units = units.into_iter().filter(|unit| unit.is_ready());
+        Self(units.map(|unit| Arc::downgrade(unit.volume())).collect())
+    }
+
     /// Whether all are closed: their files and devices are free for others.
     pub fn is_over(&self) -> bool {
-        self.0.iter().all(|unit| unit.strong_count() == 0)
+        self.0.iter().all(|volume| volume.strong_count() == 0)
+    }
+
+    /// Waits until [`Closing::is_over`], for a time; whether it is.
+    pub async fn wait(&self, patience: Duration) -> bool {
+        let until = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(1);
+        while !self.is_over() && tokio::time::Instant::now() < until {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+        self.is_over()
     }
 }
 
@@ -143,25 +198,61 @@ fn product(text: &str) -> Result<ProductIdentification, Unusable> {
         .map_err(|error| Unusable::Description(error.to_string()))
 }
 
-pub(super) fn open(lun: &Lun) -> Result<LunState, Unusable> {
+pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
+    Ok(LogicalUnitOptions {
+        uuid: lun.uuid.into_bytes(),
+        product: product(&lun.product)?,
+        write_cache: lun.write_cache,
+        read_only: lun.read_only,
+    })
+}
+
+/// The logical unit of `lun` on a volume that is open already.
+pub(super) fn unit_on(volume: Arc<dyn Volume>, lun: &Lun) -> Result<Arc<LogicalUnit>, Unusable> {
+    let unit = LogicalUnit::new(volume, unit_options(lun)?);
+    unit.map(Arc::new).map_err(|error| Unusable::Geometry {
+        path: lun.path.display().to_string(),
+        error,
+    })
+}
+
+fn open(lun: &Lun) -> Result<Opened, Unusable> {
     let options = OpenOptions {
         read_only: lun.read_only,
         caching: lun.caching.into(),
     };
     let opened = volume::open(&lun.path, options)?;
-    let unit_options = LogicalUnitOptions {
-        uuid: lun.uuid.into_bytes(),
-        product: product(&lun.product)?,
-        write_cache: lun.write_cache,
-        read_only: lun.read_only,
-    };
-    let unit =
-        LogicalUnit::new(opened.volume, unit_options).map_err(|error| Unusable::Geometry {
-            path: lun.path.display().to_string(),
-            error,
-        })?;
-    Ok(LunState::Serving {
-        unit: Arc::new(unit),
+    Ok(Opened {
+        unit: unit_on(opened.volume, lun)?,
         backend: opened.backend,
     })
+}
+
+/// Opens the path of `lun` on another thread, as the system may take its time. When another process has the path, waits until
+/// `release` for it to go.
+pub(super) async fn open_apart(lun: &Lun, release: Instant) -> Result<Opened, Unusable> {
+    let lun = lun.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let mut opened = open(&lun);
+        while opened.as_ref().is_err_and(Unusable::is_in_use) && Instant::now() < release {
+            thread::sleep(RELEASE_POLL);
+            opened = open(&lun);
+        }
+        opened
+    });
+    opening
+        .await
+        .unwrap_or_else(|error| Err(Unusable::Description(error.to_string())))
+}
+
+/// [`open_apart`], and an error when it takes longer than `patience`. What it opens later is closed at once.
+pub(super) async fn open_within(lun: &Lun, patience: Duration) -> Result<Opened, Unusable> {
+    let opening = open_apart(lun, Instant::now());
+    match tokio::time::timeout(patience, opening).await {
+        Ok(opened) => opened,
+        Err(_) => Err(Unusable::Slow {
+            path: lun.path.display().to_string(),
+            seconds: patience.as_secs(),
+        }),
+    }
 }

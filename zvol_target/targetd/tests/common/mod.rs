@@ -1,10 +1,19 @@
 //! What the tests share: the real daemon, on files in a directory of its own.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+mod host;
+#[path = "../../../iscsi/tests/support/initiator.rs"]
+mod initiator;
+
+#[allow(unused_imports, reason = "each test file uses a part")]
+pub use host::*;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -117,7 +126,8 @@ impl Daemon {
     }
 
     pub fn create_target(&self) {
-        self.call("targets.create", &json!({"name": IQN}));
+        let target = json!({"name": IQN, "initiators": "any"});
+        self.call("targets.create", &target);
     }
 
     pub fn create_lun(&self, number: u16, path: &Path) -> Value {
@@ -151,6 +161,19 @@ impl Drop for Daemon {
     }
 }
 
+/// An address nobody listens at, and that no client is given as its own: below the ports the system chooses.
+pub fn free_address(ip: &str) -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 16;
+    loop {
+        let at = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::new(ip.parse().unwrap(), 20_000 + (at % 12_000) as u16);
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// A LUN with an identity that follows from its number.
 pub fn lun(number: u16, path: &Path) -> Value {
     json!({
@@ -181,7 +204,7 @@ pub fn fails(program: &str, arguments: &[&str]) -> bool {
         .success()
 }
 
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < until, "in vain: {what}");

@@ -1,21 +1,39 @@
-//! `access.set`
+//! `access.*`
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{RpcError, canonical};
+use crate::configuration::Access;
 use crate::service::Service;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Of {
+    target: String,
+}
+
+pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
+    let target = service.target(&canonical(&params.target)?)?;
+    let luns = target.luns.iter();
+    let luns = luns.map(|lun| json!({"number": lun.number, "initiators": lun.initiators}));
+    Ok(json!({"initiators": target.initiators, "luns": luns.collect::<Vec<_>>()}))
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Set {
     target: String,
-    initiators: Vec<String>,
+    /// The target itself if absent.
+    number: Option<u16>,
+    initiators: Access,
 }
 
-pub(super) fn set(service: &mut Service, params: &Set) -> Result<Value, RpcError> {
-    let initiators = params.initiators.iter().map(|name| canonical(name));
-    let initiators = initiators.collect::<Result<_, _>>()?;
-    service.set_initiators(&canonical(&params.target)?, initiators)?;
+pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError> {
+    let target = canonical(&params.target)?;
+    match params.number {
+        None => service.set_target_access(&target, params.initiators)?,
+        Some(number) => service.set_lun_access(&target, number, params.initiators)?,
+    }
     Ok(json!({}))
 }

@@ -1,12 +1,14 @@
 //! `luns.*`
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use volume::Backend;
 
 use super::{RpcError, canonical};
-use crate::configuration::{Lun, Target};
-use crate::service::{Closing, LunState, Service};
+use crate::configuration::{Access, CachingChoice, Lun, Target};
+use crate::service::{self, Closing, LunChange, LunState, RunningLun, Service, Shared};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,11 +23,11 @@ pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> 
 
 pub(super) fn show_all(service: &Service, target: &Target) -> Vec<Value> {
     let luns = target.luns.iter();
-    luns.map(|lun| show(lun, service.lun_state(&target.name, lun.number)))
+    luns.map(|lun| show(lun, service.running_lun(&target.name, lun.number)))
         .collect()
 }
 
-fn show(lun: &Lun, state: Option<&LunState>) -> Value {
+fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
     let mut shown = json!({
         "number": lun.number,
         "uuid": lun.uuid,
@@ -34,9 +36,15 @@ fn show(lun: &Lun, state: Option<&LunState>) -> Value {
         "read_only": lun.read_only,
         "product": lun.product,
         "caching": lun.caching,
+        "initiators": lun.initiators,
     });
+    let Some(RunningLun { unit, state }) = running else {
+        return shown;
+    };
+    shown["naa"] = json!(format!("naa.{:032x}", u128::from_be_bytes(unit.naa())));
+    shown["serial_number"] = json!(unit.serial_number());
     match state {
-        Some(LunState::Serving { unit, backend }) => {
+        LunState::Serving { backend } => {
             let geometry = unit.volume().geometry();
             shown["state"] = json!("serving");
             shown["backend"] = json!(match backend {
@@ -47,21 +55,19 @@ fn show(lun: &Lun, state: Option<&LunState>) -> Value {
             shown["size_bytes"] = json!(geometry.size_bytes);
             shown["logical_block_bytes"] = json!(geometry.logical_block_bytes);
             shown["physical_block_bytes"] = json!(geometry.physical_block_bytes);
-            shown["naa"] = json!(format!("naa.{:032x}", u128::from_be_bytes(unit.naa())));
-            shown["serial_number"] = json!(unit.serial_number());
         }
-        Some(LunState::Failed { reason }) => {
+        LunState::Failed { reason } => {
             shown["state"] = json!("failed");
             shown["reason"] = json!(reason.to_string());
         }
-        None => shown["state"] = json!("failed"),
+        LunState::Changing => shown["state"] = json!("changing"),
     }
     shown
 }
 
 fn show_one(service: &Service, target: &str, number: u16) -> Result<Value, RpcError> {
     let lun = service.lun(target, number)?;
-    Ok(show(lun, service.lun_state(target, number)))
+    Ok(show(lun, service.running_lun(target, number)))
 }
 
 #[derive(Deserialize)]
@@ -71,11 +77,40 @@ pub(super) struct Create {
     lun: Lun,
 }
 
-pub(super) fn create(service: &mut Service, params: &Create) -> Result<Value, RpcError> {
+pub(super) async fn create(service: &Shared, params: Create) -> Result<Value, RpcError> {
     let target = canonical(&params.target)?;
-    let number = params.lun.number;
-    let created = service.create_lun(&target, &params.lun)?;
-    Ok(json!({"created": created, "lun": show_one(service, &target, number)?}))
+    let created = service::create_lun(service, &target, &params.lun).await?;
+    let lun = show_one(&service.borrow(), &target, params.lun.number)?;
+    Ok(json!({"created": created, "lun": lun}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    target: String,
+    number: u16,
+    path: Option<PathBuf>,
+    write_cache: Option<bool>,
+    read_only: Option<bool>,
+    product: Option<String>,
+    caching: Option<CachingChoice>,
+    initiators: Option<Access>,
+}
+
+pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, RpcError> {
+    let target = canonical(&params.target)?;
+    let number = params.number;
+    let change = LunChange {
+        path: params.path,
+        write_cache: params.write_cache,
+        read_only: params.read_only,
+        product: params.product,
+        caching: params.caching,
+        initiators: params.initiators,
+    };
+    let changed = service::change_lun(service, &target, number, change).await?;
+    let lun = show_one(&service.borrow(), &target, number)?;
+    Ok(json!({"changed": changed, "lun": lun}))
 }
 
 #[derive(Deserialize)]
@@ -89,8 +124,8 @@ pub(super) fn delete(service: &mut Service, params: &Existing) -> Result<Closing
     Ok(service.delete_lun(&canonical(&params.target)?, params.number)?)
 }
 
-pub(super) fn refresh(service: &mut Service, params: &Existing) -> Result<Value, RpcError> {
+pub(super) async fn refresh(service: &Shared, params: &Existing) -> Result<Value, RpcError> {
     let target = canonical(&params.target)?;
-    service.refresh_lun(&target, params.number)?;
-    Ok(json!({"lun": show_one(service, &target, params.number)?}))
+    service::refresh_lun(service, &target, params.number).await?;
+    Ok(json!({"lun": show_one(&service.borrow(), &target, params.number)?}))
 }

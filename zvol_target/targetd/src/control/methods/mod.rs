@@ -9,29 +9,30 @@ mod statistics;
 mod status;
 mod targets;
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::time::Duration;
-
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 use super::json_rpc::{Methods, RpcError, code};
-use crate::service::{Closing, Service, ServiceError};
-
-/// How long a deletion waits for the commands of what it deleted.
-const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::configuration::FileError;
+use crate::service::{CLOSING_TIMEOUT, Closing, ServiceError, Shared};
 
 /// The methods, on a service.
 pub struct ControlMethods {
-    service: Rc<RefCell<Service>>,
+    service: Shared,
     engine: status::Engine,
+    /// Held by the one change that is being made.
+    change: Mutex<()>,
 }
 
 impl ControlMethods {
     /// Methods on `service`; `engine` is what `status` says of the reactors.
-    pub fn new(service: Rc<RefCell<Service>>, engine: status::Engine) -> Self {
-        Self { service, engine }
+    pub fn new(service: Shared, engine: status::Engine) -> Self {
+        Self {
+            service,
+            engine,
+            change: Mutex::default(),
+        }
     }
 }
 
@@ -52,47 +53,89 @@ impl Methods for ControlMethods {
 
 impl ControlMethods {
     async fn dispatch(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
-        let service = &*self.service;
+        if is_question(method) {
+            return self.ask(method, params);
+        }
+        let (answer, closing) = {
+            let _one_at_a_time = self.change.lock().await;
+            let answer = self.change(method, params).await?;
+            // What is made is in the file; whether for good is known only now.
+            self.service.borrow_mut().settle()?;
+            answer
+        };
+        match closing {
+            Some(closing) => Ok(json!({"closed": closing.wait(CLOSING_TIMEOUT).await})),
+            None => Ok(answer),
+        }
+    }
+
+    fn ask(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
+        let service = &*self.service.borrow();
         match method {
             "status" => {
                 parse::<None>(params)?;
-                Ok(status::status(&service.borrow(), &self.engine))
+                Ok(status::status(service, &self.engine))
             }
             "targets.list" => {
                 parse::<None>(params)?;
-                Ok(targets::list(&service.borrow()))
+                targets::list(service)
             }
-            "targets.create" => targets::create(&mut service.borrow_mut(), parse(params)?),
-            "targets.delete" => {
-                let closing = targets::delete(&mut service.borrow_mut(), &parse(params)?)?;
-                Ok(closed(closing).await)
-            }
-            "luns.list" => luns::list(&service.borrow(), &parse(params)?),
-            "luns.create" => luns::create(&mut service.borrow_mut(), &parse(params)?),
-            "luns.delete" => {
-                let closing = luns::delete(&mut service.borrow_mut(), &parse(params)?)?;
-                Ok(closed(closing).await)
-            }
-            "luns.refresh" => luns::refresh(&mut service.borrow_mut(), &parse(params)?),
-            "accounts.set" => accounts::set(&mut service.borrow_mut(), parse(params)?),
-            "accounts.delete" => accounts::delete(&mut service.borrow_mut(), &parse(params)?),
-            "access.set" => access::set(&mut service.borrow_mut(), &parse(params)?),
+            "luns.list" => luns::list(service, &parse(params)?),
+            "accounts.list" => accounts::list(service, &parse(params)?),
+            "access.list" => access::list(service, &parse(params)?),
             "portals.list" => {
                 parse::<None>(params)?;
-                Ok(portals::list(&service.borrow()))
+                Ok(portals::list(service))
             }
-            "sessions.list" => sessions::list(&service.borrow(), &parse(params)?),
-            "statistics" => statistics::statistics(&service.borrow(), &parse(params)?),
-            _ => Err(RpcError::new(
-                code::METHOD_NOT_FOUND,
-                format!("there is no method {method:?}"),
-            )),
+            "sessions.list" => sessions::list(service, &parse(params)?),
+            "statistics.get" => statistics::get(service, &parse(params)?),
+            _ => Err(unknown(method)),
         }
+    }
+
+    /// Makes a change: its answer, or what has to close before it is answered.
+    async fn change(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<(Value, Option<Closing>), RpcError> {
+        let service = &self.service;
+        let answer = match method {
+            "targets.create" => targets::create(&mut service.borrow_mut(), parse(params)?),
+            "targets.change" => targets::change(&mut service.borrow_mut(), parse(params)?),
+            "targets.delete" => {
+                let closing = targets::delete(&mut service.borrow_mut(), &parse(params)?)?;
+                return Ok((Value::Null, Some(closing)));
+            }
+            "luns.create" => luns::create(service, parse(params)?).await,
+            "luns.change" => luns::change(service, parse(params)?).await,
+            "luns.delete" => {
+                let closing = luns::delete(&mut service.borrow_mut(), &parse(params)?)?;
+                return Ok((Value::Null, Some(closing)));
+            }
+            "luns.refresh" => luns::refresh(service, &parse(params)?).await,
+            "accounts.set" => accounts::set(&mut service.borrow_mut(), parse(params)?),
+            "accounts.delete" => accounts::delete(&mut service.borrow_mut(), &parse(params)?),
+            "access.set" => access::set(&mut service.borrow_mut(), parse(params)?),
+            "portals.create" => portals::create(&mut service.borrow_mut(), parse(params)?),
+            "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
+            "portals.delete" => portals::delete(&mut service.borrow_mut(), &parse(params)?),
+            "portals.set_group" => portals::set_group(&mut service.borrow_mut(), parse(params)?),
+            _ => Err(unknown(method)),
+        };
+        Ok((answer?, None))
     }
 }
 
 fn is_question(method: &str) -> bool {
-    matches!(method.split_once('.'), None | Some((_, "list")))
+    matches!(method.split_once('.'), None | Some((_, "list" | "get")))
+}
+
+fn unknown(method: &str) -> RpcError {
+    RpcError::new(
+        code::METHOD_NOT_FOUND,
+        format!("there is no method {method:?}"),
+    )
 }
 
 /// Parameters of methods that take none.
@@ -105,28 +148,26 @@ fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, RpcError>
         .map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))
 }
 
-/// Waits, for a time, until what was removed has closed.
-async fn closed(closing: Closing) -> Value {
-    let until = tokio::time::Instant::now() + CLOSING_TIMEOUT;
-    let mut pause = Duration::from_millis(1);
-    while !closing.is_over() && tokio::time::Instant::now() < until {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(100));
-    }
-    serde_json::json!({"closed": closing.is_over()})
-}
-
 impl From<ServiceError> for RpcError {
     fn from(error: ServiceError) -> Self {
         let number = match error {
             ServiceError::NoTarget(_)
             | ServiceError::NoLun { .. }
-            | ServiceError::NoAccount { .. } => code::NOT_FOUND,
-            ServiceError::TargetDiffers(_) | ServiceError::LunDiffers { .. } => code::CONFLICT,
+            | ServiceError::NoAccount { .. }
+            | ServiceError::NoPortal(_)
+            | ServiceError::NoGroup(_) => code::NOT_FOUND,
+            ServiceError::TargetDiffers(..)
+            | ServiceError::LunDiffers { .. }
+            | ServiceError::PortalDiffers(_) => code::CONFLICT,
             ServiceError::Invalid(_) | ServiceError::Refused(_) => code::INVALID_PARAMS,
-            ServiceError::Server(_) => code::INTERNAL_ERROR,
-            ServiceError::Unusable(_) | ServiceError::Size { .. } => code::VOLUME,
+            ServiceError::Unusable(_)
+            | ServiceError::Size { .. }
+            | ServiceError::NotFlushed { .. } => code::VOLUME,
+            ServiceError::NotStored(FileError::NotSettled { .. }) => code::NOT_SETTLED,
             ServiceError::NotStored(_) => code::NOT_STORED,
+            ServiceError::Key(_) => code::KEY,
+            ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,
+            ServiceError::Busy { .. } => code::BUSY,
         };
         Self::new(number, error.to_string())
     }

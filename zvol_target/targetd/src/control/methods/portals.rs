@@ -1,11 +1,20 @@
-//! `portals.list`
+//! `portals.*`
 
+use std::net::SocketAddr;
+
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::RpcError;
+use crate::configuration::{Portal, PortalGroup};
 use crate::service::Service;
 
 pub(super) fn list(service: &Service) -> Value {
-    json!({"portals": show_all(service)})
+    json!({
+        "portals": show_all(service),
+        "fixed": service.portals_are_given(),
+        "groups": service.configuration().portal_groups,
+    })
 }
 
 pub(super) fn show_all(service: &Service) -> Vec<Value> {
@@ -19,4 +28,36 @@ fn show(portal: &iscsi::Portal) -> Value {
         shown["advertised"] = json!(advertised);
     }
     shown
+}
+
+pub(super) fn create(service: &mut Service, portal: Portal) -> Result<Value, RpcError> {
+    Ok(json!({"created": service.create_portal(portal)?}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    address: SocketAddr,
+    portal: Portal,
+}
+
+pub(super) fn change(service: &mut Service, params: &Change) -> Result<Value, RpcError> {
+    service.change_portal(params.address, params.portal)?;
+    Ok(json!({}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Delete {
+    address: SocketAddr,
+}
+
+pub(super) fn delete(service: &mut Service, params: &Delete) -> Result<Value, RpcError> {
+    service.delete_portal(params.address)?;
+    Ok(json!({}))
+}
+
+pub(super) fn set_group(service: &mut Service, group: PortalGroup) -> Result<Value, RpcError> {
+    service.set_portal_group(group)?;
+    Ok(json!({}))
 }

@@ -1,12 +1,12 @@
-//! `statistics`
+//! `statistics.get`
 
-use scsi::{FamilyStatistics, LogicalUnit, Statistics};
+use scsi::{FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, Statistics};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{RpcError, canonical};
-use crate::configuration::{Lun, Target};
-use crate::service::{LunState, Service};
+use crate::configuration::Target;
+use crate::service::Service;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,26 +14,48 @@ pub(super) struct Of {
     target: Option<String>,
 }
 
-pub(super) fn statistics(service: &Service, params: &Of) -> Result<Value, RpcError> {
+pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
     let wanted = params.target.as_deref().map(canonical).transpose()?;
-    if let Some(name) = &wanted {
-        service.target(name)?;
-    }
-    let targets = service.configuration().targets.iter();
-    let mut shown = Vec::new();
-    for target in targets.filter(|target| wanted.as_ref().is_none_or(|name| *name == target.name)) {
+    let targets: Vec<&Target> = match &wanted {
+        Some(name) => vec![service.target(name)?],
+        None => service.configuration().targets.iter().collect(),
+    };
+    let (mut luns, mut sessions, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+    for target in targets {
         for lun in &target.luns {
-            if let Some(LunState::Serving { unit, .. }) =
-                service.lun_state(&target.name, lun.number)
-            {
-                shown.push(show(target, lun, unit));
+            if let Some(running) = service.running_lun(&target.name, lun.number) {
+                let who = json!({"target": target.name, "number": lun.number, "uuid": lun.uuid});
+                luns.push(counted(who, &running.unit.statistics()));
             }
         }
+        let Some(device) = service.device(&target.name) else {
+            continue;
+        };
+        for (nexus, statistics) in device.device().nexus_statistics() {
+            let who = json!({
+                "target": target.name,
+                "initiator": nexus.initiator_device,
+                "initiator_port": nexus.initiator_port,
+                "relative_target_port": nexus.relative_target_port,
+            });
+            sessions.push(counted(who, &statistics));
+        }
+        for (initiator, statistics) in device.device().host_statistics() {
+            let who = json!({"target": target.name, "initiator": initiator});
+            hosts.push(counted(who, &statistics));
+        }
     }
-    Ok(json!({"luns": shown}))
+    let bounds = (0..LATENCY_BUCKETS).map_while(LatencyHistogram::upper_bound_microseconds);
+    Ok(json!({
+        "latency_bounds_microseconds": bounds.collect::<Vec<_>>(),
+        "luns": luns,
+        "sessions": sessions,
+        "hosts": hosts,
+    }))
 }
 
-fn show(target: &Target, lun: &Lun, unit: &LogicalUnit) -> Value {
+/// Adds the counters to what says whose they are.
+fn counted(mut who: Value, statistics: &Statistics) -> Value {
     let Statistics {
         read,
         write,
@@ -42,21 +64,36 @@ fn show(target: &Target, lun: &Lun, unit: &LogicalUnit) -> Value {
         other,
         aborted,
         unit_attentions,
-    } = unit.statistics();
-    json!({
-        "target": target.name,
-        "number": lun.number,
-        "uuid": lun.uuid,
-        "read": family(&read),
-        "write": family(&write),
-        "verify": family(&verify),
-        "synchronize_cache": family(&synchronize_cache),
-        "other": family(&other),
-        "aborted": aborted,
-        "unit_attentions": unit_attentions,
-    })
+    } = statistics;
+    for (name, family) in [
+        ("read", read),
+        ("write", write),
+        ("verify", verify),
+        ("synchronize_cache", synchronize_cache),
+        ("other", other),
+    ] {
+        who[name] = show(family);
+    }
+    who["aborted"] = json!(aborted);
+    who["unit_attentions"] = json!(unit_attentions);
+    who
 }
 
-fn family(family: &FamilyStatistics) -> Value {
-    json!({"operations": family.operations, "bytes": family.bytes, "errors": family.errors})
+fn show(family: &FamilyStatistics) -> Value {
+    let FamilyStatistics {
+        operations,
+        bytes,
+        errors,
+        medium_errors,
+        latency,
+    } = family;
+    let used = latency.counts.iter().rposition(|&count| count > 0);
+    let counts = &latency.counts[..used.map_or(0, |last| last + 1)];
+    json!({
+        "operations": operations,
+        "bytes": bytes,
+        "errors": errors,
+        "medium_errors": medium_errors,
+        "latency": {"total_microseconds": latency.total_microseconds, "counts": counts},
+    })
 }

@@ -21,9 +21,9 @@ pub(super) fn status(service: &Service, engine: &Engine) -> Value {
     let luns = || {
         let luns = targets.iter().flat_map(|target| {
             let luns = target.luns.iter();
-            luns.map(|lun| service.lun_state(&target.name, lun.number))
+            luns.map(|lun| service.running_lun(&target.name, lun.number))
         });
-        luns.map(|state| matches!(state, Some(LunState::Serving { .. })))
+        luns.map(|lun| lun.is_some_and(|lun| matches!(lun.state, LunState::Serving { .. })))
     };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -37,5 +37,13 @@ pub(super) fn status(service: &Service, engine: &Engine) -> Value {
         "luns_serving": luns().filter(|serving| *serving).count(),
         "luns_failed": luns().filter(|serving| !serving).count(),
         "sessions": service.sessions().len(),
+        "resident_bytes": resident_bytes(),
     })
+}
+
+/// Memory the process has (proc(5): the second field of statm, in pages); `None` where there is no /proc.
+fn resident_bytes() -> Option<usize> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size())
 }

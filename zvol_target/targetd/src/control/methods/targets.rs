@@ -3,29 +3,24 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{RpcError, canonical, luns};
-use crate::configuration::Target;
+use super::{RpcError, accounts, canonical, luns};
+use crate::configuration::{Access, Holder, Target};
 use crate::service::{Closing, Service};
 
-pub(super) fn list(service: &Service) -> Value {
+pub(super) fn list(service: &Service) -> Result<Value, RpcError> {
     let targets = service.configuration().targets.iter();
-    let shown: Vec<_> = targets.map(|target| show(service, target)).collect();
-    json!({"targets": shown})
+    let shown: Result<Vec<_>, _> = targets.map(|target| show(service, target)).collect();
+    Ok(json!({"targets": shown?}))
 }
 
-/// Secrets stay here.
-fn show(service: &Service, target: &Target) -> Value {
-    let accounts = target.accounts.iter();
-    json!({
+fn show(service: &Service, target: &Target) -> Result<Value, RpcError> {
+    Ok(json!({
         "name": target.name,
         "alias": target.alias,
         "initiators": target.initiators,
-        "accounts": accounts
-            .map(|account| json!({"name": account.name, "initiator": account.initiator}))
-            .collect::<Vec<_>>(),
-        "mutual_account": target.mutual_account.as_ref().map(|account| &account.name),
+        "accounts": accounts::show(service, &Holder::Target(target.name.clone()))?,
         "luns": luns::show_all(service, target),
-    })
+    }))
 }
 
 #[derive(Deserialize)]
@@ -33,11 +28,25 @@ fn show(service: &Service, target: &Target) -> Value {
 pub(super) struct Create {
     name: String,
     alias: Option<String>,
+    initiators: Option<Access>,
 }
 
 pub(super) fn create(service: &mut Service, params: Create) -> Result<Value, RpcError> {
-    let created = service.create_target(&canonical(&params.name)?, params.alias)?;
+    let name = canonical(&params.name)?;
+    let created = service.create_target(&name, params.alias, params.initiators)?;
     Ok(json!({"created": created}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    name: String,
+    alias: Option<String>,
+}
+
+pub(super) fn change(service: &mut Service, params: Change) -> Result<Value, RpcError> {
+    service.change_target(&canonical(&params.name)?, params.alias)?;
+    Ok(json!({}))
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,269 @@
+//! CHAP secrets in the configuration file: sealed with a key of the target's own (XChaCha20-Poly1305).
+//!
+//! What a secret was sealed for is authenticated with it, so that a sealed secret moved to another account, target or
+//! direction is no secret there.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::document::Holder;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 32;
+/// Bytes of the nonce a sealed secret begins with.
+const NONCE_BYTES: usize = 24;
+
+/// A secret as it is. Never shown by `Debug`, and gone from memory when dropped.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct SecretText(Zeroizing<String>);
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+impl SecretText {
+    /// Its bytes.
+    pub fn expose(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(..)")
+    }
+}
+
+/// A sealed secret: nonce, ciphertext and tag in base64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SealedSecret(String);
+
+/// Which way an account authenticates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Initiators to the target.
+    Incoming,
+    /// The target to initiators.
+    Mutual,
+}
+
+/// What a secret is sealed for.
+#[derive(Clone, Copy, Debug)]
+pub struct Purpose<'a> {
+    /// Whose account.
+    pub holder: &'a Holder,
+    /// Which of its accounts.
+    pub direction: Direction,
+    /// `CHAP_N`.
+    pub account: &'a str,
+    /// The only initiator that may use it.
+    pub initiator: Option<&'a str>,
+}
+
+impl Purpose<'_> {
+    /// As associated data: no two purposes have the same.
+    fn bytes(&self) -> Vec<u8> {
+        let parts = (
+            "zvaai-target CHAP account",
+            self.holder,
+            self.direction,
+            self.account,
+            self.initiator,
+        );
+        serde_json::to_vec(&parts).unwrap_or_default()
+    }
+}
+
+/// The content could not be unsealed: it was sealed with another key or for something else, or altered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it was altered, moved from another account, or sealed with another key")]
+pub struct UnsealError;
+
+/// The operating system gave no random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gave no random bytes")]
+pub struct NoRandomBytes;
+
+/// A key that secrets are sealed with.
+pub struct SealingKey(Zeroizing<[u8; KEY_BYTES]>);
+
+impl SealingKey {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`NoRandomBytes`].
+    pub fn generate() -> Result<Self, NoRandomBytes> {
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        getrandom::fill(&mut *key).map_err(|_| NoRandomBytes)?;
+        Ok(Self(key))
+    }
+
+    /// Reads what [`SealingKey::to_text`] wrote: 32 bytes in base64, white space around them; `None` when it is anything else.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let bytes = Zeroizing::new(BASE64.decode(text.trim_ascii()).ok()?);
+        let bytes: [u8; KEY_BYTES] = bytes.as_slice().try_into().ok()?;
+        Some(Self(Zeroizing::new(bytes)))
+    }
+
+    /// The key as a line of base64.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        Zeroizing::new(BASE64.encode(*self.0) + "\n")
+    }
+
+    /// Tells keys apart without telling anything of them: the first half of a hash, in base64.
+    pub fn fingerprint(&self) -> String {
+        let hash = Sha256::new_with_prefix("zvaai-target key fingerprint")
+            .chain_update(*self.0)
+            .finalize();
+        BASE64.encode(&hash[..16])
+    }
+
+    /// Seals `secret` for `purpose`.
+    ///
+    /// # Errors
+    /// [`NoRandomBytes`].
+    pub fn seal(
+        &self,
+        secret: &SecretText,
+        purpose: &Purpose,
+    ) -> Result<SealedSecret, NoRandomBytes> {
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|_| NoRandomBytes)?;
+        let payload = Payload {
+            msg: secret.expose(),
+            aad: &purpose.bytes(),
+        };
+        // Fails for more than 256 GiB only.
+        let sealed = self.cipher().encrypt(XNonce::from_slice(&nonce), payload);
+        let sealed = sealed.unwrap_or_default();
+        Ok(SealedSecret(BASE64.encode([&nonce[..], &sealed].concat())))
+    }
+
+    /// Unseals what was sealed for exactly this `purpose`.
+    ///
+    /// # Errors
+    /// [`UnsealError`].
+    pub fn unseal(
+        &self,
+        sealed: &SealedSecret,
+        purpose: &Purpose,
+    ) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
+        let bytes = BASE64.decode(&sealed.0).map_err(|_| UnsealError)?;
+        let (nonce, sealed) = bytes.split_at_checked(NONCE_BYTES).ok_or(UnsealError)?;
+        let payload = Payload {
+            msg: sealed,
+            aad: &purpose.bytes(),
+        };
+        let secret = self.cipher().decrypt(XNonce::from_slice(nonce), payload);
+        secret.map(Zeroizing::new).map_err(|_| UnsealError)
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&*self.0).into())
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SealingKey({})", self.fingerprint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> SecretText {
+        SecretText::from("a secret nobody sees".to_owned())
+    }
+
+    #[test]
+    fn a_secret_is_readable_where_it_was_sealed_for_and_nowhere_else() {
+        let key = SealingKey::generate().unwrap();
+        let holder = Holder::Target("iqn.2026-11.example:a".into());
+        let purpose = Purpose {
+            holder: &holder,
+            direction: Direction::Incoming,
+            account: "host",
+            initiator: None,
+        };
+        let sealed = key.seal(&secret(), &purpose).unwrap();
+        assert!(!format!("{sealed:?} {:?} {key:?}", secret()).contains("nobody"));
+        let unsealed = key.unseal(&sealed, &purpose).unwrap();
+        assert_eq!(unsealed.as_slice(), secret().expose());
+        let other_target = Holder::Target("iqn.2026-11.example:b".into());
+        for elsewhere in [
+            Purpose {
+                holder: &other_target,
+                ..purpose
+            },
+            Purpose {
+                holder: &Holder::Discovery,
+                ..purpose
+            },
+            Purpose {
+                direction: Direction::Mutual,
+                ..purpose
+            },
+            Purpose {
+                account: "guest",
+                ..purpose
+            },
+            Purpose {
+                initiator: Some("iqn.2026-11.example:host"),
+                ..purpose
+            },
+        ] {
+            assert_eq!(key.unseal(&sealed, &elsewhere), Err(UnsealError));
+        }
+        let other_key = SealingKey::generate().unwrap();
+        assert_ne!(other_key.fingerprint(), key.fingerprint());
+        assert_eq!(other_key.unseal(&sealed, &purpose), Err(UnsealError));
+    }
+
+    #[test]
+    fn an_altered_byte_anywhere_is_noticed() {
+        let key = SealingKey::generate().unwrap();
+        let purpose = Purpose {
+            holder: &Holder::Discovery,
+            direction: Direction::Mutual,
+            account: "target",
+            initiator: None,
+        };
+        let sealed = key.seal(&secret(), &purpose).unwrap();
+        let bytes = BASE64.decode(&sealed.0).unwrap();
+        for at in 0..bytes.len() {
+            let mut altered = bytes.clone();
+            altered[at] ^= 1;
+            let altered = SealedSecret(BASE64.encode(altered));
+            assert_eq!(key.unseal(&altered, &purpose), Err(UnsealError), "{at}");
+        }
+        for short in ["", "AAAA", "not base64"] {
+            let short = SealedSecret(short.to_owned());
+            assert_eq!(key.unseal(&short, &purpose), Err(UnsealError));
+        }
+        assert_ne!(key.seal(&secret(), &purpose).unwrap(), sealed, "the nonce");
+    }
+
+    #[test]
+    fn a_key_is_a_line_of_text() {
+        let key = SealingKey::generate().unwrap();
+        let again = SealingKey::from_text(&key.to_text()).unwrap();
+        assert_eq!(again.fingerprint(), key.fingerprint());
+        for wrong in ["", "AAAA", "???", &BASE64.encode([0; 33])] {
+            assert!(SealingKey::from_text(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Logical units: bringing up, changing while in use, taking away.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::running::{Opened, Running, failed, open_within, unit_on, unit_options};
+use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
+use super::{lun_of, maintenance, target_of};
+use crate::configuration::{Access, CachingChoice, Configuration, Lun};
+use scsi::LogicalUnit;
+
+/// How long a caller waits for the system to open a path.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a change waits for the commands that are under way.
+pub const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What is to be another than before; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct LunChange {
+    /// Regular file or block device.
+    pub path: Option<PathBuf>,
+    /// WCE.
+    pub write_cache: Option<bool>,
+    /// Refuse writes.
+    pub read_only: Option<bool>,
+    /// PRODUCT IDENTIFICATION.
+    pub product: Option<String>,
+    /// Whether the kernel's page cache is used.
+    pub caching: Option<CachingChoice>,
+    /// Whom it is there for.
+    pub initiators: Option<Access>,
+}
+
+impl LunChange {
+    fn applied_to(self, lun: &Lun) -> Lun {
+        let Lun {
+            number,
+            uuid,
+            path,
+            write_cache,
+            read_only,
+            product,
+            caching,
+            initiators,
+        } = lun.clone();
+        Lun {
+            number,
+            uuid,
+            path: self.path.unwrap_or(path),
+            write_cache: self.write_cache.unwrap_or(write_cache),
+            read_only: self.read_only.unwrap_or(read_only),
+            product: self.product.unwrap_or(product),
+            caching: self.caching.unwrap_or(caching),
+            initiators: self.initiators.unwrap_or(initiators),
+        }
+    }
+}
+
+/// Adds a logical unit; false when it was there, with the same content, and then it is tried again if it had failed.
+///
+/// # Errors
+/// [`ServiceError::NoTarget`], [`ServiceError::LunDiffers`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
+/// [`ServiceError::NotStored`].
+pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<bool, ServiceError> {
+    let number = lun.number;
+    let present = service.borrow().lun(target, number).ok().cloned();
+    if let Some(present) = present {
+        if present != *lun {
+            return Err(ServiceError::LunDiffers {
+                target: target.to_owned(),
+                number,
+            });
+        }
+        maintenance::retry_lun(service, target, number).await;
+        return Ok(false);
+    }
+    let mut candidate = service.borrow().configuration.clone();
+    let luns = &mut target_of(&mut candidate, target)?.luns;
+    luns.push(lun.clone());
+    luns.sort_unstable_by_key(|lun| lun.number);
+    candidate.validate()?;
+    let opened = open_within(lun, OPENING_TIMEOUT).await?;
+    let mut service = service.borrow_mut();
+    service.store(candidate)?;
+    service.running_target(target)?.insert(lun, Ok(opened))?;
+    Ok(true)
+}
+
+/// Changes a logical unit that may be in use; false when nothing is another than before.
+///
+/// Commands under way run to their end as they began. Where the path has to be opened again, hosts find the unit not ready
+/// meanwhile.
+///
+/// # Errors
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
+/// [`ServiceError::Busy`], [`ServiceError::NotFlushed`] (the change is then made), [`ServiceError::NotStored`].
+pub async fn change_lun(
+    service: &Shared,
+    target: &str,
+    number: u16,
+    change: LunChange,
+) -> Result<bool, ServiceError> {
+    let old = service.borrow().lun(target, number)?.clone();
+    let new = change.applied_to(&old);
+    if new == old {
+        return Ok(false);
+    }
+    let mut candidate = service.borrow().configuration.clone();
+    *lun_of(&mut candidate, target, number)? = new.clone();
+    candidate.validate()?;
+    let place = Place {
+        service,
+        target,
+        number,
+    };
+    let reopen = |lun: &Lun| (lun.path.clone(), lun.read_only, lun.caching);
+    if !place.is_serving()? {
+        place.store(candidate)?;
+        // With the reason it had; the new path, if there is one, is tried soon.
+        place.exchange_failed(&new)?;
+    } else if reopen(&new) != reopen(&old) {
+        let opened = if new.path == old.path {
+            place.reopen(&old, &new).await?
+        } else {
+            open_within(&new, OPENING_TIMEOUT).await?
+        };
+        if let Err(error) = place.store(candidate) {
+            drop(opened);
+            place.fail(&old, Unusable::Description(error.to_string()))?;
+            maintenance::retry_lun(service, target, number).await;
+            return Err(error);
+        }
+        place.exchange(opened.into())?.wait(CLOSING_TIMEOUT).await;
+    } else {
+        place.store(candidate)?;
+        place.exchange_options(&new)?;
+    }
+    place.set_access(&new)?;
+    if old.write_cache && !new.write_cache {
+        place.flush().await?;
+    }
+    Ok(true)
+}
+
+/// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
+///
+/// # Errors
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read, and the one
+/// known before stays.
+pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<(), ServiceError> {
+    service.borrow().lun(target, number)?;
+    maintenance::retry_lun(service, target, number).await;
+    let service = service.borrow();
+    let Some(lun) = service.running_lun(target, number) else {
+        return Ok(());
+    };
+    if let (LunState::Serving { .. }, Some(device)) = (&lun.state, service.device(target)) {
+        let size = |error| ServiceError::Size {
+            target: target.to_owned(),
+            number,
+            error,
+        };
+        lun.unit.volume().refresh().map_err(size)?;
+        let _ = device.device().capacity_changed(number);
+    }
+    Ok(())
+}
+
+impl Service {
+    /// Removes a logical unit; commands it has may still run.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].
+    pub fn delete_lun(&mut self, target: &str, number: u16) -> Result<Closing, ServiceError> {
+        self.lun(target, number)?;
+        let mut candidate = self.configuration.clone();
+        let luns = &mut target_of(&mut candidate, target)?.luns;
+        luns.retain(|lun| lun.number != number);
+        self.store(candidate)?;
+        let running = self.running_target(target)?;
+        running.luns.remove(&number);
+        let removed = running.device.device().remove_logical_unit(number);
+        Ok(Closing::of(removed))
+    }
+
+    pub(super) fn running_target(&mut self, target: &str) -> Result<&mut Running, ServiceError> {
+        self.running
+            .get_mut(target)
+            .ok_or_else(|| ServiceError::NoTarget(target.to_owned()))
+    }
+}
+
+/// A logical unit under change.
+struct Place<'a> {
+    service: &'a Shared,
+    target: &'a str,
+    number: u16,
+}
+
+impl Place<'_> {
+    fn absent(&self) -> ServiceError {
+        ServiceError::NoLun {
+            target: self.target.to_owned(),
+            number: self.number,
+        }
+    }
+
+    fn is_serving(&self) -> Result<bool, ServiceError> {
+        let service = self.service.borrow();
+        let lun = service.running_lun(self.target, self.number);
+        let lun = lun.ok_or_else(|| self.absent())?;
+        Ok(matches!(lun.state, LunState::Serving { .. }))
+    }
+
+    fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {
+        self.service.borrow_mut().store(candidate)
+    }
+
+    fn exchange(&self, running: RunningLun) -> Result<Closing, ServiceError> {
+        let mut service = self.service.borrow_mut();
+        let target = service.running_target(self.target)?;
+        Ok(target.replace(self.number, running)?)
+    }
+
+    fn fail(&self, lun: &Lun, reason: Unusable) -> Result<Closing, ServiceError> {
+        self.exchange(failed(lun, reason)?)
+    }
+
+    /// Another unit without a volume in the place of one.
+    fn exchange_failed(&self, new: &Lun) -> Result<(), ServiceError> {
+        let state = {
+            let mut service = self.service.borrow_mut();
+            let luns = &mut service.running_target(self.target)?.luns;
+            let present = luns.remove(&self.number).ok_or_else(|| self.absent())?;
+            present.state
+        };
+        let unit = Arc::new(LogicalUnit::not_ready(unit_options(new)?));
+        self.exchange(RunningLun { unit, state })?;
+        Ok(())
+    }
+
+    /// Another unit on the same volume.
+    fn exchange_options(&self, new: &Lun) -> Result<(), ServiceError> {
+        let (volume, backend) = {
+            let service = self.service.borrow();
+            let present = service.running_lun(self.target, self.number);
+            match present {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { backend },
+                }) => (Arc::clone(unit.volume()), *backend),
+                _ => return Err(self.absent()),
+            }
+        };
+        let unit = unit_on(volume, new)?;
+        self.exchange(Opened { unit, backend }.into())?;
+        Ok(())
+    }
+
+    /// Closes the path of a unit and opens it as `new` has it. On an error the unit is as it was, or tries to be.
+    async fn reopen(&self, old: &Lun, new: &Lun) -> Result<Opened, ServiceError> {
+        let closing = self.exchange(RunningLun {
+            unit: Arc::new(LogicalUnit::not_ready(unit_options(old)?)),
+            state: LunState::Changing,
+        })?;
+        let error = if closing.wait(CLOSING_TIMEOUT).await {
+            match open_within(new, OPENING_TIMEOUT).await {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error.into(),
+            }
+        } else {
+            ServiceError::Busy {
+                target: self.target.to_owned(),
+                number: self.number,
+            }
+        };
+        self.fail(old, Unusable::Description(error.to_string()))?;
+        maintenance::retry_lun(self.service, self.target, self.number).await;
+        Err(error)
+    }
+
+    fn set_access(&self, lun: &Lun) -> Result<(), ServiceError> {
+        let service = self.service.borrow();
+        let device = service.device(self.target).ok_or_else(|| self.absent())?;
+        let access = super::definition::unit_access(&lun.initiators);
+        let set = device.device().set_access(self.number, access);
+        Ok(set.map_err(Unusable::from)?)
+    }
+
+    /// Makes stable what was cached.
+    async fn flush(&self) -> Result<(), ServiceError> {
+        let unit = {
+            let service = self.service.borrow();
+            let present = service.running_lun(self.target, self.number);
+            Arc::clone(&present.ok_or_else(|| self.absent())?.unit)
+        };
+        if !unit.is_ready() {
+            return Ok(());
+        }
+        let flushed = unit.volume().flush().await;
+        flushed.map_err(|error| ServiceError::NotFlushed {
+            target: self.target.to_owned(),
+            number: self.number,
+            error,
+        })
+    }
+}

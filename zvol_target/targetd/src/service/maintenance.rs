@@ -1,0 +1,150 @@
+//! What the daemon does by itself: it looks after paths that failed, disappeared, or changed their size.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use scsi::LogicalUnit;
+use volume::{Geometry, VolumeError};
+
+use super::running::{failed, open_apart};
+use super::{LunState, Service, Shared, Unusable};
+use crate::configuration::Lun;
+
+/// How long a caller waits for a failed path to be opened.
+const RETRY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tries again whatever failed, and is not being tried already.
+pub async fn retry_failed(service: &Shared) {
+    let failed: Vec<_> = {
+        let service = service.borrow();
+        let running = service.running.iter();
+        running
+            .flat_map(|(target, running)| {
+                let luns = running.luns.iter();
+                luns.filter(|(_, lun)| matches!(lun.state, LunState::Failed { .. }))
+                    .map(|(&number, _)| (target.clone(), number))
+            })
+            .collect()
+    };
+    for (target, number) in failed {
+        retry_lun(service, &target, number).await;
+    }
+}
+
+/// Tries a failed logical unit again. Returns when that is done, or after [`RETRY_PATIENCE`] without a result: a path that the
+/// system still is opening is not tried again meanwhile.
+pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) {
+    let lun = {
+        let mut service = service.borrow_mut();
+        let Ok(lun) = service.lun(target, number).cloned() else {
+            return;
+        };
+        let Ok(running) = service.running_target(target) else {
+            return;
+        };
+        let state = running.luns.get(&number).map(|lun| &lun.state);
+        if !matches!(state, Some(LunState::Failed { .. })) || !running.opening.insert(number) {
+            return;
+        }
+        lun
+    };
+    let attempt = attempt(Rc::clone(service), target.to_owned(), lun);
+    let attempt = tokio::task::spawn_local(attempt);
+    // Dropped, it goes on by itself.
+    let _ = tokio::time::timeout(RETRY_PATIENCE, attempt).await;
+}
+
+async fn attempt(service: Shared, target: String, lun: Lun) {
+    let number = lun.number;
+    let opened = open_apart(&lun, Instant::now()).await;
+    let mut service = service.borrow_mut();
+    // It may have been changed or deleted while it was opened.
+    let is_current = service.lun(&target, number).is_ok_and(|now| *now == lun);
+    let Ok(running) = service.running_target(&target) else {
+        return;
+    };
+    running.opening.remove(&number);
+    let present = running.luns.get_mut(&number).map(|lun| &mut lun.state);
+    let Some(LunState::Failed { reason }) = present else {
+        return;
+    };
+    match opened {
+        _ if !is_current => {}
+        Ok(opened) => match running.replace(number, opened.into()) {
+            Ok(_) => {
+                tracing::info!(target, number, path = %lun.path.display(), "LUN is served again");
+            }
+            Err(error) => tracing::error!(target, number, %error, "LUN is not ready"),
+        },
+        Err(error) => *reason = error,
+    }
+}
+
+/// Looks at the sizes of what is served. Hosts are told of a new one; what has none any more has failed.
+pub async fn poll_sizes(service: &Shared) {
+    let serving: Vec<_> = {
+        let service = service.borrow();
+        let running = service.running.iter();
+        let luns = running.flat_map(|(target, running)| {
+            let luns = running.luns.iter();
+            luns.map(move |(&number, lun)| (target.clone(), number, lun))
+        });
+        luns.filter(|(_, _, lun)| matches!(lun.state, LunState::Serving { .. }))
+            .map(|(target, number, lun)| (target, number, Arc::clone(&lun.unit)))
+            .collect()
+    };
+    // On another thread, as a file system may take its time.
+    let looking = tokio::task::spawn_blocking(move || {
+        let looked = serving.into_iter().map(|(target, number, unit)| {
+            let found = unit.volume().refresh();
+            (target, number, unit, found)
+        });
+        looked.collect::<Vec<_>>()
+    });
+    let Ok(looked) = looking.await else {
+        return;
+    };
+    for (target, number, unit, found) in looked {
+        apply_size(&mut service.borrow_mut(), &target, number, &unit, found);
+    }
+}
+
+fn apply_size(
+    service: &mut Service,
+    target: &str,
+    number: u16,
+    unit: &Arc<LogicalUnit>,
+    found: Result<Geometry, VolumeError>,
+) {
+    let Ok(lun) = service.lun(target, number).cloned() else {
+        return;
+    };
+    let Ok(running) = service.running_target(target) else {
+        return;
+    };
+    let is_current = running
+        .luns
+        .get(&number)
+        .is_some_and(|lun| Arc::ptr_eq(&lun.unit, unit));
+    if !is_current {
+        return;
+    }
+    let reason = match found {
+        Ok(Geometry { size_bytes: 0, .. }) => "it has no size any more".to_owned(),
+        Ok(_) => {
+            let _ = running.device.device().capacity_changed(number);
+            return;
+        }
+        Err(error) => error.to_string(),
+    };
+    let reason = Unusable::Gone {
+        path: lun.path.display().to_string(),
+        reason,
+    };
+    tracing::error!(target, number, %reason, "LUN is not ready");
+    let replaced = failed(&lun, reason).and_then(|lun| running.replace(number, lun));
+    if let Err(error) = replaced {
+        tracing::error!(target, number, %error, "LUN");
+    }
+}

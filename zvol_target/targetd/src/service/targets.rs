@@ -1,0 +1,102 @@
+//! Targets, and who may use what.
+
+use super::definition::unit_access;
+use super::running::Running;
+use super::{Closing, Service, ServiceError, lun_of, target_of};
+use crate::configuration::{Access, Accounts, Target};
+
+impl Service {
+    /// Makes a target without logical units; false when it was there. `initiators` not given: nobody for a new target, as
+    /// they are for one that was there.
+    ///
+    /// # Errors
+    /// [`ServiceError::TargetDiffers`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
+    pub fn create_target(
+        &mut self,
+        name: &str,
+        alias: Option<String>,
+        initiators: Option<Access>,
+    ) -> Result<bool, ServiceError> {
+        if let Ok(target) = self.target(name) {
+            let differs = |what| Err(ServiceError::TargetDiffers(name.to_owned(), what));
+            return if target.alias != alias {
+                differs("alias")
+            } else if initiators.is_some_and(|initiators| target.initiators != initiators) {
+                differs("access list")
+            } else {
+                Ok(false)
+            };
+        }
+        let mut candidate = self.configuration.clone();
+        candidate.targets.push(Target {
+            name: name.to_owned(),
+            alias,
+            initiators: initiators.unwrap_or_else(Access::nobody),
+            authentication: Accounts::default(),
+            luns: Vec::new(),
+        });
+        self.running
+            .insert(name.to_owned(), Running::empty(self.engine)?);
+        let changed = self.change_targets(candidate);
+        if changed.is_err() {
+            self.running.remove(name);
+        }
+        changed.map(|()| true)
+    }
+
+    /// Gives a target another alias, or none.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
+    pub fn change_target(&mut self, name: &str, alias: Option<String>) -> Result<(), ServiceError> {
+        let mut candidate = self.configuration.clone();
+        target_of(&mut candidate, name)?.alias = alias;
+        self.change_targets(candidate)
+    }
+
+    /// Ends a target's sessions and removes it with its logical units; what it served may still be closing.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
+    pub fn delete_target(&mut self, name: &str) -> Result<Closing, ServiceError> {
+        self.target(name)?;
+        let mut candidate = self.configuration.clone();
+        candidate.targets.retain(|target| target.name != name);
+        self.change_targets(candidate)?;
+        let removed = self.running.remove(name).into_iter();
+        let luns = removed.flat_map(|removed| removed.luns.into_values());
+        Ok(Closing::of(luns.map(|lun| lun.unit)))
+    }
+
+    /// Sets which initiators may log in. Sessions of others end.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
+    pub fn set_target_access(&mut self, target: &str, access: Access) -> Result<(), ServiceError> {
+        let mut candidate = self.configuration.clone();
+        target_of(&mut candidate, target)?.initiators = access;
+        self.change_targets(candidate)
+    }
+
+    /// Sets which of the initiators that the target admits a logical unit is there for. Sessions stay; others' commands to it
+    /// find no logical unit from now on.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].
+    pub fn set_lun_access(
+        &mut self,
+        target: &str,
+        number: u16,
+        access: Access,
+    ) -> Result<(), ServiceError> {
+        let mut candidate = self.configuration.clone();
+        let unit_access = unit_access(&access);
+        lun_of(&mut candidate, target, number)?.initiators = access;
+        self.store(candidate)?;
+        if let Some(running) = self.running.get(target) {
+            let set = running.device.device().set_access(number, unit_access);
+            set.map_err(super::Unusable::from)?;
+        }
+        Ok(())
+    }
+}

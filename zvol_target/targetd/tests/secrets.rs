@@ -1,0 +1,240 @@
+//! CHAP secrets at rest: sealed, readable with the right key only, and nobody gets in without them.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use common::{Daemon, Home, IQN, fails, run};
+use serde_json::{Value, json};
+
+const SECRET: &str = "correct-horse-battery";
+const OTHER: &str = "iqn.2026-11.example.zvaai:other";
+
+/// A daemon with a guarded target and an open one, a LUN each.
+fn guarded(home: &Home) -> Daemon {
+    let daemon = Daemon::start(home);
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    daemon.call(
+        "accounts.set",
+        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+    );
+    daemon.call(
+        "targets.create",
+        &json!({"name": OTHER, "initiators": "any"}),
+    );
+    let lun = common::lun(1, &home.volume("other", 16));
+    daemon.call("luns.create", &json!({"target": OTHER, "lun": lun}));
+    daemon
+}
+
+fn url(daemon: &Daemon, user: &str, target: &str, lun: u16) -> String {
+    format!("iscsi://{user}{}/{target}/{lun}", daemon.portal)
+}
+
+fn with_secret(daemon: &Daemon) -> String {
+    url(daemon, &format!("host%{SECRET}@"), IQN, 0)
+}
+
+fn configuration(home: &Home) -> Value {
+    serde_json::from_slice(&fs::read(home.path("target.json")).unwrap()).unwrap()
+}
+
+/// Nobody gets into the guarded target, with or without the secret; the other one is served.
+fn assert_closed(daemon: &Daemon, said: &str) {
+    assert!(fails("iscsi-inq", &[&with_secret(daemon)]));
+    assert!(fails("iscsi-inq", &[&url(daemon, "", IQN, 0)]));
+    run("iscsi-inq", &[&url(daemon, "", OTHER, 1)]);
+    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    let problem = accounts["problem"].as_str().unwrap();
+    assert!(problem.contains(said), "{problem}");
+    assert!(
+        daemon.log().contains("CHAP accounts cannot be read"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn secrets_survive_a_restart_sealed() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    assert_eq!(
+        accounts,
+        json!({"incoming": [{"name": "host", "initiator": null}], "mutual": null, "problem": null})
+    );
+}
+
+#[test]
+fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let (key, kept) = (home.path("target.json.key"), home.path("kept"));
+    fs::rename(&key, &kept).unwrap();
+    {
+        let daemon = Daemon::start(&home);
+        assert_closed(&daemon, "target.json.key is not there");
+        assert!(!key.exists(), "no new key while the old one is missed");
+        let set = json!({"target": OTHER, "name": "x", "secret": "another good secret"});
+        assert_eq!(daemon.refusal("accounts.set", &set), -32006);
+    }
+    fs::rename(&kept, &key).unwrap();
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let elsewhere = Home::new();
+    drop(Daemon::start(&elsewhere));
+    fs::copy(
+        elsewhere.path("target.json.key"),
+        home.path("target.json.key"),
+    )
+    .unwrap();
+    let daemon = Daemon::start(&home);
+    assert_closed(&daemon, "holds another key");
+    daemon.call(
+        "accounts.set",
+        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+    );
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn a_sealed_secret_in_another_place_opens_nothing() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let mut moved = configuration(&home);
+    assert_eq!(moved["version"], 2);
+    // The other target's account, with the secret of the first.
+    moved["targets"][1]["authentication"] = moved["targets"][0]["authentication"].clone();
+    fs::write(home.path("target.json"), moved.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    let user = format!("host%{SECRET}@");
+    assert!(fails("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]));
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+    let accounts = daemon.call("accounts.list", &json!({"target": OTHER}));
+    let problem = accounts["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("\"host\"") && problem.contains("set the account anew"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn version_1_is_read_as_it_was_meant_and_sealed() {
+    let home = Home::new();
+    let volume = home.volume("volume", 16);
+    let old = json!({"version": 1, "targets": [
+        {"name": IQN, "initiators": [], "luns": [common::lun(0, &volume)],
+         "accounts": [{"name": "host", "secret": SECRET}],
+         "mutual_account": {"name": "target", "secret": "the target proves itself"}},
+        {"name": OTHER, "initiators": ["iqn.2026-11.example:Host"]},
+    ]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    let text = fs::read_to_string(home.path("target.json")).unwrap();
+    assert!(!text.contains(SECRET) && !text.contains("proves"), "{text}");
+    let read = configuration(&home);
+    assert_eq!(read["version"], 2);
+    assert_eq!(read["targets"][0]["initiators"], "any");
+    assert_eq!(
+        read["targets"][1]["initiators"],
+        json!(["iqn.2026-11.example:host"])
+    );
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    let listed = daemon.call("accounts.list", &json!({"target": IQN}));
+    assert_eq!(listed["mutual"], "target");
+    assert_eq!(listed["problem"], Value::Null);
+}
+
+#[test]
+fn version_1_with_one_secret_for_both_sides_is_refused_and_kept() {
+    let home = Home::new();
+    let old = json!({"version": 1, "targets": [{"name": IQN,
+         "accounts": [{"name": "host", "secret": SECRET}],
+         "mutual_account": {"name": "target", "secret": SECRET}}]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let refusal = home.refused();
+    assert!(
+        refusal.contains("mutual_account.secret: must differ"),
+        "{refusal}"
+    );
+    assert!(!refusal.contains(SECRET), "{refusal}");
+    let kept = fs::read_to_string(home.path("target.json")).unwrap();
+    assert_eq!(kept, old.to_string());
+}
+
+#[test]
+fn weak_and_shared_secrets_are_refused() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let set = |name: &str, secret: &str, mutual: bool| {
+        daemon.refusal(
+            "accounts.set",
+            &json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual}),
+        )
+    };
+    assert_eq!(set("a", "too short", false), -32602);
+    assert_eq!(set("a", "aaaaaaaaaaaaaaaa", false), -32602);
+    assert_eq!(set("target", SECRET, true), -32602, "one secret for both");
+    let neither = json!({"name": "a", "secret": SECRET});
+    assert_eq!(daemon.refusal("accounts.set", &neither), -32602);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn discovery_has_accounts_of_its_own() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
+    let found = run("iscsi-ls", &[&discover("")]);
+    assert!(found.contains(OTHER), "{found}");
+    let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else"});
+    daemon.call("accounts.set", &set);
+    assert!(fails("iscsi-ls", &[&discover("")]));
+    let found = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
+    assert!(found.contains(OTHER), "{found}");
+    daemon.call(
+        "accounts.delete",
+        &json!({"discovery": true, "name": "finder"}),
+    );
+    run("iscsi-ls", &[&discover("")]);
+}
+
+#[test]
+fn a_key_from_elsewhere_is_taken_as_it_is() {
+    let home = Home::new();
+    let key = home.path("credential");
+    let refused = |said: &str| {
+        let mut command = home.command();
+        let output = command.arg("--key").arg(&key).output().unwrap();
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(said) && text.contains("credential"), "{text}");
+    };
+    refused("is not there; make it once");
+    fs::write(&key, "not a key\n").unwrap();
+    refused("can be read by everybody");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    refused("does not hold a key");
+    fs::remove_file(&key).unwrap();
+    fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    let mut command = home.command();
+    let _daemon = Daemon::spawn(&home, command.arg("--key").arg(&key));
+    assert!(!home.path("target.json.key").exists());
+}
