@@ -214,9 +214,18 @@ pub(crate) struct Acceptor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A portal that is listened at, until dropped.
+/// A portal that is listened at, until dropped: then its address is free when the drop is over.
 pub(crate) struct Listening {
-    _close: oneshot::Sender<()>,
+    close: Option<oneshot::Sender<()>>,
+    closed: blocking::Receiver<()>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.close = None;
+        // Nothing is sent: it is over when the other end is gone, with the listener or with the whole runtime.
+        let _ = self.closed.recv();
+    }
 }
 
 impl Acceptor {
@@ -242,15 +251,21 @@ impl Acceptor {
     pub fn listen(&self, listener: TcpListener, group_tag: u16) -> io::Result<Listening> {
         let _inside = self.runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (close, closed) = oneshot::channel::<()>();
+        let (close, to_close) = oneshot::channel::<()>();
+        let (open, closed) = blocking::channel();
         let spread = Arc::clone(&self.spread);
         self.runtime.spawn(async move {
             tokio::select! {
-                _ = closed => {}
+                _ = to_close => {}
                 () = accept(listener, group_tag, &spread) => {}
             }
+            // The listener is dropped.
+            drop(open);
         });
-        Ok(Listening { _close: close })
+        Ok(Listening {
+            close: Some(close),
+            closed,
+        })
     }
 }
 

@@ -599,3 +599,18 @@ fn portals_come_and_go_in_both_families() {
             .is_err()
     );
 }
+
+#[test]
+fn a_portal_changes_its_group_at_its_address() {
+    let fixture = Fixture::new();
+    fixture.server.set_portals(&[]).unwrap();
+    for round in 0..50 {
+        let portal = iscsi::Portal {
+            address: fixture.address,
+            group_tag: 1 + round % 2,
+            advertised: None,
+        };
+        fixture.server.set_portals(&[portal]).unwrap();
+        assert_eq!(fixture.server.portals(), [portal]);
+    }
+}
