@@ -238,7 +238,7 @@ def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
             await asyncio.gather(*(one(number, session) for number, session in enumerate(all_sessions)))
 
     asyncio.run(asyncio.wait_for(together(), 240))
-    counted = target.call("statistics")["luns"][0]
+    counted = target.call("statistics.get")["luns"][0]
     assert counted["write"]["operations"] == count * 4 * rounds and counted["write"]["errors"] == 0
 
 

@@ -224,6 +224,11 @@ fn read_only_and_path_change_under_a_host() {
     volume::open(&home.path("volume"), volume::OpenOptions::default())
         .map(drop)
         .unwrap();
+    // The same volume under another name: nobody but this LUN has it.
+    fs::rename(home.path("moved"), home.path("renamed")).unwrap();
+    change(&daemon, &json!({"path": home.path("renamed")}));
+    host.wait_for(0, Ok(()));
+    assert_eq!(host.read(0, 3).unwrap(), [0x33; 512]);
     let nowhere = json!({"target": IQN, "number": 0, "path": home.path("nowhere")});
     assert_eq!(daemon.refusal("luns.change", &nowhere), -32003);
     assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "as it was");

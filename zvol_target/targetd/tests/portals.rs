@@ -144,6 +144,24 @@ fn portals_come_change_and_go_and_are_kept() {
 }
 
 #[test]
+fn targets_can_be_made_where_nothing_is_listened_at() {
+    let home = Home::new();
+    let configuration = json!({"version": 2, "portals": []});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let daemon = Daemon::spawn(&home, &mut command(&home));
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    let address = free_address("127.0.0.1");
+    daemon.call(
+        "portals.create",
+        &json!({"address": address, "group_tag": 4}),
+    );
+    let mut host = Host::log_in(&address.to_string(), HOST);
+    host.attentions(0);
+    assert_eq!(relative_port(&port_designators(&mut host)), 4);
+}
+
+#[test]
 fn a_portal_that_cannot_be_had_changes_nothing() {
     let home = Home::new();
     let first = free_address("127.0.0.1");

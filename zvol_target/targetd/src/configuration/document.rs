@@ -150,6 +150,15 @@ pub struct PortalGroup {
     pub target_port_group: u16,
 }
 
+impl PortalGroup {
+    /// What is there without any portal.
+    pub const FIRST: Self = Self {
+        tag: 1,
+        relative_target_port: 1,
+        target_port_group: 1,
+    };
+}
+
 fn first_group() -> u16 {
     1
 }

@@ -124,7 +124,11 @@ pub async fn change_lun(
         let opened = if new.path == old.path {
             place.reopen(&old, &new).await?
         } else {
-            open_within(&new, OPENING_TIMEOUT).await?
+            match open_within(&new, OPENING_TIMEOUT).await {
+                // By this very unit, perhaps, after its volume was renamed.
+                Err(error) if error.is_in_use() => place.reopen(&old, &new).await?,
+                opened => opened?,
+            }
         };
         if let Err(error) = place.store(candidate) {
             drop(opened);

@@ -215,7 +215,8 @@ impl Service {
             .filter(|group| portals.iter().any(|portal| portal.group_tag == group.tag))
             .collect();
         if served.is_empty() {
-            served.extend(configuration.portal_groups.first());
+            let known = configuration.portal_groups.first().copied();
+            served.push(known.unwrap_or(PortalGroup::FIRST));
         }
         served
     }

@@ -64,7 +64,7 @@ pub enum Unusable {
 }
 
 impl Unusable {
-    fn is_in_use(&self) -> bool {
+    pub(super) fn is_in_use(&self) -> bool {
         matches!(self, Self::Open(error) if matches!(error.problem, Problem::InUse))
     }
 }
