@@ -1,0 +1,150 @@
+"""The service as systemd would run it: its unit is valid and tight, and the daemon lives within it.
+
+There is no systemd as process 1 here: what it would take away is taken away by setpriv, and what it would forbid is looked for in
+what the daemon does.
+"""
+
+from __future__ import annotations
+
+import configparser
+import grp
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs import run
+from support.target import IQN, PROGRAM, Target
+
+SYSTEMD = Path(__file__).parents[2] / "packaging/systemd"
+UNIT = SYSTEMD / "zvaai-target.service"
+NOBODY = 65534
+# What systemd-analyze calls exposure, in tenths: 0 is none, 100 all. Network, block devices and AF_UNIX are what a target is for.
+EXPOSURE_MAX = 20
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze."""
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with the program where it is built."""
+    path = tmp_path / UNIT.name
+    path.write_text(UNIT.read_text().replace("/usr/sbin/zvaai-target", str(PROGRAM)))
+    return path
+
+
+def test_the_unit_is_valid(unit: Path) -> None:
+    """systemd finds nothing to say, also not a setting it does not know."""
+    result = analyze("verify", "--man=no", str(unit))
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_a_setting_that_systemd_does_not_know_would_be_found(unit: Path) -> None:
+    """The test above can fail."""
+    unit.write_text(unit.read_text().replace("NoNewPrivileges", "NoNewPrivilege"))
+    assert "Unknown key" in analyze("verify", "--man=no", str(unit)).stderr
+
+
+def test_the_unit_is_tight(unit: Path) -> None:
+    """Little that systemd can take away is left."""
+    result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", str(unit))
+    assert result.returncode == 0, result.stdout
+
+
+def expand(name: str) -> set[str]:
+    """The system calls of a group of systemd's, or the one of that name."""
+    if not name.startswith("@"):
+        return {name}
+    lines = analyze("syscall-filter", name).stdout.splitlines()[1:]
+    words = [word for line in lines if (word := line.strip()) and not word.startswith("#")]
+    return set().union(*map(expand, words))
+
+
+def allowed() -> set[str]:
+    """The system calls the unit allows."""
+    filters = re.findall(r"^SystemCallFilter=(.*)$", UNIT.read_text(), re.MULTILINE)
+    found = expand("@default")
+    for line in filters:
+        names = set().union(*map(expand, line.removeprefix("~").split()))
+        found = found - names if line.startswith("~") else found | names
+    return found
+
+
+class Unprivileged(Target):
+    """The target as the service's user, with no capability and the group disk, every system call written to `calls`."""
+
+    def __init__(self, directory: Path, engine: str, calls: Path) -> None:
+        super().__init__(directory, options=["--engine", engine])
+        disk = grp.getgrnam("disk").gr_gid
+        user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", f"--groups={disk}")
+        self._enter = ["strace", "-f", "-qq", "-o", str(calls), *user, "--bounding-set=-all", "--no-new-privs"]
+
+    def stop(self) -> int:
+        """SIGTERM to the daemon, not to strace; the exit code."""
+        os.kill(self.call("status")["process_id"], signal.SIGTERM)
+        assert self._process is not None
+        return self._process.wait(timeout=20)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of the service's user, which everybody can reach, as a checkout need not be; with the program."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # /tmp may be memory, where I/O needs no engine
+        directory = Path(name)
+        monkeypatch.setattr("support.target.PROGRAM", shutil.copy(PROGRAM, directory))
+        os.chown(directory, NOBODY, NOBODY)
+        yield directory
+
+
+@pytest.mark.parametrize("engine", ["auto", "threads"])
+def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: str) -> None:
+    """It starts, serves, changes its configuration and stops as an unprivileged user, with the unit's system calls only."""
+    volume = home / "volume"
+    volume.touch()
+    os.truncate(volume, 16 << 20)
+    os.chown(volume, NOBODY, NOBODY)
+    target = Unprivileged(home, engine, tmp_path / "calls")
+    target.start()
+    try:
+        target.create()
+        target.call("accounts.set", {"target": IQN, "name": "host", "secret": "within-the-unit-1"})
+        target.call("accounts.delete", {"target": IQN, "name": "host"})
+        target.add_lun(0, volume)
+        for write_cache in (False, True):
+            target.call("luns.change", {"target": IQN, "number": 0, "write_cache": write_cache})
+            commands = ("write -P 7 0 1M", "flush", "read -P 7 0 1M")
+            run("qemu-io", "-f", "raw", *(word for command in commands for word in ("-c", command)), target.url(0))
+        os.truncate(volume, 32 << 20)
+        target.call("luns.refresh", {"target": IQN, "number": 0})
+        status = Path(f"/proc/{target.call('status')['process_id']}/status").read_text()
+    finally:
+        code = target.stop()
+    assert code == 0
+    facts = dict(re.findall(r"^(\w+):\t(.*)$", status, re.MULTILINE))
+    assert facts["Uid"].split()[0] == str(NOBODY)
+    assert {facts[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
+    # What setpriv did before the daemon's execve is systemd's part.
+    lines = (tmp_path / "calls").read_text().splitlines()
+    begin = max(at for at, line in enumerate(lines) if "execve(" in line and "zvaai-target" in line and "= 0" in line)
+    used = {match[1] for line in lines[begin:] if (match := re.match(r"\d+ +(\w+)\(", line))}
+    assert {"accept4", "fdatasync" if engine == "threads" else "io_uring_enter"} <= used
+    assert used - allowed() == set()
+
+
+def test_the_user_of_the_unit_is_made() -> None:
+    """The service's user and the one that sysusers makes are the same, and it opens block devices by their group."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(UNIT.read_text())
+    user, groups = unit["Service"]["User"], unit["Service"]["SupplementaryGroups"]
+    lines = (SYSTEMD / "zvaai-target.sysusers").read_text().splitlines()
+    made = [line.split()[:3] for line in lines if line and not line.startswith("#")]
+    assert made == [["u", user, "-"], ["m", user, groups]]
