@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use iscsi::ServerOptions;
 use iscsi::pdu::{DataOut, RESERVED_TAG, ScsiCommand, TargetPdu};
+use support::memory::WAIT;
 use support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 
-const WAIT: u8 = 0xc0;
 const LOGICAL_UNIT_RESET: u8 = 5;
 
 fn neighbour(fixture: &Fixture) -> Initiator {
@@ -79,8 +79,7 @@ fn task_aborted_status_is_sent_when_the_target_gives_it() {
     initiator.ping();
 }
 
-/// A command that has ended waits for the data its initiator announced. What other commands brought meanwhile fills the memory for
-/// it; the first one's data is behind that in the socket.
+/// A command that has ended waits for the data its initiator announced, which is behind all that others bring.
 #[test]
 fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     let fixture = Fixture::new();
@@ -90,8 +89,8 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
         ..initiator.write_command(1 << 20, u16::MAX)
     };
     initiator.send(refused.encode(), &[]);
-    let data = vec![3; 256 << 10];
-    let writes: Vec<_> = (0..60).map(|_| initiator.write_command(0, 512)).collect();
+    let data = vec![3; 64 << 10];
+    let writes: Vec<_> = (0..120).map(|_| initiator.write_command(0, 128)).collect();
     let bytes: Vec<_> = writes
         .iter()
         .map(|write| iscsi::pdu::encode(write.encode(), &[], &data, initiator.digests))
@@ -125,18 +124,17 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     }
     sender.join().unwrap();
     assert_eq!(good, writes.len());
-    assert_eq!(initiator.read(0, 512), data);
+    assert_eq!(initiator.read(0, 128), data);
 }
 
-/// Commands that come before their turn fill the memory for data nobody asked for yet; the one they wait for is behind them in the
-/// socket.
+/// Commands that come before their turn bring data nobody asked for yet; the one they wait for is behind them in the socket.
 #[test]
 fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    let data = vec![5; 256 << 10];
-    let first = initiator.write_command(0, 512);
-    let early: Vec<_> = (0..60).map(|_| initiator.write_command(0, 512)).collect();
+    let data = vec![5; 64 << 10];
+    let first = initiator.write_command(0, 128);
+    let early: Vec<_> = (0..120).map(|_| initiator.write_command(0, 128)).collect();
     let bytes: Vec<_> = early
         .iter()
         .chain([&first])
@@ -156,7 +154,34 @@ fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
         assert_eq!(response.status, 0);
     }
     sender.join().unwrap();
-    assert_eq!(initiator.read(0, 512), data);
+    assert_eq!(initiator.read(0, 128), data);
+}
+
+/// Commands whose data nobody takes yet, as on a disk that stalls: what comes behind them is still heard.
+#[test]
+fn commands_that_hang_with_their_data_leave_pings_answered() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    let data = vec![5; 64 << 10];
+    let commands: Vec<_> = (0..120)
+        .map(|_| ScsiCommand {
+            write: true,
+            expected_data_transfer_length: data.len() as u32,
+            ..initiator.command(&[WAIT])
+        })
+        .collect();
+    for command in &commands {
+        initiator.send(command.encode(), &data);
+    }
+    wait_until("they run", || fixture.device.task_count() == commands.len());
+    initiator.ping();
+    fixture.device.release();
+    for _ in &commands {
+        let TargetPdu::ScsiResponse(response) = initiator.receive().pdu else {
+            panic!("no response");
+        };
+        assert_eq!(response.status, 0);
+    }
 }
 
 fn impatient() -> Fixture {

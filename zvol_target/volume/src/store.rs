@@ -77,7 +77,7 @@ pub(crate) struct Facts {
 impl Store {
     pub(crate) fn new(file: File, facts: &Facts) -> Self {
         let page_cache = !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let backing = Backing::new(file);
         Self {
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
             logical_block_bytes: facts.geometry.logical_block_bytes,
@@ -88,10 +88,10 @@ impl Store {
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(0),
             page_cache,
-            in_place: (page_cache && is_file).then(InPlace::default),
+            in_place: (page_cache && backing.is_file()).then(InPlace::default),
             lost: AtomicBool::new(false),
             errors: RwLock::new(()),
-            backing: Arc::new(Backing::new(file)),
+            backing: Arc::new(backing),
         }
     }
 

@@ -7,7 +7,7 @@ pub const TARGET_MAX_RECV_DATA_SEGMENT_LENGTH: u32 = 256 << 10;
 /// Largest `MaxBurstLength` this target agrees to, bytes: one R2T asks for no more.
 const MAX_BURST_LENGTH: u32 = 1 << 20;
 /// Largest `FirstBurstLength` this target agrees to, bytes: a command window of it has to fit into memory.
-const FIRST_BURST_LENGTH: u32 = 256 << 10;
+const FIRST_BURST_LENGTH: u32 = 64 << 10;
 /// Largest `MaxOutstandingR2T` this target agrees to.
 const MAX_OUTSTANDING_R2T: u32 = 8;
 /// Bounds of the keys that are a length of data (13.12 to 13.14).
@@ -290,7 +290,7 @@ mod tests {
             ("MaxBurstLength", "512", "512"),
             ("MaxBurstLength", "511", "Reject"),
             ("MaxBurstLength", "16777216", "Reject"),
-            ("FirstBurstLength", "16776192", "262144"),
+            ("FirstBurstLength", "16776192", "65536"),
             ("FirstBurstLength", "0", "Reject"),
             ("DefaultTime2Wait", "3600", "3600"),
             ("DefaultTime2Wait", "3601", "Reject"),

@@ -35,8 +35,6 @@ use crate::text::format_binary;
 /// Data-In that the initiator has not read, above which nothing more is received: more than [`Memory`] lets there be, and what
 /// short reads can add to it before this is looked at again.
 const UNREAD_DATA: usize = THREAD_MEMORY + (16 << 20);
-/// Unsolicited data that commands did not ask for yet, above which the socket is left alone.
-const LANDED_MEMORY: usize = 8 << 20;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
 const UNREAD_RESPONSES: usize = 2 << 20;
 /// Rounds of receiving, running and sending before other connections have their turn.
@@ -301,20 +299,10 @@ impl Connection {
         self.send_requests();
     }
 
-    /// Whether reading from the socket has to wait.
+    /// Whether reading from the socket has to wait: for the initiator to read. Never for commands to end, as what is in the socket
+    /// may be what they wait for, or a ping.
     pub(super) fn is_receiving_paused(&self) -> bool {
-        if self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA {
-            return true;
-        }
-        // Unless a command waits for what is still in the socket, those that run end, or the initiator reads, and make room. If
-        // none runs, all that landed belongs to commands whose turn has not come: the window bounds those.
-        self.requests.landed_bytes() > LANDED_MEMORY
-            && !self.running.is_empty()
-            && !self
-                .tasks
-                .values()
-                .filter_map(|task| task.transfer.as_ref())
-                .any(|transfer| transfer.is_wanting())
+        self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA
     }
 
     /// Called once an interval: whether some command has waited too long for its Data-Out. It has not when it was for us to receive.

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // Each test program uses its share.
 
 mod initiator;
-mod memory;
+pub mod memory;
 
 pub use initiator::Initiator;
 pub use memory::MemoryTarget;

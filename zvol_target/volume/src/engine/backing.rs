@@ -12,12 +12,14 @@ const THREADS_OF_A_VOLUME: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Backing {
     file: File,
+    is_file: bool,
     threads: Arc<Semaphore>,
 }
 
 impl Backing {
     pub(crate) fn new(file: File) -> Self {
         Self {
+            is_file: file.metadata().is_ok_and(|metadata| metadata.is_file()),
             file,
             threads: Arc::new(Semaphore::new(THREADS_OF_A_VOLUME)),
         }
@@ -25,6 +27,11 @@ impl Backing {
 
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Whether it is a regular file, not a device.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_file
     }
 
     /// One permit for each thread that may work for the volume.

@@ -2,7 +2,8 @@
 //!
 //! A reactor thread calls [`start`] once. From then on its operations go through an `io_uring` of its own, and complete on
 //! the thread that submitted them. Where the kernel refuses `io_uring`, or the caller chose so, a pool of threads runs
-//! them; so do threads that never called [`start`]. Nothing above this module sees the difference.
+//! them; so do threads that never called [`start`]; so are run the stable writes of regular files, which `io_uring` would
+//! take one by one. Nothing above this module sees the difference.
 //!
 //! An operation owns its buffer and its file until the kernel is done with both, whether or not anybody still waits.
 
@@ -97,7 +98,7 @@ pub(crate) async fn run(mut operation: Operation) -> io::Result<Buffer> {
     }
     let _permit = bulk::permit(&operation).await;
     match uring::current() {
-        Some(ring) => ring.run(operation).await,
-        None => thread_pool::run(operation).await,
+        Some(ring) if !operation.is_serialized_by_uring() => ring.run(operation).await,
+        _ => thread_pool::run(operation).await,
     }
 }

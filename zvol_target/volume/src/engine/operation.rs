@@ -81,6 +81,12 @@ impl Operation {
         self.in_memory
     }
 
+    /// Whether `io_uring` would run it after all others like it: its workers take the writes of one regular file one by one,
+    /// and each stable one would wait for a commit of its own. Threads share commits.
+    pub(crate) fn is_serialized_by_uring(&self) -> bool {
+        self.action == Action::WriteStable && self.backing.is_file()
+    }
+
     /// Where in the file the rest goes.
     pub(crate) fn position(&self) -> u64 {
         self.offset + self.done as u64

@@ -33,8 +33,6 @@ pub(crate) struct Requests {
     waiting: RefCell<VecDeque<u32>>,
     /// The connection has its turn, and looks here at the end of it.
     in_turn: Cell<bool>,
-    /// Bytes that arrived before their commands asked for them.
-    landed: Cell<usize>,
     /// Wakes the connection.
     waker: RefCell<Option<Waker>>,
 }
@@ -47,11 +45,6 @@ impl Requests {
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *known = Some(waker.clone());
         }
-    }
-
-    /// Bytes that arrived before their commands asked for them, of all transfers.
-    pub fn landed_bytes(&self) -> usize {
-        self.landed.get()
     }
 
     /// The connection ends its turn.
@@ -101,52 +94,6 @@ struct Wanted {
     filled: usize,
 }
 
-/// What arrived before its command asked for it, counted in [`Requests`].
-struct Landed {
-    buffers: VecDeque<Buffer>,
-    requests: Rc<Requests>,
-}
-
-impl Landed {
-    fn new(requests: &Rc<Requests>) -> Self {
-        Self {
-            buffers: VecDeque::new(),
-            requests: Rc::clone(requests),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.buffers.is_empty()
-    }
-
-    fn front(&self) -> Option<&Buffer> {
-        self.buffers.front()
-    }
-
-    fn push_back(&mut self, buffer: Buffer) {
-        let landed = &self.requests.landed;
-        landed.set(landed.get() + buffer.len());
-        self.buffers.push_back(buffer);
-    }
-
-    fn pop_front(&mut self) -> Option<Buffer> {
-        let buffer = self.buffers.pop_front()?;
-        let landed = &self.requests.landed;
-        landed.set(landed.get() - buffer.len());
-        Some(buffer)
-    }
-
-    fn clear(&mut self) {
-        while self.pop_front().is_some() {}
-    }
-}
-
-impl Drop for Landed {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
 /// Where the data segment on its way in goes.
 enum Segment {
     None,
@@ -171,7 +118,7 @@ struct State {
     /// Bytes given to the command.
     handed: u32,
     /// What arrived before it was asked for; `landed_from` is the first byte of the front one not yet handed over.
-    landed: Landed,
+    landed: VecDeque<Buffer>,
     landed_from: usize,
     wanted: Option<Wanted>,
     segment: Segment,
@@ -217,7 +164,7 @@ impl Transfer {
                 expected,
                 arrived: 0,
                 handed: 0,
-                landed: Landed::new(requests),
+                landed: VecDeque::new(),
                 landed_from: 0,
                 wanted: None,
                 segment: Segment::None,
@@ -278,11 +225,6 @@ impl Transfer {
             0
         };
         state.silent_intervals
-    }
-
-    /// Whether the command waits for bytes from the initiator.
-    pub fn is_wanting(&self) -> bool {
-        self.state.borrow().wanted.is_some()
     }
 
     /// The initiator broke the rules: what comes is discarded, the command is told.
