@@ -294,3 +294,28 @@ macro_rules! volume_on_store {
     };
 }
 pub(crate) use volume_on_store;
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn each_error_number_has_its_meaning() {
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            assert!(matches!(classify(errno.into()), VolumeError::OutOfSpace));
+        }
+        assert!(matches!(
+            classify(Errno::ROFS.into()),
+            VolumeError::ReadOnly
+        ));
+        // What the device says, and that it is gone, stays readable in the log.
+        for errno in [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::TIMEDOUT] {
+            let VolumeError::Device(error) = classify(errno.into()) else {
+                panic!("{errno}");
+            };
+            assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));
+        }
+    }
+}

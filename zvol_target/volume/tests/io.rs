@@ -351,11 +351,38 @@ fn a_file_system_that_became_read_only_refuses_writes() {
     }
 }
 
+#[test]
+fn a_stable_write_is_on_the_device_when_it_ends_and_a_cached_one_after_the_flush() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), 1 << 20);
+    let seed = Cell::new(0);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let unlike_any_before = || {
+            seed.set(seed.get() + 1);
+            pattern(4096, seed.get())
+        };
+        let (stable, cached) = (unlike_any_before(), unlike_any_before());
+        let again = |data: &Buffer| Buffer::from(&data[..]);
+        let write = volume.write(0, again(&stable), Stability::Stable);
+        write.await.unwrap();
+        assert!(ext4.device_holds(&stable));
+        let write = volume.write(8192, again(&cached), Stability::Cached);
+        write.await.unwrap();
+        assert!(!ext4.device_holds(&cached), "this test shows nothing here");
+        volume.flush().await.unwrap();
+        assert!(ext4.device_holds(&cached));
+    });
+}
+
 /// A small ext4 on a loop device.
 struct Ext4 {
     directory: tempfile::TempDir,
     _device: LoopDevice,
-    _image: tempfile::TempDir,
+    image: tempfile::TempDir,
 }
 
 impl Ext4 {
@@ -374,8 +401,19 @@ impl Ext4 {
         Self {
             directory,
             _device: device,
-            _image: image,
+            image,
         }
+    }
+}
+
+impl Ext4 {
+    /// Whether some blocks of the device are `data`, whatever the file system has in memory.
+    fn device_holds(&self, data: &[u8]) -> bool {
+        let device = std::fs::read(self.image.path().join("volume")).unwrap();
+        device
+            .windows(data.len())
+            .step_by(1024)
+            .any(|block| block == data)
     }
 }
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use common::{LoopDevice, is_root, open, sparse_file};
 use volume::{Backend, Caching, OpenOptions, Problem};
@@ -18,6 +19,8 @@ fn problem(path: &Path, options: OpenOptions) -> Problem {
         }
     }
 }
+
+const SIZE: u64 = 1 << 20;
 
 const READ_ONLY: OpenOptions = OpenOptions {
     read_only: true,
@@ -114,4 +117,25 @@ fn a_new_size_is_seen_when_asked_for() {
     file.set_len(4 << 20).unwrap();
     device.size_changed();
     assert_eq!(volume.refresh().unwrap().size_bytes, 4 << 20);
+}
+
+#[test]
+fn five_hundred_volumes_are_looked_at_again_in_no_time() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let volumes: Vec<_> = (0..500)
+        .map(|number| {
+            let path = directory.path().join(number.to_string());
+            let file = File::create(&path).unwrap();
+            file.set_len(SIZE).unwrap();
+            volume::open(&path, OpenOptions::default()).unwrap().volume
+        })
+        .collect();
+    let began = Instant::now();
+    for volume in &volumes {
+        assert_eq!(volume.refresh().unwrap().size_bytes, SIZE);
+    }
+    let elapsed = began.elapsed();
+    println!("{elapsed:?}");
+    // Once every two seconds, on a thread that has other things to do.
+    assert!(elapsed < Duration::from_millis(100), "{elapsed:?}");
 }
