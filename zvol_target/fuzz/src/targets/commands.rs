@@ -30,6 +30,13 @@ const MOST_TURNS: usize = 100_000;
 /// REPORT LUNS well-known logical unit (SPC-5).
 const REPORT_LUNS_WELL_KNOWN: [u8; 8] = [0xc1, 1, 0, 0, 0, 0, 0, 0];
 
+/// READ, WRITE, VERIFY, SYNCHRONIZE CACHE and READ CAPACITY: GOOD from them tells of a unit.
+const MEDIUM_COMMANDS: [u8; 12] = [
+    0x08, 0x0a, 0x25, 0x28, 0x2a, 0x2f, 0x35, 0x88, 0x8a, 0x8f, 0x91, 0x9e,
+];
+/// Number of the host that is given a masked unit.
+const GIVEN_HOST: u64 = 0;
+
 /// Checks that each command and function ends, when it is woken for it, with what SAM allows.
 pub fn run(data: &[u8]) {
     memory::bounded(DEVICE_MEMORY, || {
@@ -89,6 +96,8 @@ struct Task {
     data_in_buffer_size: u32,
     /// Its data fails to arrive, so that it may end without a status.
     fails: bool,
+    /// It wants data of a unit that its host was not given.
+    forbidden: bool,
 }
 
 struct Host {
@@ -101,6 +110,8 @@ struct Host {
     functions: Vec<Woken<FunctionResponse>>,
     /// A task management function was sent, so that commands may end without a status.
     aborts: bool,
+    /// Units that only one of the two hosts was given, by number.
+    masked: [bool; 4],
     plan: Vec<u8>,
 }
 
@@ -121,6 +132,7 @@ impl Host {
             tasks: Vec::new(),
             functions: Vec::new(),
             aborts: false,
+            masked: [false; 4],
             plan: plan.to_vec(),
         };
         this.insert(0, 0);
@@ -131,9 +143,14 @@ impl Host {
 
     fn insert(&mut self, number: u16, kind: u8) {
         let unit = self.unit(number, kind);
-        let _ = self
+        let access = LogicalUnitAccess::Any;
+        if self
             .device
-            .insert_logical_unit(number, unit, LogicalUnitAccess::Any);
+            .insert_logical_unit(number, unit, access)
+            .is_ok()
+        {
+            self.masked[usize::from(number)] = false;
+        }
     }
 
     /// Kinds: a write-through disk, one with cache and 4096-byte blocks, one that is read-only.
@@ -213,6 +230,13 @@ impl Host {
             data_in_buffer_size,
         };
         let number = nexus.id;
+        let masked = match command.logical_unit.0 {
+            [0, unit @ 0..=3, 0, 0, 0, 0, 0, 0] => self.masked[usize::from(unit)],
+            _ => false,
+        };
+        let code = command.cdb.first();
+        let medium = code.is_some_and(|code| MEDIUM_COMMANDS.contains(code));
+        let forbidden = masked && medium && number % 2 != GIVEN_HOST;
         let future = Arc::clone(&self.device).execute_command(nexus, command, Box::new(data_out));
         self.tasks.push(Task {
             running: Woken::new(future),
@@ -220,6 +244,7 @@ impl Host {
             identifier,
             data_in_buffer_size,
             fails,
+            forbidden,
         });
     }
 
@@ -266,14 +291,24 @@ impl Host {
                     let unit = LogicalUnit::not_ready(options(number, 0));
                     let _ = self.device.replace_logical_unit(number, unit);
                 }
-                2 => drop(self.device.set_access(number, LogicalUnitAccess::Any)),
-                // One of the two hosts only.
-                _ => {
-                    let names = [initiator_device(0)].into();
-                    let access = LogicalUnitAccess::Initiators(names);
-                    let _ = self.device.set_access(number, access);
-                }
+                2 => self.set_access(number, false),
+                _ => self.set_access(number, true),
             },
+        }
+    }
+
+    fn set_access(&mut self, number: u16, masked: bool) {
+        let access = if masked {
+            LogicalUnitAccess::Initiators([initiator_device(GIVEN_HOST)].into())
+        } else {
+            LogicalUnitAccess::Any
+        };
+        if self.device.set_access(number, access).is_ok() {
+            self.masked[usize::from(number)] = masked;
+            // Under way while it changed: either answer is right.
+            self.tasks
+                .iter_mut()
+                .for_each(|task| task.forbidden = false);
         }
     }
 
@@ -285,6 +320,7 @@ impl Host {
             Poll::Pending => true,
             Poll::Ready(Outcome::Completed(completion)) => {
                 check(&completion, task.data_in_buffer_size);
+                assert!(!task.forbidden || completion.status != Status::Good);
                 false
             }
             Poll::Ready(Outcome::Aborted) => {
