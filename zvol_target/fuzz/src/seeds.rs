@@ -368,6 +368,7 @@ pub fn commands() -> Seeds {
 }
 
 /// For [`crate::targets::control`].
+#[expect(clippy::too_many_lines, reason = "it is a list")]
 pub fn control() -> Seeds {
     const TARGET: &str = r#""target":"iqn.2026-11.example:disk""#;
     const LUN: &str = r#""number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a""#;
