@@ -4,9 +4,10 @@ Every round runs each workload on every contender in turn, so that what else the
 of the rounds with minimum and maximum, the ratio ours / tgt of the medians, the contender's CPU time per I/O, how busy the
 client's core was with ours, and what memory the targets held.
 
-The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself: no iSCSI at all. tgt is
-tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both; "stable" is
-WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, and on the file system of the checkout.
+The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself: no iSCSI at all.
+tgt is tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both;
+"stable" is WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, and on the file system of
+the checkout.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LOAD = CACHE / "load"
 
 @dataclass(frozen=True)
 class Workload:
-    """What the client does: bytes of an I/O, sessions, I/Os in flight in each; with bulk writes of another client beside it or not."""
+    """What the client does: bytes of an I/O, sessions, I/Os in flight in each; alone, or beside bulk writes of another client."""
 
     name: str
     block_bytes: int
@@ -70,7 +71,7 @@ BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
 
 @dataclass
 class Result:
-    """One run: I/Os a second, CPU microseconds of the contender per I/O, 99th percentile in microseconds, the client's share of a core."""
+    """One run: I/Os a second, the contender's CPU time per I/O and the 99th percentile in microseconds, the client's share of a core."""
 
     rate: float
     cpu_us: float = 0
@@ -202,8 +203,10 @@ def report(workloads: Sequence[Workload], ours: Contender, peer: Contender, boun
         mine, theirs, best = (statistics.median(values) for values in rates)
         busy = statistics.median(result.client_busy for result in ours.results[workload.name])
         mine_text, theirs_text, best_text = (spread(values) for values in rates)
-        line = f"{workload.name:28}{mine_text:>28}{theirs_text:>26}{mine / theirs:7.2f}{best_text:>28}{mine / best:9.0%}{busy:12.0%}"
-        print(line)
+        print(
+            f"{workload.name:28}{mine_text:>28}{theirs_text:>26}{mine / theirs:7.2f}",
+            f"{best_text:>27}{mine / best:9.0%}{busy:12.0%}",
+        )
     for title, value in (("CPU us per I/O", "cpu_us"), ("99th percentile, us", "p99_us")):
         print(f"\n{title:28}{'zvaai':>28}{'tgt':>26}{'ratio':>7}")
         for workload in workloads:
