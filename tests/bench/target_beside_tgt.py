@@ -71,7 +71,7 @@ BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
 
 @dataclass
 class Result:
-    """One run: I/Os a second, the contender's CPU time per I/O and the 99th percentile in microseconds, the client's share of a core."""
+    """One run: I/Os a second, the contender's CPU time per I/O and the 99th percentile in microseconds, the client's load."""
 
     rate: float
     cpu_us: float = 0

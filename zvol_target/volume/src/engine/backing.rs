@@ -8,12 +8,19 @@ use tokio::sync::Semaphore;
 /// Threads that operations of one volume may occupy, per volume: a device that answers nobody leaves the others theirs.
 const THREADS_OF_A_VOLUME: usize = 32;
 
+/// Operations of one volume that may be under way, and how many of them may be long. A ZIL commit serves all stable writes that
+/// wait for it at once, so there should be as many as a host's queue is deep.
+const OPERATIONS_OF_A_VOLUME: usize = 64;
+const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
+
 /// An open file or device, and its share of the thread pool.
 #[derive(Debug)]
 pub(crate) struct Backing {
     file: File,
     is_file: bool,
     threads: Arc<Semaphore>,
+    under_way: Arc<Semaphore>,
+    long: Arc<Semaphore>,
 }
 
 impl Backing {
@@ -22,6 +29,8 @@ impl Backing {
             is_file: file.metadata().is_ok_and(|metadata| metadata.is_file()),
             file,
             threads: Arc::new(Semaphore::new(THREADS_OF_A_VOLUME)),
+            under_way: Arc::new(Semaphore::new(OPERATIONS_OF_A_VOLUME)),
+            long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_VOLUME)),
         }
     }
 
@@ -32,6 +41,16 @@ impl Backing {
     /// Whether it is a regular file, not a device.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
+    }
+
+    /// One permit for each operation that may be under way.
+    pub(super) fn under_way(&self) -> &Arc<Semaphore> {
+        &self.under_way
+    }
+
+    /// One permit for each long operation that may be under way.
+    pub(super) fn long(&self) -> &Arc<Semaphore> {
+        &self.long
     }
 
     /// One permit for each thread that may work for the volume.

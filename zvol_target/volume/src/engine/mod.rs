@@ -7,8 +7,8 @@
 //!
 //! An operation owns its buffer and its file until the kernel is done with both, whether or not anybody still waits.
 
+mod admission;
 mod backing;
-mod bulk;
 mod operation;
 mod retry;
 mod thread_pool;
@@ -96,7 +96,7 @@ pub(crate) async fn run(mut operation: Operation) -> io::Result<Buffer> {
         operation.run_blocking()?;
         return Ok(operation.into_buffer());
     }
-    let _permit = bulk::permit(&operation).await;
+    admission::admit(&mut operation).await;
     match uring::current() {
         Some(ring) if !operation.is_serialized_by_uring() => ring.run(operation).await,
         _ => thread_pool::run(operation).await,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::Backing;
+use super::admission::Admission;
 use crate::Buffer;
 
 /// How often an operation that the kernel could not take now (EAGAIN) is handed in again.
@@ -45,6 +46,7 @@ pub(crate) struct Operation {
     buffer: Buffer,
     done: usize,
     attempts: u32,
+    admission: Admission,
 }
 
 impl Operation {
@@ -65,7 +67,13 @@ impl Operation {
             buffer,
             done: 0,
             attempts: 0,
+            admission: Admission::default(),
         }
+    }
+
+    /// Keeps the leave to be under way for as long as it is.
+    pub(super) fn keep(&mut self, admission: Admission) {
+        self.admission = admission;
     }
 
     pub(crate) fn backing(&self) -> &Backing {

@@ -1,0 +1,106 @@
+//! How many operations are under way: few enough of each kind that short ones, and those of other volumes, find a kernel
+//! thread free.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Action, Operation};
+
+/// From this length on an operation is long, bytes. Flushes are long too.
+const LONG: usize = 256 << 10;
+
+/// Long operations of a reactor at a time: half of the kernel threads that `io_uring` may use for it.
+const LONG_OF_A_REACTOR: usize = 128;
+
+thread_local! {
+    static LONG_OPERATIONS: Arc<Semaphore> = Arc::new(Semaphore::new(LONG_OF_A_REACTOR));
+}
+
+/// Leave to be under way. An operation keeps it until it has ended, whether or not anybody still waits for it.
+#[derive(Debug, Default)]
+#[expect(dead_code, reason = "it is there to be dropped")]
+pub(super) struct Admission([Option<OwnedSemaphorePermit>; 3]);
+
+/// Waits until `operation` may be under way: first come, first served among those like it.
+pub(super) async fn admit(operation: &mut Operation) {
+    let backing = operation.backing();
+    let long = operation.action() == Action::Synchronize || operation.buffer().len() >= LONG;
+    // What the volume lacks is waited for first: who waits for that holds nothing others could have.
+    let of_volume = [
+        if long {
+            permit(backing.long()).await
+        } else {
+            None
+        },
+        permit(backing.under_way()).await,
+    ];
+    let of_reactor = if long {
+        permit(&LONG_OPERATIONS.with(Arc::clone)).await
+    } else {
+        None
+    };
+    let [long_of_volume, of_volume] = of_volume;
+    operation.keep(Admission([long_of_volume, of_volume, of_reactor]));
+}
+
+async fn permit(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    // An error would mean that it was closed, and none ever is.
+    Arc::clone(semaphore).acquire_owned().await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::Buffer;
+    use crate::engine::Backing;
+
+    fn backing() -> Arc<Backing> {
+        Arc::new(Backing::new(tempfile::tempfile().unwrap()))
+    }
+
+    /// Admits operations until one has to wait.
+    fn admit_all(backing: &Arc<Backing>, length: usize) -> Vec<Operation> {
+        let mut admitted = Vec::new();
+        loop {
+            let buffer = Buffer::zeroed(length);
+            let mut operation = Operation::new(Arc::clone(backing), Action::Read, 0, buffer, false);
+            let polled = {
+                let admission = pin!(admit(&mut operation));
+                admission.poll(&mut Context::from_waker(Waker::noop()))
+            };
+            match polled {
+                Poll::Ready(()) => admitted.push(operation),
+                Poll::Pending => return admitted,
+            }
+        }
+    }
+
+    #[test]
+    fn long_operations_leave_room_for_short_ones_of_the_volume() {
+        let volume = backing();
+        let long = admit_all(&volume, LONG);
+        let short = admit_all(&volume, 4096);
+        assert!(long.len() < short.len(), "{} {}", long.len(), short.len());
+        assert!(admit_all(&volume, 4096).is_empty());
+        drop((long, short));
+        assert!(
+            !admit_all(&volume, LONG).is_empty(),
+            "given back when it ended"
+        );
+    }
+
+    #[test]
+    fn a_volume_that_hangs_leaves_others_theirs() {
+        let hangs = backing();
+        let hanging = [admit_all(&hangs, LONG), admit_all(&hangs, 4096)];
+        let other = backing();
+        let long = admit_all(&other, LONG);
+        let short = admit_all(&other, 4096);
+        assert_eq!([long.len(), short.len()], hanging.map(|list| list.len()));
+    }
+}
