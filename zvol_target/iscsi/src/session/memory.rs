@@ -14,10 +14,12 @@ use std::task::{Context, Poll, Waker};
 pub(super) const SHORT: usize = 64 << 10;
 /// Long data of all connections of a thread, bytes.
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
-/// What a connection may hold however many there are, bytes; and one command alone may hold more.
+/// What a connection may hold whatever others hold, bytes; and one command alone may hold more.
 const LEAST_SHARE: usize = 1 << 20;
 
 thread_local! {
+    /// What all connections of this thread hold. Those that were there first may hold more than their share is by now.
+    static USED: Cell<usize> = const { Cell::new(0) };
     /// Connections of this thread that hold or want memory.
     static ACTIVE: Cell<usize> = const { Cell::new(0) };
 }
@@ -37,6 +39,8 @@ struct State {
     waiting: VecDeque<Rc<Request>>,
     /// Counted in [`ACTIVE`].
     active: bool,
+    /// Counted in [`USED`].
+    counted: usize,
 }
 
 struct Request {
@@ -49,11 +53,17 @@ impl State {
     fn admits(&self, bytes: usize) -> bool {
         let used = self.held + self.unread;
         let share = (THREAD_MEMORY / ACTIVE.get().max(1)).max(LEAST_SHARE);
-        used == 0 || used + bytes <= share
+        used == 0
+            || used + bytes <= LEAST_SHARE
+            || (used + bytes <= share && USED.get() + bytes <= THREAD_MEMORY)
     }
 
-    fn count_active(&mut self) {
-        let active = self.held + self.unread > 0 || !self.waiting.is_empty();
+    /// Keeps [`USED`] and [`ACTIVE`] right after any change.
+    fn count(&mut self) {
+        let used = self.held + self.unread;
+        USED.set(USED.get() - self.counted + used);
+        self.counted = used;
+        let active = used > 0 || !self.waiting.is_empty();
         if active != self.active {
             self.active = active;
             let count = ACTIVE.get();
@@ -77,14 +87,15 @@ impl Memory {
         self.set_unread(unread);
         let state = &mut *self.state.borrow_mut();
         let mut granted = false;
-        while let Some(request) = state.waiting.front() {
+        while let Some(request) = state.waiting.front().map(Rc::clone) {
             if !state.admits(request.bytes) {
                 break;
             }
+            state.waiting.pop_front();
             state.held += request.bytes;
+            state.count();
             request.granted.set(true);
             request.waker.borrow().wake_by_ref();
-            state.waiting.pop_front();
             granted = true;
         }
         granted
@@ -94,19 +105,21 @@ impl Memory {
     pub fn set_unread(&self, unread: usize) {
         let state = &mut *self.state.borrow_mut();
         state.unread = unread;
-        state.count_active();
+        state.count();
     }
 
     fn release(&self, bytes: usize) {
         let state = &mut *self.state.borrow_mut();
         state.held -= bytes;
-        state.count_active();
+        state.count();
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.state.get_mut().active {
+        let state = self.state.get_mut();
+        USED.set(USED.get() - state.counted);
+        if state.active {
             ACTIVE.set(ACTIVE.get() - 1);
         }
     }
@@ -142,11 +155,11 @@ impl Future for Take {
                 });
                 state.waiting.push_back(Rc::clone(&request));
                 this.request = Some(request);
-                state.count_active();
+                state.count();
                 return Poll::Pending;
             }
         }
-        state.count_active();
+        state.count();
         Poll::Ready(Share {
             memory: Rc::clone(&this.memory),
             bytes: this.bytes,
@@ -165,7 +178,7 @@ impl Drop for Take {
         }
         let state = &mut *self.memory.state.borrow_mut();
         state.waiting.retain(|other| !Rc::ptr_eq(other, &request));
-        state.count_active();
+        state.count();
     }
 }
 
@@ -235,6 +248,21 @@ mod tests {
         // Each has its share, and that is used up.
         let (_waiting, none) = take(&others[0], MIB);
         assert!(none.is_none());
+    }
+
+    #[test]
+    fn those_who_came_first_leave_the_others_no_more_than_there_is() {
+        let connections: Vec<_> = (0..16).map(|_| Rc::new(Memory::default())).collect();
+        let mut held = Vec::new();
+        for memory in &connections {
+            while let (_, Some(share)) = take(memory, MIB / 2) {
+                held.push(share);
+            }
+        }
+        assert!(USED.get() >= THREAD_MEMORY);
+        assert!(USED.get() <= THREAD_MEMORY + connections.len() * LEAST_SHARE);
+        drop(held);
+        assert_eq!(USED.get(), 0);
     }
 
     #[test]
