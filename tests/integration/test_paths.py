@@ -78,7 +78,7 @@ def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker
         target.add_lun(0, volume)
 
         def written() -> int:
-            return int(target.call("statistics.get")["luns"][0]["write"]["bytes"])
+            return int(target.counters()["write"]["bytes"])
 
         copy = subprocess.Popen(
             ["qemu-img", "convert", "-n", "-r", "10M", "-f", "raw", "-O", "raw", image, target.url(0)],

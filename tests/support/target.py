@@ -118,6 +118,10 @@ class Target:
         self.call("luns.create", {"target": iqn, "lun": {"number": number, "uuid": identity, "path": str(path), **options}})
         return identity
 
+    def counters(self) -> dict[str, Any]:
+        """Counters of the first LUN (`statistics.get`)."""
+        return dict(self.call("statistics.get")["luns"][0])
+
     def url(self, lun: int | None = None, iqn: str = IQN, account: Account | None = None, portal: str | None = None) -> str:
         """libiscsi's URL of the portal, or of a LUN."""
         user = f"{account.name}%{account.secret}@" if account else ""

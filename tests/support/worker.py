@@ -31,11 +31,10 @@ class Figures:
 
 async def _work(portal: str, lun: int, seconds: float, initiator: str) -> Figures:
     times: list[float] = []
-    start = time.perf_counter()
 
-    async def place(number: int, session: Session) -> None:
+    async def place(number: int, session: Session, until: float) -> None:
         sequence = 0
-        while time.perf_counter() - start < seconds:
+        while not sequence or time.perf_counter() < until:
             sequence += 1
             address = number * REGION_BLOCKS + sequence * BLOCKS % REGION_BLOCKS
             stamp = (number.to_bytes(8) + sequence.to_bytes(8)) * (BLOCKS * 32)
@@ -49,9 +48,10 @@ async def _work(portal: str, lun: int, seconds: float, initiator: str) -> Figure
 
     async with Session(portal, lun=lun, initiator=initiator) as session:
         await session.execute(cdb.TEST_UNIT_READY)  # takes the unit attention of a new nexus
+        start = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for number in range(QUEUE_DEPTH):
-                group.create_task(place(number, session))
+                group.create_task(place(number, session, start + seconds))
     return Figures(len(times) / (time.perf_counter() - start), sum(times) / len(times), max(times))
 
 
