@@ -21,17 +21,28 @@ class Initiator:
             run("iscsid")
 
     def login(self, portal: str, iqn: str = IQN, lun: int = 0, settings: dict[str, str] | None = None) -> Path:
-        """Discovers the target, logs in and returns the disk of `lun` once udev made its node."""
+        """Discovers the target, logs in and returns the disk of `lun` once udev made its node. Raises ProgramFailed."""
         run("iscsiadm", "-m", "discovery", "-t", "sendtargets", "-p", portal)
         for name, value in (settings or {}).items():
             run("iscsiadm", "-m", "node", "-T", iqn, "-p", portal, "-o", "update", "-n", name, "-v", value)
         run("iscsiadm", "-m", "node", "-T", iqn, "-p", portal, "--login")
-        disk = Path(f"/dev/disk/by-path/ip-{portal}-iscsi-{iqn}-lun-{lun}")
-        wait_for(disk.exists, f"{disk} is there")
+        return self.disk(portal, iqn, lun)
+
+    def disk(self, portal: str, iqn: str = IQN, lun: int = 0) -> Path:
+        """The disk of a LUN of a session there is, once udev made its node."""
+        address, _, port = portal.rpartition(":")
+        names = f"ip-{address.strip('[]')}:{port}-iscsi-{iqn}-lun-{lun}", f"ip-{portal}-iscsi-{iqn}-lun-{lun}"
+        candidates = [Path("/dev/disk/by-path") / name for name in names]
+        wait_for(lambda: any(disk.exists() for disk in candidates), f"{candidates[-1]} is there")
         run("udevadm", "settle")
-        return disk
+        return next(disk for disk in candidates if disk.exists())
 
     def logout(self, portal: str, iqn: str = IQN) -> None:
         """Logs out and forgets the target."""
         run("iscsiadm", "-m", "node", "-T", iqn, "-p", portal, "--logout")
         run("iscsiadm", "-m", "node", "-T", iqn, "-p", portal, "-o", "delete")
+
+    def forget(self) -> None:
+        """Logs out of everything and forgets all targets, whatever state they are in."""
+        for words in (["--logout"], ["-o", "delete"]):
+            subprocess.run(["iscsiadm", "-m", "node", *words], capture_output=True, timeout=60, check=False)

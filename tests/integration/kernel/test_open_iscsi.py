@@ -1,0 +1,149 @@
+"""open-iscsi, the kernel's initiator: digests, CHAP, IPv6, a resize, a cable that is pulled, what a host is not given."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import fio
+from support.initiator import Initiator
+from support.network import NAMESPACE, links
+from support.programs import ProgramFailed, run, wait_for
+from support.target import IQN, Account, Target, running_target
+from support.volumes import VolumeMaker
+from support.zfs import Pool
+
+HOST = Account("host", "a-secret-of-20-bytes")
+TARGET = Account("target", "another-secret-20-by")
+
+
+@pytest.fixture
+def initiator() -> Iterator[Initiator]:
+    """The initiator, without sessions afterwards."""
+    initiator = Initiator()
+    yield initiator
+    initiator.forget()
+
+
+def chap_settings(host: Account, target: Account | None = None) -> dict[str, str]:
+    """open-iscsi's settings for CHAP, mutual with `target`."""
+    settings = {
+        "node.session.auth.authmethod": "CHAP",
+        "node.session.auth.username": host.name,
+        "node.session.auth.password": host.secret,
+    }
+    if target:
+        settings["node.session.auth.username_in"] = target.name
+        settings["node.session.auth.password_in"] = target.secret
+    return settings
+
+
+@pytest.mark.parametrize("data", ["None", "CRC32C"])
+@pytest.mark.parametrize("header", ["None", "CRC32C"])
+def test_digests(target: Target, make_volume: VolumeMaker, initiator: Initiator, seed: int, header: str, data: str) -> None:
+    target.add_lun(0, make_volume("volume", 32))
+    settings = {"node.conn[0].iscsi.HeaderDigest": header, "node.conn[0].iscsi.DataDigest": data}
+    disk = initiator.login(target.portal, settings=settings)
+    parameters = target.call("sessions.list")["sessions"][0]["parameters"]
+    assert (parameters["header_digest"], parameters["data_digest"]) == (header == "CRC32C", data == "CRC32C")
+    fio.verify(disk, 16, seed)
+
+
+def test_chap_one_way(target: Target, make_volume: VolumeMaker, initiator: Initiator) -> None:
+    target.add_lun(0, make_volume("volume", 16))
+    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret})
+    with pytest.raises(ProgramFailed, match="authorization failure"):
+        initiator.login(target.portal, settings=chap_settings(Account(HOST.name, "not-the-secret-of-it")))
+    disk = initiator.login(target.portal, settings=chap_settings(HOST))
+    assert target.call("sessions.list")["sessions"][0]["account"] == HOST.name
+    assert disk.exists()
+
+
+def test_chap_mutual(target: Target, make_volume: VolumeMaker, initiator: Initiator) -> None:
+    """open-iscsi hangs up on a target that does not know its own secret."""
+    target.add_lun(0, make_volume("volume", 16))
+    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret})
+    target.call("accounts.set", {"target": IQN, "name": TARGET.name, "secret": TARGET.secret, "mutual": True})
+    with pytest.raises(ProgramFailed):
+        initiator.login(target.portal, settings=chap_settings(HOST, Account(TARGET.name, "not-the-secret-of-it")))
+    assert initiator.login(target.portal, settings=chap_settings(HOST, TARGET)).exists()
+
+
+def test_ipv6(tmp_path: Path, make_volume: VolumeMaker, initiator: Initiator, seed: int) -> None:
+    with running_target(tmp_path / "target", [("[::1]:3260", 1)]) as target:
+        target.add_lun(0, make_volume("volume", 32))
+        fio.verify(initiator.login(target.portal), 16, seed)
+        initiator.forget()
+
+
+def test_a_resize_is_seen(target: Target, make_volume: VolumeMaker, initiator: Initiator, pool: Pool) -> None:
+    """The zvol grows. The host's next command gets the unit attention CAPACITY DATA HAS CHANGED, upon which the kernel reports
+    an event; reading the new size is left to udev's rules, and Debian has none: `rescan` of the disk does it, not of the bus.
+    """
+    volume = make_volume("volume", 32)
+    target.add_lun(0, volume)
+    disk = initiator.login(target.portal).resolve()
+    assert int(run("blockdev", "--getsize64", disk)) == 32 << 20
+    monitor = subprocess.Popen(
+        ["udevadm", "monitor", "--kernel", "--property", "--subsystem-match=scsi"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert monitor.stdout
+        while "KERNEL" not in monitor.stdout.readline():
+            pass  # it listens
+        run("zfs", "set", "volsize=64M", f"{pool.name}/volume")
+        wait_for(
+            lambda: bool(target.call("luns.list", {"target": IQN})["luns"][0]["size_bytes"] == 64 << 20),
+            "the target sees that it grew",
+        )
+        run("dd", f"if={disk}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct")
+        for line in monitor.stdout:
+            if line.strip() == "SDEV_UA=CAPACITY_DATA_HAS_CHANGED":
+                break
+    finally:
+        monitor.kill()
+        monitor.wait()
+    Path(f"/sys/class/block/{disk.name}/device/rescan").write_text("1\n")
+    wait_for(lambda: int(run("blockdev", "--getsize64", disk)) == 64 << 20, "the disk has grown")
+    run("dd", "if=/dev/zero", f"of={disk}", "bs=1M", "seek=60", "count=4", "oflag=direct")
+
+
+def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker, initiator: Initiator, seed: int) -> None:
+    """A file system is written to over a link that is away for longer than the initiator's pings may be unanswered."""
+    settings = {
+        "node.conn[0].timeo.noop_out_interval": "1",
+        "node.conn[0].timeo.noop_out_timeout": "1",
+        "node.conn[0].timeo.login_timeout": "2",
+    }
+    with links(1) as (link,), running_target(tmp_path / "target", [(f"{link.address}:3260", 1)], namespace=NAMESPACE) as target:
+        target.add_lun(0, make_volume("volume", 128))
+        disk = initiator.login(target.portal, settings=settings)
+        run("mkfs.ext4", "-q", disk)
+        mount_point = tmp_path / "mount"
+        mount_point.mkdir()
+        run("mount", disk, mount_point)
+        try:
+
+            def written() -> int:
+                return int(target.counters()["write"]["bytes"])
+
+            with fio.Verifying(mount_point / "file", 32, seed, written) as verifying:
+                verifying.goes_on("before the cut")
+                link.cut()
+                state = Path(f"/sys/class/iscsi_session/{session_of(disk)}/state")
+                wait_for(lambda: state.read_text().strip() == "FAILED", "the initiator gives the connection up")
+                link.restore()
+                wait_for(lambda: state.read_text().strip() == "LOGGED_IN", "the initiator is back", timeout=60)
+                verifying.goes_on("after the cut")
+        finally:
+            run("umount", mount_point)
+        run("e2fsck", "-f", "-n", disk)
+        initiator.forget()
+
+
+def session_of(disk: Path) -> str:
+    """The kernel's name of the session a disk belongs to."""
+    device = Path(f"/sys/class/block/{disk.resolve().name}/device").resolve()
+    return next(part for part in device.parts if part.startswith("session"))

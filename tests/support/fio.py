@@ -1,0 +1,66 @@
+"""fio with verification."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from support.programs import run, wait_for
+
+
+def words(path: Path, size_mib: int, seed: int) -> list[str]:
+    """A command line: random writes all over a disk or file, each block read back and its checksum compared."""
+    return [
+        # A colon would part two file names.
+        *("fio", "--name=verify", f"--filename={path.resolve()}", f"--size={size_mib}M", "--rw=randwrite", "--bsrange=4k-64k"),
+        *("--ioengine=libaio", "--iodepth=16", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"),
+        *(f"--randseed={seed}", "--output-format=terse", "--verify_state_save=0"),
+    ]
+
+
+def verify(path: Path, size_mib: int, seed: int) -> None:
+    """Runs it. Raises ProgramFailed when a block is wrong."""
+    run(*words(path, size_mib, seed), timeout=300)
+
+
+class Verifying:
+    """fio again and again, until the block ends; leaving it raises AssertionError when a round failed.
+
+    `written` tells how many bytes have been written to the target in all.
+    """
+
+    def __init__(self, path: Path, size_mib: int, seed: int, written: Callable[[], int]) -> None:
+        self._path, self._size_mib, self._seed = path, size_mib, seed
+        self._written = written
+        self._stop = threading.Event()
+        self._round: subprocess.Popen[str] | None = None
+        self._failure = ""
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and not self._failure:
+            self._seed += 1
+            command = words(self._path, self._size_mib, self._seed)
+            self._round = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            output, _ = self._round.communicate()
+            if self._round.returncode:
+                self._failure = f"exit code {self._round.returncode}: {output}"
+
+    def __enter__(self) -> Verifying:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        self._stop.set()
+        if kind and self._round:
+            self._round.kill()
+        self._thread.join()
+        assert kind or not self._failure, self._failure
+
+    def goes_on(self, when: str) -> None:
+        """Returns once 4 MiB more are written. Raises AssertionError when fio failed, TimeoutError."""
+        before = self._written()
+        wait_for(lambda: bool(self._failure) or self._written() > before + (4 << 20), f"4 MiB are written {when}", 120)
+        assert not self._failure, self._failure
