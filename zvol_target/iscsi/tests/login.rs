@@ -275,7 +275,7 @@ fn what_is_negotiated_is_answered_and_shown() {
         ("ImmediateData", "Yes"),
         ("MaxRecvDataSegmentLength", "262144"),
         ("MaxBurstLength", "1048576"),
-        ("FirstBurstLength", "262144"),
+        ("FirstBurstLength", "65536"),
         ("MaxOutstandingR2T", "4"),
         ("MaxConnections", "1"),
         ("X-com.example.a", "NotUnderstood"),

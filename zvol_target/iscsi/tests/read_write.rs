@@ -45,7 +45,7 @@ fn a_long_write_takes_immediate_unsolicited_and_solicited_data() {
                     ("DataDigest", digest),
                     ("InitialR2T", "No"),
                     ("MaxBurstLength", "300000"),
-                    ("FirstBurstLength", "131072"),
+                    ("FirstBurstLength", "65536"),
                     ("MaxOutstandingR2T", "2"),
                     ("MaxRecvDataSegmentLength", "65536"),
                 ],
@@ -57,11 +57,10 @@ fn a_long_write_takes_immediate_unsolicited_and_solicited_data() {
             };
             let tag = command.initiator_task_tag;
             initiator.send(command.encode(), &data[..40000]);
-            for (data_sn, (start, end)) in
-                [(40000, 90001), (90001, 131_072)].into_iter().enumerate()
+            for (data_sn, (start, end)) in [(40000, 50001), (50001, 65_536)].into_iter().enumerate()
             {
                 let pdu = DataOut {
-                    r#final: end == 131_072,
+                    r#final: end == 65_536,
                     initiator_task_tag: tag,
                     target_transfer_tag: RESERVED_TAG,
                     data_sn: data_sn as u32,
@@ -70,7 +69,7 @@ fn a_long_write_takes_immediate_unsolicited_and_solicited_data() {
                 };
                 initiator.send(pdu.encode(), &data[start..end]);
             }
-            let mut solicited = 131_072;
+            let mut solicited = 65_536;
             let mut r2ts = 0;
             while solicited < data.len() {
                 let r2t = initiator.expect_r2t(tag);
