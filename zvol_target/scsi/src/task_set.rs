@@ -19,10 +19,11 @@ use tokio::sync::Notify;
 use crate::lock;
 use crate::sam::TaskAttribute;
 
-/// Most tasks of one logical unit; more are answered TASK SET FULL.
+/// Most tasks of one nexus in one logical unit; more are answered TASK SET FULL.
 ///
-/// A transport bounds what one nexus may queue (iSCSI by its command window); this bounds their sum.
-pub(crate) const MAXIMUM_TASKS: usize = 8192;
+/// No bound for their sum: one host with many nexuses, whose data does not come, would shut out all others. A transport bounds
+/// how many nexuses there are.
+pub(crate) const MAXIMUM_TASKS: usize = 512;
 
 /// The task was aborted: it is to end as soon as it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +254,7 @@ pub(crate) struct TaskSet {
 }
 
 impl TaskSet {
-    /// Puts a task into the set that `set` leads to; `None` when the logical unit has too many.
+    /// Puts a task into the set that `set` leads to; `None` when the nexus has too many there.
     pub(crate) fn enter<S: AsRef<TaskSet>>(
         set: S,
         nexus: u64,
@@ -263,7 +264,7 @@ impl TaskSet {
     ) -> Option<EnteredTask<S>> {
         let task = {
             let mut sets = lock(&set.as_ref().sets);
-            if sets.tasks >= MAXIMUM_TASKS {
+            if sets.of_nexus(nexus).tasks.len() >= MAXIMUM_TASKS {
                 return None;
             }
             sets.idle = sets.idle(now);

@@ -149,6 +149,9 @@ fn a_full_task_set_says_so() {
         (completion.status, completion.sense.len()),
         (Status::TaskSetFull, 0)
     );
+    // Of this nexus only: no host can shut another out.
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
     drop(tasks);
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
 }
