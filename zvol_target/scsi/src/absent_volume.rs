@@ -10,7 +10,7 @@ pub(crate) struct AbsentVolume;
 
 fn absent<T: 'static>() -> LocalBoxFuture<'static, Result<T, VolumeError>> {
     let error = io::Error::new(io::ErrorKind::NotConnected, "the volume is not there");
-    Box::pin(std::future::ready(Err(error.into())))
+    Box::pin(std::future::ready(Err(VolumeError::Gone(error))))
 }
 
 impl Volume for AbsentVolume {

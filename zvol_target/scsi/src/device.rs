@@ -113,7 +113,8 @@ impl Device {
     /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it. With the same UUID it is the same disk: it keeps its
     /// mode parameters, its counters and the unit attentions not yet reported, and hosts find what else is not as it was: NOT READY TO
     /// READY CHANGE, MEDIUM MAY HAVE CHANGED if it was [not ready](LogicalUnit::not_ready) and is now, MODE PARAMETERS CHANGED,
-    /// INQUIRY DATA HAS CHANGED, CAPACITY DATA HAS CHANGED.
+    /// INQUIRY DATA HAS CHANGED, CAPACITY DATA HAS CHANGED. If it was not ready and has a write cache, cached writes may be lost: hosts
+    /// find POWER ON, RESET, OR BUS DEVICE RESET OCCURRED first, and default mode parameters.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].

@@ -260,17 +260,26 @@ impl Execution<'_> {
             VolumeError::OutOfRange { .. } => {
                 Sense::address_out_of_range(self.unit.capacity().blocks())
             }
+            // No MEDIUM ERROR: hosts would take every block they tried for a bad one.
+            VolumeError::Gone(_) => {
+                self.log_failure(error);
+                crate::router::NOT_READY
+            }
             error => {
-                tracing::warn!(
-                    logical_unit = self.number,
-                    initiator = %self.nexus.initiator_port,
-                    operation_code = self.cdb.operation_code(),
-                    %error,
-                    "the volume failed a command"
-                );
+                self.log_failure(error);
                 Sense::new(SenseKey::MediumError, otherwise)
             }
         }
+    }
+
+    fn log_failure(&self, error: &VolumeError) {
+        tracing::warn!(
+            logical_unit = self.number,
+            initiator = %self.nexus.initiator_port,
+            operation_code = self.cdb.operation_code(),
+            %error,
+            "the volume failed a command"
+        );
     }
 }
 

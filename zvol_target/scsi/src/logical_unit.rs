@@ -129,7 +129,8 @@ impl LogicalUnit {
 
     /// Takes over from a unit with the same identity what nexuses set, what they have to be told yet, and what was counted.
     pub(crate) fn inherit(&self, old: &Self) {
-        let descriptor_sense = old.mode.descriptor_sense.load(Ordering::Relaxed);
+        let descriptor_sense =
+            !self.may_have_lost_cache(old) && old.mode.descriptor_sense.load(Ordering::Relaxed);
         self.mode
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
@@ -137,6 +138,12 @@ impl LogicalUnit {
         for (nexus, conditions) in old.unit_attentions.pending() {
             self.unit_attentions.add_nexus(nexus, &conditions);
         }
+    }
+
+    /// Whether cached writes may be lost that a unit with the same identity acknowledged: its volume went, and is back. To hosts
+    /// that is a power on.
+    fn may_have_lost_cache(&self, old: &Self) -> bool {
+        self.ready && !old.ready && (self.options.write_cache || old.options.write_cache)
     }
 
     /// What nexuses have to be told when this unit stands where one with the same identity stood. While it is not ready, nothing:
@@ -154,6 +161,10 @@ impl LogicalUnit {
             || present.physical_block_bytes != past.physical_block_bytes;
         let size = present.size_bytes != old.known_size_bytes.load(Ordering::Relaxed);
         let conditions = [
+            (
+                self.may_have_lost_cache(old),
+                AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
+            ),
             (becomes_ready, AdditionalSense::NOT_READY_TO_READY_CHANGE),
             // WCE; WP of the header.
             (

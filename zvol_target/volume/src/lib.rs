@@ -69,7 +69,11 @@ pub enum VolumeError {
     /// The volume is read-only.
     #[error("the volume is read-only")]
     ReadOnly,
-    /// The backing store reported an error.
+    /// The device is not there any more: pulled, destroyed, its driver gone (ENXIO, ENODEV). What is left of the volume is of no
+    /// use; opened again, it may be there.
+    #[error("the device is gone: {0}")]
+    Gone(#[source] std::io::Error),
+    /// The backing store reported another error.
     #[error("backing store: {0}")]
     Device(#[from] std::io::Error),
 }
@@ -98,13 +102,14 @@ pub trait Volume: Send + Sync {
     /// Fills the whole `buffer` from `offset` and gives it back.
     ///
     /// # Errors
-    /// [`VolumeError::OutOfRange`], [`VolumeError::Device`].
+    /// [`VolumeError::OutOfRange`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>>;
 
     /// Writes the whole `buffer` at `offset`; ready when as stable as asked.
     ///
     /// # Errors
-    /// [`VolumeError::OutOfRange`], [`VolumeError::OutOfSpace`], [`VolumeError::ReadOnly`], [`VolumeError::Device`].
+    /// [`VolumeError::OutOfRange`], [`VolumeError::OutOfSpace`], [`VolumeError::ReadOnly`], [`VolumeError::Gone`],
+    /// [`VolumeError::Device`].
     fn write(
         &self,
         offset: u64,
@@ -115,6 +120,6 @@ pub trait Volume: Send + Sync {
     /// Makes every write that completed before this call stable.
     ///
     /// # Errors
-    /// [`VolumeError::OutOfSpace`], [`VolumeError::Device`].
+    /// [`VolumeError::OutOfSpace`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
 }

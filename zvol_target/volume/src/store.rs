@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
 use tokio::sync::RwLock;
 
 use crate::engine::{self, Action, Backing, Operation};
@@ -245,8 +246,11 @@ impl Store {
 }
 
 /// What most backends make of an error number: ENOSPC and EDQUOT mean that there is no space, EROFS that nothing may be
-/// written.
+/// written, ENXIO and ENODEV that the device is gone.
 pub(crate) fn classify(error: io::Error) -> VolumeError {
+    if let Some(Errno::NXIO | Errno::NODEV) = Errno::from_io_error(&error) {
+        return VolumeError::Gone(error);
+    }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => VolumeError::OutOfSpace,
         io::ErrorKind::ReadOnlyFilesystem => VolumeError::ReadOnly,
@@ -297,8 +301,6 @@ pub(crate) use volume_on_store;
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
@@ -310,9 +312,15 @@ mod tests {
             classify(Errno::ROFS.into()),
             VolumeError::ReadOnly
         ));
-        // What the device says, and that it is gone, stays readable in the log.
-        for errno in [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::TIMEDOUT] {
+        // What the device says stays readable in the log.
+        for errno in [Errno::IO, Errno::TIMEDOUT] {
             let VolumeError::Device(error) = classify(errno.into()) else {
+                panic!("{errno}");
+            };
+            assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));
+        }
+        for errno in [Errno::NXIO, Errno::NODEV] {
+            let VolumeError::Gone(error) = classify(errno.into()) else {
                 panic!("{errno}");
             };
             assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));

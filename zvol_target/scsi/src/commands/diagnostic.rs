@@ -11,7 +11,7 @@ use crate::sense::{Sense, SenseKey};
 /// command table refuses self-test codes and diagnostic pages.
 ///
 /// # Errors
-/// HARDWARE ERROR, INTERNAL TARGET FAILURE when the test failed. Not LOGICAL UNIT FAILED SELF-TEST, which `ESXi` takes for the loss of
+/// LOGICAL UNIT NOT READY when the volume is gone. HARDWARE ERROR, INTERNAL TARGET FAILURE when the test failed otherwise. Not LOGICAL UNIT FAILED SELF-TEST, which `ESXi` takes for the loss of
 /// the device.
 pub(crate) async fn send_diagnostic(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const SELFTEST: u8 = 0x04;
@@ -35,7 +35,10 @@ pub(crate) async fn send_diagnostic(execution: &mut Execution<'_>) -> Result<Rep
 
 fn failed(execution: &Execution, error: &volume::VolumeError) -> Sense {
     // Logs what happened.
-    let _ = execution.volume_failure(error, AdditionalSense::INTERNAL_TARGET_FAILURE);
+    let sense = execution.volume_failure(error, AdditionalSense::INTERNAL_TARGET_FAILURE);
+    if matches!(error, volume::VolumeError::Gone(_)) {
+        return sense;
+    }
     Sense::new(
         SenseKey::HardwareError,
         AdditionalSense::INTERNAL_TARGET_FAILURE,

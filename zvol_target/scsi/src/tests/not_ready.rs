@@ -10,6 +10,10 @@ use crate::sam::Status;
 use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
 
 const NOT_READY: (u8, u8, u8) = (2, 0x04, 0x00);
+/// MODE SELECT data of the Control mode page.
+const D_SENSE: [u8; 16] = [
+    0, 0, 0, 0, 0x0a, 0x0a, 0x26, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
+];
 const READ_CAPACITY_10: [u8; 10] = [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn request_sense(initiator: &Initiator) -> (u8, u8, u8) {
@@ -96,12 +100,32 @@ fn when_the_volume_comes_every_host_is_told_and_the_disk_is_the_same() {
 }
 
 #[test]
+fn when_a_volume_with_a_write_cache_comes_back_hosts_find_a_power_on() {
+    let cached = LogicalUnitOptions {
+        write_cache: true,
+        ..options()
+    };
+    let initiator = Initiator::new(&RamVolume::new(BLOCKS), cached.clone());
+    initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &D_SENSE);
+    let placeholder = LogicalUnit::not_ready(cached.clone());
+    initiator
+        .device
+        .replace_logical_unit(0, placeholder)
+        .unwrap();
+    assert_eq!(initiator.run(&TEST_UNIT_READY).sense[0], 0x72);
+    let unit = LogicalUnit::new(RamVolume::new(BLOCKS), cached).unwrap();
+    initiator.device.replace_logical_unit(0, unit).unwrap();
+    // In fixed format, as a power on leaves it.
+    for attention in [(6, 0x29, 0), (6, 0x28, 0), (6, 0x3f, 0x03), (6, 0x2a, 0x09)] {
+        assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), attention);
+    }
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+}
+
+#[test]
 fn when_the_volume_goes_the_settings_of_hosts_stay() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
-    let d_sense = [
-        0, 0, 0, 0, 0x0a, 0x0a, 0x26, 0x10, 0, 0x40, 0, 0, 0, 0, 0, 0,
-    ];
-    initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &d_sense);
+    initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &D_SENSE);
     let placeholder = LogicalUnit::not_ready(options());
     initiator
         .device

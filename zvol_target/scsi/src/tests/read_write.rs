@@ -289,13 +289,18 @@ fn write_protected_in_either_way() {
 #[test]
 fn failures_of_the_volume() {
     let data = pattern(1, 1);
-    let faults: [(fn() -> VolumeError, _, _); 4] = [
+    let faults: [(fn() -> VolumeError, _, _); 5] = [
         (|| VolumeError::OutOfSpace, (7, 0x27, 7), (7, 0x27, 7)),
         (|| VolumeError::ReadOnly, (7, 0x27, 0), (7, 0x27, 0)),
         (
             || std::io::Error::other("bad sector").into(),
             (3, 0x11, 0),
             (3, 0x0c, 0),
+        ),
+        (
+            || VolumeError::Gone(std::io::Error::other("pulled")),
+            (2, 0x04, 0),
+            (2, 0x04, 0),
         ),
         (
             || VolumeError::OutOfRange {
