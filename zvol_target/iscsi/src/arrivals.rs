@@ -1,4 +1,4 @@
-//! Connections that have not logged in yet: how many there may be, and which gives way to the next.
+//! Connections that have not logged in yet, or only for discovery: how many there may be, and which gives way to the next.
 //!
 //! Whoever reaches a portal can open connections and say nothing. Such a flood costs a bounded number of them, and locks nobody
 //! out: it is always the oldest connection of the address with the most that gives way, so a host that opens a few, and logs

@@ -134,9 +134,11 @@ pub struct Portal {
 pub struct ServerOptions {
     /// Reactor threads; connections are spread over them. At least 1.
     pub reactors: usize,
-    /// Sessions at once, over all portals, each with its one connection; further logins are refused (0302h).
+    /// Normal sessions at once, over all portals, each with its one connection; further logins are refused (0302h).
     pub max_connections: usize,
-    /// Connections at once that have not logged in; further ones take the place of the oldest of the address that has the
+    /// The same, of one address.
+    pub max_sessions_per_peer: usize,
+    /// Connections at once that have not logged in, or only for discovery; further ones take the place of the oldest of the address that has the
     /// most. At least 1.
     pub max_logins: usize,
     /// The same, of one address.
@@ -154,6 +156,7 @@ impl Default for ServerOptions {
         Self {
             reactors: 1,
             max_connections: 1024,
+            max_sessions_per_peer: 512,
             max_logins: 256,
             max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),

@@ -16,7 +16,7 @@ use tracing::{debug, error, warn};
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::config::ServerOptions;
-use crate::login::{LoginFailure, log_in};
+use crate::login::{LoginFailure, SessionType, log_in};
 use crate::registry::Registry;
 use crate::session::{Connection, Inbound};
 use crate::socket::limit_not_sent;
@@ -157,12 +157,21 @@ pub(crate) async fn serve_stream(
             }
         } => return,
     };
-    drop(arrival);
     match login {
         Ok(Ok(login)) => {
-            Connection::new(stream, inbound, registry, login)
-                .run()
-                .await;
+            // Strangers may open discovery sessions: those keep their place among the arrivals, and give way to others.
+            let place = match login.registration.record.session_type {
+                SessionType::Discovery => arrival,
+                SessionType::Normal => None,
+            };
+            let session = Connection::new(stream, inbound, registry, login).run();
+            match place {
+                Some(mut place) => tokio::select! {
+                    () = session => {}
+                    () = place.given_way() => {}
+                },
+                None => session.await,
+            }
         }
         // Probes of monitors and port scanners do no more than this.
         Ok(Err(LoginFailure::Closed)) => debug!(peer = %addresses.0, "closed before login"),

@@ -343,8 +343,18 @@ impl Registry {
         peer: SocketAddr,
         local: SocketAddr,
     ) -> Result<Registration, LoginStatus> {
-        if state.sessions.len() >= self.options.max_connections {
-            return Err(LoginStatus::OutOfResources);
+        if login.session_type == SessionType::Normal {
+            // Discovery sessions are bounded as connections that have not logged in are.
+            let sessions = || {
+                let all = state.sessions.values();
+                all.filter(|session| session.session_type == SessionType::Normal)
+            };
+            let of_peer = sessions().filter(|session| session.peer.ip() == peer.ip());
+            if of_peer.count() >= self.options.max_sessions_per_peer
+                || sessions().count() >= self.options.max_connections
+            {
+                return Err(LoginStatus::OutOfResources);
+            }
         }
         let record = Arc::new(SessionRecord {
             tsih: state

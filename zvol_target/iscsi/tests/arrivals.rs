@@ -55,3 +55,54 @@ fn silent_connections_lock_nobody_out() {
         silent.expect_closed();
     }
 }
+
+#[test]
+fn discovery_sessions_lock_nobody_out() {
+    let options = ServerOptions {
+        max_connections: 4,
+        max_logins: 12,
+        max_logins_per_peer: 8,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let mut flood: Vec<Initiator> = (0..40u8)
+        .map(|number| {
+            let mut initiator = Initiator::connect(fixture.address);
+            initiator.isid[5] = number;
+            let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
+            let (response, _) = initiator.login_step(initiator.operational(), &keys);
+            assert_eq!(response.status_class, 0);
+            initiator
+        })
+        .collect();
+    let mut host = Initiator::connect(fixture.address);
+    host.isid[5] = 99;
+    host.log_in(HOST, TARGET, FAST);
+    host.ping();
+    // The oldest gave way, the youngest are served.
+    flood[0].expect_closed();
+    flood[39].ping();
+}
+
+#[test]
+fn one_address_does_not_take_all_sessions() {
+    let options = ServerOptions {
+        max_connections: 8,
+        max_sessions_per_peer: 3,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let log_in = |source: &str, number| {
+        let mut host = Initiator::on(connect_from(source, fixture.address));
+        host.isid[5] = number;
+        let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+        let (response, _) = host.login_step(host.operational(), &keys);
+        (host, (response.status_class, response.status_detail))
+    };
+    let all: Vec<_> = (0..3).map(|number| log_in("127.0.0.2", number)).collect();
+    assert!(all.iter().all(|(_, status)| *status == (0, 0)));
+    assert_eq!(log_in("127.0.0.2", 3).1, (3, 2));
+    // It may take the place of its own, and another address has its own.
+    assert_eq!(log_in("127.0.0.2", 2).1, (0, 0));
+    assert_eq!(log_in("127.0.0.3", 4).1, (0, 0));
+}

@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iscsi::ServerOptions;
-use iscsi::pdu::{DataOut, RESERVED_TAG, ScsiCommand, TargetPdu};
+use iscsi::pdu::{DataOut, NopOut, RESERVED_TAG, ScsiCommand, TargetPdu};
 use support::memory::WAIT;
 use support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 
@@ -104,7 +105,6 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     let last = iscsi::pdu::encode(last.encode(), &[], &data, initiator.digests);
     let mut stream = initiator.stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || {
-        use std::io::Write as _;
         for bytes in bytes {
             stream.write_all(&bytes).unwrap();
         }
@@ -142,7 +142,6 @@ fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
         .collect();
     let mut stream = initiator.stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || {
-        use std::io::Write as _;
         for bytes in bytes {
             stream.write_all(&bytes).unwrap();
         }
@@ -182,6 +181,28 @@ fn commands_that_hang_with_their_data_leave_pings_answered() {
         };
         assert_eq!(response.status, 0);
     }
+}
+
+/// Requests with data that wait for one that never comes.
+#[test]
+fn early_pings_without_end_end_the_session() {
+    let fixture = Fixture::new();
+    let mut initiator = fixture.log_in();
+    let data = vec![0; 200 << 10];
+    let pings: Vec<u8> = (1..=6)
+        .flat_map(|early| {
+            let ping = NopOut {
+                initiator_task_tag: initiator.tag(),
+                target_transfer_tag: RESERVED_TAG,
+                cmd_sn: initiator.cmd_sn + early,
+                ..NopOut::default()
+            };
+            iscsi::pdu::encode(ping.encode(), &[], &data, initiator.digests)
+        })
+        .collect();
+    // The last one may meet a closed connection.
+    let _ = initiator.stream.write_all(&pings);
+    initiator.expect_closed();
 }
 
 fn impatient() -> Fixture {

@@ -290,3 +290,29 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn a_login_that_brings_keys_without_end_is_refused() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let request = || LoginRequest {
+        transit: false,
+        next_stage: 0,
+        ..Initiator::connect(fixture.address).operational()
+    };
+    let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
+    let (response, _) = initiator.login_step(request(), &keys);
+    assert_eq!(response.status_class, 0);
+    let mut status = (0, 0);
+    for round in 0..10 {
+        let names: Vec<String> = (0..100).map(|key| format!("X-{round}-{key}")).collect();
+        // An answer to what was never asked gets none itself.
+        let keys: Vec<_> = names.iter().map(|name| (&name[..], "Reject")).collect();
+        let (response, _) = initiator.login_step(request(), &keys);
+        status = (response.status_class, response.status_detail);
+        if status != (0, 0) {
+            break;
+        }
+    }
+    assert_eq!(status, (3, 2));
+}

@@ -300,7 +300,7 @@ struct Cut {
 }
 
 fn cut() -> impl Strategy<Value = Cut> {
-    let sizes = (1u16..400, 512u32..70_000, 512u32..100_000, 1u32..5);
+    let sizes = (1u16..400, 512u32..65_537, 512u32..100_000, 1u32..5);
     let parts = (
         0usize..70_000,
         any::<bool>(),

@@ -26,6 +26,8 @@ const FULL_FEATURE_PHASE: u8 = 3;
 
 /// Data segment both sides take during login: the default of `MaxRecvDataSegmentLength`.
 pub(crate) const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
+/// Keys an initiator may send in one login; RFC 7143 has 27.
+const KEYS_MAX: usize = 128;
 
 /// Why a login is refused: Status-Class and Status-Detail (11.13.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,6 +311,9 @@ impl<'a> Login<'a> {
             // 6.2: a key is negotiated once.
             if !self.seen.insert(key.clone()) {
                 return Err(LoginStatus::InitiatorError);
+            }
+            if self.seen.len() > KEYS_MAX {
+                return Err(LoginStatus::OutOfResources);
             }
             match key.as_str() {
                 "InitiatorName" | "SessionType" | "TargetName" => {}

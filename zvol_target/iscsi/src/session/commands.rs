@@ -71,7 +71,8 @@ impl Connection {
                 identifier: u64::from(tag),
                 cdb,
                 attribute,
-                data_in_buffer_size: read_length,
+                // A bidirectional command would hold its Data-In until all Data-Out has passed; no command here is one.
+                data_in_buffer_size: if command.write { 0 } else { read_length },
             }),
             immediate: command.immediate,
             read_length,

@@ -32,9 +32,11 @@ use crate::pdu::{Digests, FrameError, LogoutRequest};
 use crate::registry::{EndReason, Registration, Registry};
 use crate::text::format_binary;
 
-/// Data-In that the initiator has not read, above which nothing more is received: more than [`Memory`] lets there be, and what
-/// short reads can add to it before this is looked at again.
-const UNREAD_DATA: usize = THREAD_MEMORY + (16 << 20);
+/// Data-In that the initiator has not read, above which nothing more is received. Long data is bounded by [`Memory`]; short
+/// answers can add 64 KiB for each command of the window before this is looked at again.
+const UNREAD_DATA: usize = THREAD_MEMORY / 2;
+/// Data of requests that came before their turn, bytes: no initiator sends its pings and texts so.
+pub(super) const EARLY_REQUESTS: usize = 1 << 20;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
 const UNREAD_RESPONSES: usize = 2 << 20;
 /// Rounds of receiving, running and sending before other connections have their turn.
@@ -305,24 +307,23 @@ impl Connection {
         self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA
     }
 
-    /// Called once an interval: whether some command has waited too long for its Data-Out. It has not when it was for us to receive.
-    fn is_data_out_missing(&self, waiting_for_us: bool) -> bool {
+    /// Called once an interval: whether some command has waited too long for its Data-Out.
+    fn is_data_out_missing(&self) -> bool {
+        // While we do not receive it is for us to go on.
+        let paused = self.is_receiving_paused();
         self.tasks
             .values()
             .filter_map(|task| task.transfer.as_ref())
-            .any(|transfer| transfer.count_silence(waiting_for_us) >= DATA_OUT_INTERVALS)
+            .any(|transfer| transfer.count_silence(paused) >= DATA_OUT_INTERVALS)
     }
 
     fn poll_keepalive(&mut self, context: &mut Context<'_>) -> Poll<End> {
         // An elapsed check is cheap; the timer is polled only to set its waker anew.
         while self.timer.is_elapsed() || self.timer.as_mut().poll(context).is_ready() {
-            let waiting_for_us =
-                self.is_receiving_paused() && self.outbound.is_empty() && self.long_data.is_empty();
-            if self.is_data_out_missing(waiting_for_us) {
+            if self.is_data_out_missing() {
                 return Poll::Ready(End::DataOutMissing);
             }
             self.keepalive = match self.keepalive {
-                _ if waiting_for_us => Keepalive::Heard,
                 Keepalive::Heard => Keepalive::Quiet,
                 // A discovery session is for questions only; an idle one ends.
                 Keepalive::Quiet if self.nexus.is_none() => Keepalive::Asked,

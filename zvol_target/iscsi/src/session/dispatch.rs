@@ -2,7 +2,7 @@
 
 use scsi::sam::{LogicalUnitNumber, TaskManagementFunction};
 
-use super::connection::{Connection, End};
+use super::connection::{Connection, EARLY_REQUESTS, End};
 use super::respond::LOGOUT_REMOVE_FOR_RECOVERY;
 use super::task::{Management, Progress, Running};
 use super::window::{Arrival, CommandWindow};
@@ -21,6 +21,16 @@ pub(super) enum Held {
     Request(Header, InitiatorPdu, Vec<u8>),
     /// A command that was aborted before it came (RFC 7143 11.6.1 b).
     Skipped,
+}
+
+impl Held {
+    /// Bytes of its data segment that are kept here.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Request(_, _, data) => data.len(),
+            Self::Command(_) | Self::Skipped => 0,
+        }
+    }
 }
 
 /// Functions of a Task Management Function Request (11.5.1).
@@ -74,6 +84,10 @@ impl Connection {
                 self.deliver_held()
             }
             Arrival::Early => {
+                let held = self.held.values().map(Held::bytes).sum::<usize>();
+                if held + data.len() > EARLY_REQUESTS {
+                    return Err(End::Protocol("too much text and ping data out of order"));
+                }
                 // A second request of the same CmdSN is ignored like any duplicate.
                 self.held
                     .entry(cmd_sn)

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 /// Data up to this length needs no share, bytes: the command window bounds it.
@@ -16,12 +16,16 @@ pub(super) const SHORT: usize = 64 << 10;
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
 /// What a connection may hold whatever others hold, bytes; and one command alone may hold more.
 const LEAST_SHARE: usize = 1 << 20;
+/// Unread data of a connection that counts for the others: one that stalls takes no more from them, until it is dropped.
+const UNREAD_COUNTED: usize = THREAD_MEMORY / 8;
 
 thread_local! {
     /// What all connections of this thread hold. Those that were there first may hold more than their share is by now.
     static USED: Cell<usize> = const { Cell::new(0) };
     /// Connections of this thread that hold or want memory.
     static ACTIVE: Cell<usize> = const { Cell::new(0) };
+    /// Connections of this thread that wait: what others give back may be for them.
+    static WAITING: RefCell<Vec<Weak<Memory>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The memory of one connection.
@@ -41,6 +45,8 @@ struct State {
     active: bool,
     /// Counted in [`USED`].
     counted: usize,
+    /// Listed in [`WAITING`].
+    listed: bool,
 }
 
 struct Request {
@@ -61,8 +67,14 @@ impl State {
     /// Keeps [`USED`] and [`ACTIVE`] right after any change.
     fn count(&mut self) {
         let used = self.held + self.unread;
-        USED.set(USED.get() - self.counted + used);
-        self.counted = used;
+        // What an initiator leaves unread beyond that is not for the others to do without.
+        let counted = self.held + self.unread.min(UNREAD_COUNTED);
+        let less = counted < self.counted;
+        USED.set(USED.get() - self.counted + counted);
+        self.counted = counted;
+        if less {
+            wake_waiting();
+        }
         let active = used > 0 || !self.waiting.is_empty();
         if active != self.active {
             self.active = active;
@@ -70,6 +82,25 @@ impl State {
             ACTIVE.set(if active { count + 1 } else { count - 1 });
         }
     }
+}
+
+/// Has connections that wait look again; the one that is borrowed looks at the end of its turn anyway.
+fn wake_waiting() {
+    WAITING.with_borrow_mut(|waiting| {
+        waiting.retain(|memory| {
+            let Some(memory) = memory.upgrade() else {
+                return false;
+            };
+            let Ok(mut state) = memory.state.try_borrow_mut() else {
+                return true;
+            };
+            state.listed = !state.waiting.is_empty();
+            if let Some(request) = state.waiting.front() {
+                request.waker.borrow().wake_by_ref();
+            }
+            state.listed
+        });
+    });
 }
 
 impl Memory {
@@ -154,6 +185,10 @@ impl Future for Take {
                     waker: RefCell::new(context.waker().clone()),
                 });
                 state.waiting.push_back(Rc::clone(&request));
+                if !state.listed {
+                    state.listed = true;
+                    WAITING.with_borrow_mut(|list| list.push(Rc::downgrade(&this.memory)));
+                }
                 this.request = Some(request);
                 state.count();
                 return Poll::Pending;
@@ -196,6 +231,10 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+
     use super::*;
 
     const MIB: usize = 1 << 20;
@@ -263,6 +302,39 @@ mod tests {
         assert!(USED.get() <= THREAD_MEMORY + connections.len() * LEAST_SHARE);
         drop(held);
         assert_eq!(USED.get(), 0);
+    }
+
+    #[test]
+    fn who_waits_for_what_others_hold_is_woken_when_they_give_it_back() {
+        struct Flag(AtomicBool);
+        impl Wake for Flag {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (holder, waiter) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        let held: Vec<_> = (0..THREAD_MEMORY / MIB - 1)
+            .map(|_| take(&holder, MIB).1.unwrap())
+            .collect();
+        let _own = take(&waiter, MIB).1.unwrap();
+        let woken = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut second = waiter.take(MIB);
+        let polled = Pin::new(&mut second).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(held);
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert!(waiter.serve(0));
+        assert!(poll(&mut second).is_some());
+    }
+
+    #[test]
+    fn what_one_leaves_unread_keeps_the_others_their_shares() {
+        let (stalled, other) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        let _one = take(&other, MIB).1.unwrap();
+        stalled.serve(4 * THREAD_MEMORY);
+        let held: Vec<_> = (0..8).map(|_| take(&other, MIB).1).collect();
+        assert!(held.iter().all(Option::is_some));
     }
 
     #[test]

@@ -41,10 +41,6 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
-    }
-
     /// Bytes of command data queued.
     pub fn data_bytes(&self) -> usize {
         self.data_bytes

@@ -13,7 +13,7 @@ use super::transfer::Transfer;
 
 /// How far a command is.
 pub(crate) enum Progress {
-    /// It waits for commands before it, or for memory.
+    /// It waits for commands before it.
     Waiting(Command),
     /// The SCSI target has it.
     Running,

@@ -3,6 +3,7 @@
 //! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes come in the order of their offsets: immediate data,
 //! unsolicited PDUs, then one R2T after the other. Memory is there before an R2T asks for bytes.
 
+mod landing;
 mod receive;
 
 use std::cell::{Cell, RefCell};
@@ -13,6 +14,7 @@ use std::task::Waker;
 use scsi::sam::Buffer;
 
 use crate::pdu;
+use landing::Landing;
 pub(crate) use receive::CommandBuffers;
 
 /// A transfer the initiator broke, as RFC 7143 11.4.7.2 tells the initiator.
@@ -103,8 +105,7 @@ enum Segment {
     },
     /// Into memory of its own, until the command asks for it.
     Landing {
-        buffer: Buffer,
-        filled: usize,
+        left: usize,
     },
     /// Nowhere.
     Discarded,
@@ -117,9 +118,9 @@ struct State {
     arrived: u32,
     /// Bytes given to the command.
     handed: u32,
-    /// What arrived before it was asked for; `landed_from` is the first byte of the front one not yet handed over.
-    landed: VecDeque<Buffer>,
-    landed_from: usize,
+    landing: Landing,
+    /// Offset up to which data comes without being asked for.
+    unsolicited_most: u32,
     wanted: Option<Wanted>,
     segment: Segment,
     /// Unsolicited PDUs still come, up to this offset.
@@ -164,8 +165,8 @@ impl Transfer {
                 expected,
                 arrived: 0,
                 handed: 0,
-                landed: VecDeque::new(),
-                landed_from: 0,
+                landing: Landing::default(),
+                unsolicited_most: unsolicited.unwrap_or(immediate),
                 wanted: None,
                 segment: Segment::None,
                 unsolicited_until: unsolicited,
@@ -273,7 +274,7 @@ impl Transfer {
     pub fn begin_segment(&self, length: usize) {
         let mut state = self.state.borrow_mut();
         let space = match &state.wanted {
-            Some(wanted) if state.landed.is_empty() => wanted.buffer.len() - wanted.filled,
+            Some(wanted) if state.landing.is_empty() => wanted.buffer.len() - wanted.filled,
             _ => 0,
         };
         let discarded = state.closed || state.failure.is_some() || state.nexus_lost;
@@ -282,8 +283,15 @@ impl Transfer {
         } else if length <= space {
             Segment::Direct { left: length }
         } else {
-            let buffer = Buffer::new(length);
-            Segment::Landing { buffer, filled: 0 }
+            let most = state.unsolicited_most.saturating_sub(state.arrived) as usize;
+            if state.landing.begin(length, most) {
+                Segment::Landing { left: length }
+            } else {
+                state.failure = Some(Failure::IncorrectAmountOfData);
+                state.discard();
+                state.wake();
+                Segment::Discarded
+            }
         };
     }
 
@@ -294,7 +302,7 @@ impl Transfer {
             (Segment::Direct { left }, Some(wanted)) => {
                 Some(&mut wanted.buffer[wanted.filled..wanted.filled + *left])
             }
-            (Segment::Landing { buffer, filled }, _) => Some(&mut buffer[*filled..]),
+            (Segment::Landing { left }, _) => state.landing.memory(*left),
             _ => None,
         };
         let (count, result) = fill(memory);
@@ -306,7 +314,10 @@ impl Transfer {
                 *left -= count;
                 wanted.filled += count;
             }
-            (Segment::Landing { filled, .. }, _) => *filled += count,
+            (Segment::Landing { left }, _) => {
+                *left -= count;
+                state.landing.fill(count);
+            }
             _ => {}
         }
         result
@@ -316,10 +327,8 @@ impl Transfer {
     pub fn end_segment(&self, length: u32, unsolicited: bool, last: bool) {
         let state = &mut *self.state.borrow_mut();
         state.arrived = state.arrived.saturating_add(length);
-        if let Segment::Landing { buffer, .. } =
-            std::mem::replace(&mut state.segment, Segment::None)
-        {
-            state.landed.push_back(buffer);
+        if let Segment::Landing { .. } = std::mem::replace(&mut state.segment, Segment::None) {
+            state.landing.end();
             state.hand_over_landed();
         }
         if last {
@@ -386,8 +395,7 @@ impl State {
 
     /// Lets go of all memory; a segment under way is discarded too.
     fn discard(&mut self) {
-        self.landed.clear();
-        self.landed_from = 0;
+        self.landing.clear();
         self.wanted = None;
         if !matches!(self.segment, Segment::None) {
             self.segment = Segment::Discarded;
@@ -432,40 +440,21 @@ impl State {
 
     /// Moves what landed into the memory the command waits for.
     fn hand_over_landed(&mut self) {
-        let Some(wanted) = &mut self.wanted else {
-            return;
-        };
-        while let Some(front) = self.landed.front() {
-            let source = &front[self.landed_from..];
-            let destination = &mut wanted.buffer[wanted.filled..];
-            let count = source.len().min(destination.len());
-            destination[..count].copy_from_slice(&source[..count]);
-            wanted.filled += count;
-            if count < source.len() {
-                self.landed_from += count;
-                break;
-            }
-            self.landed.pop_front();
-            self.landed_from = 0;
+        if let Some(wanted) = &mut self.wanted {
+            let space = &mut wanted.buffer[wanted.filled..];
+            wanted.filled += self.landing.take_into(space);
         }
     }
 
     /// The command asks for the next `length` bytes: sets `wanted`.
     fn want(&mut self, length: u32) {
         let length = length.min(self.expected - self.handed) as usize;
-        if self.landed_from == 0
-            && self
-                .landed
-                .front()
-                .is_some_and(|front| front.len() == length)
-        {
-            if let Some(buffer) = self.landed.pop_front() {
-                self.wanted = Some(Wanted {
-                    filled: buffer.len(),
-                    buffer,
-                });
-                return;
-            }
+        if let Some(buffer) = self.landing.take_whole(length) {
+            self.wanted = Some(Wanted {
+                filled: buffer.len(),
+                buffer,
+            });
+            return;
         }
         self.wanted = Some(Wanted {
             buffer: Buffer::new(length),
