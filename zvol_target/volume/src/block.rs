@@ -50,6 +50,7 @@ pub(crate) fn open_device(
         geometry: device_geometry(&file)?,
         read_only: options.read_only,
         in_memory: false,
+        prompt: false,
         classify,
     };
     Ok(Store::new(file, &facts))

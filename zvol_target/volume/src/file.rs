@@ -15,6 +15,11 @@ const LOGICAL_BLOCK_BYTES: u32 = 512;
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems whose data is nowhere but in memory.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
+/// `EXT4_SUPER_MAGIC` (ext2 and ext3 too), `XFS_SUPER_MAGIC` and `BTRFS_SUPER_MAGIC` of statfs(2): local file systems on which a
+/// cached write is a copy into memory. Others can hang for as long as a server or a suspended pool does (NFS, FUSE, ZFS), and
+/// with them every session of the thread that writes.
+const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+
 /// A volume on a regular file, locked with flock(2).
 ///
 /// Logical block 512 bytes; physical block what the file system prefers (`st_blksize`, the record size on ZFS).
@@ -53,6 +58,9 @@ impl FileVolume {
         }
         let statistics =
             fstatfs(&file).map_err(|error| Problem::system("fstatfs")(error.into()))?;
+        let is_one_of = |magics: &[u64]| {
+            u64::try_from(statistics.f_type).is_ok_and(|magic| magics.contains(&magic))
+        };
         let facts = Facts {
             geometry: Geometry {
                 size_bytes,
@@ -60,8 +68,8 @@ impl FileVolume {
                 physical_block_bytes: physical_block(metadata.blksize()),
             },
             read_only: options.read_only,
-            in_memory: u64::try_from(statistics.f_type)
-                .is_ok_and(|magic| MEMORY_FILE_SYSTEMS.contains(&magic)),
+            in_memory: is_one_of(&MEMORY_FILE_SYSTEMS),
+            prompt: is_one_of(&PROMPT_FILE_SYSTEMS),
             classify,
         };
         Ok(Self {

@@ -1,4 +1,4 @@
-//! Which cached writes to a regular file run in the calling thread.
+//! Which cached writes to a regular file run in the calling thread, where its file system allows that.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -30,7 +30,7 @@ pub(crate) struct Store {
     physical_block_bytes: u32,
     read_only: bool,
     in_memory: bool,
-    /// For cached writes to a regular file.
+    /// For cached writes to a regular file of a file system that does not hang for long.
     in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
     /// Counts cached writes that completed. Starts at 1: who had the store before may have left unflushed writes.
@@ -71,6 +71,8 @@ pub(crate) struct Facts {
     pub read_only: bool,
     /// The data never leaves memory (tmpfs, ramfs).
     pub in_memory: bool,
+    /// Cached writes may run in the calling thread: a regular file on a local file system that never waits for long.
+    pub prompt: bool,
     /// What the backend makes of an error number.
     pub classify: fn(io::Error) -> VolumeError,
 }
@@ -89,7 +91,7 @@ impl Store {
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(0),
             page_cache,
-            in_place: (page_cache && backing.is_file()).then(InPlace::default),
+            in_place: (page_cache && facts.prompt).then(InPlace::default),
             lost: AtomicBool::new(false),
             errors: RwLock::new(()),
             backing: Arc::new(backing),

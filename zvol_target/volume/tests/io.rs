@@ -4,7 +4,11 @@ mod common;
 
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, sparse_file};
 use volume::engine::{self, EngineChoice, EngineError};
@@ -376,6 +380,87 @@ fn a_stable_write_is_on_the_device_when_it_ends_and_a_cached_one_after_the_flush
         volume.flush().await.unwrap();
         assert!(ext4.device_holds(&cached));
     });
+}
+
+#[test]
+fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let overlay = Overlay::new(ext4.directory.path());
+    let path = sparse_file(overlay.directory.path(), 1 << 20);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let before = volume.write(0, pattern(4096, 1), Stability::Cached);
+        before.await.unwrap();
+        let frozen = Frozen::new(ext4.directory.path());
+        let mut write = volume.write(0, pattern(4096, 2), Stability::Cached);
+        // This thread goes on, or the file system would thaw before the timer is looked at.
+        let waited = tokio::time::timeout(Duration::from_millis(50), &mut write).await;
+        assert!(waited.is_err(), "{waited:?}");
+        drop(frozen);
+        write.await.unwrap();
+    });
+}
+
+/// A file system whose writers wait, until it is dropped or a few seconds are over.
+struct Frozen(Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>);
+
+impl Frozen {
+    fn new(directory: &Path) -> Self {
+        let change = |option: &str, directory: &Path| {
+            let mut fsfreeze = std::process::Command::new("fsfreeze");
+            let status = fsfreeze.arg(option).arg(directory).status().unwrap();
+            assert!(status.success(), "{option}");
+        };
+        change("--freeze", directory);
+        let (dropped, until) = mpsc::channel();
+        let directory = directory.to_owned();
+        let thaw = thread::spawn(move || {
+            let _ = until.recv_timeout(Duration::from_secs(5));
+            change("--unfreeze", &directory);
+        });
+        Self(Some((dropped, thaw)))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Some((dropped, thaw)) = self.0.take() {
+            drop(dropped);
+            let _ = thaw.join();
+        }
+    }
+}
+
+/// An overlay file system whose files are in `directory`.
+struct Overlay {
+    directory: tempfile::TempDir,
+}
+
+impl Overlay {
+    fn new(below: &Path) -> Self {
+        let layers = ["lower", "upper", "work"].map(|layer| below.join(layer));
+        for layer in &layers {
+            std::fs::create_dir(layer).unwrap();
+        }
+        let [lower, upper, work] = layers.each_ref().map(|layer| layer.display());
+        let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let directory = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "overlay", "overlay", "-o", &layers]);
+        let status = mount.arg(directory.path()).status().unwrap();
+        assert!(status.success(), "{mount:?}");
+        Self { directory }
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.directory.path()).status();
+    }
 }
 
 /// A small ext4 on a loop device.
