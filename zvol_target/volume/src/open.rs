@@ -120,7 +120,7 @@ impl Problem {
 /// Opens the volume at `path`, whatever it is, and keeps others from opening it: a file by flock(2), a block device by
 /// `O_EXCL` (which also refuses a mounted device). The lock lasts until the volume and its last operation are gone.
 ///
-/// Blocks for as long as the system needs to open the path.
+/// Blocks for as long as the system needs to open the path, and to store what is in the page cache of it.
 ///
 /// # Errors
 /// [`OpenError`], which names the path and the remedy.

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::io::Errno;
+use rustix::fs::{OFlags, fcntl_getfl, fdatasync};
+use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::RwLock;
 
 use crate::engine::{self, Action, Backing, Operation};
@@ -33,7 +33,8 @@ pub(crate) struct Store {
     /// For cached writes to a regular file of a file system that does not hang for long.
     in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
-    /// Counts cached writes that completed. Starts at 1: who had the store before may have left unflushed writes.
+    /// Counts cached writes, each when it begins and when it has completed. Starts at 1: who had the store before may have left
+    /// unflushed writes.
     written: AtomicU64,
     /// What `written` was when the last successful flush began: nothing since then, nothing to flush.
     flushed: AtomicU64,
@@ -80,6 +81,13 @@ pub(crate) struct Facts {
 impl Store {
     pub(crate) fn new(file: File, facts: &Facts) -> Self {
         let page_cache = !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        // What the one before left is stored now: where all writes are stable nothing is then ever unflushed, and one that fails
+        // is its own loss only.
+        let left_behind =
+            (page_cache && !facts.read_only).then(|| retry_on_intr(|| fdatasync(&file)));
+        if let Some(Err(error)) = left_behind {
+            tracing::warn!(%error, "what was in the page cache of a volume that is opened can't be stored; no flush of it succeeds");
+        }
         let backing = Backing::new(file);
         Self {
             size_bytes: AtomicU64::new(facts.geometry.size_bytes),
@@ -89,10 +97,10 @@ impl Store {
             in_memory: facts.in_memory,
             classify: facts.classify,
             written: AtomicU64::new(1),
-            flushed: AtomicU64::new(0),
+            flushed: AtomicU64::new(u64::from(matches!(left_behind, Some(Ok(()))))),
             page_cache,
             in_place: (page_cache && facts.prompt).then(InPlace::default),
-            lost: AtomicBool::new(false),
+            lost: AtomicBool::new(matches!(left_behind, Some(Err(_)))),
             errors: RwLock::new(()),
             backing: Arc::new(backing),
         }
@@ -154,6 +162,8 @@ impl Store {
                 }
             }
             Stability::Cached => {
+                // From here on it may be lost, and again at its end: a flush that began in between may have missed it.
+                self.written.fetch_add(1, Ordering::AcqRel);
                 self.write_cached(offset, buffer).await?;
                 self.written.fetch_add(1, Ordering::AcqRel);
             }

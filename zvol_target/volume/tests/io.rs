@@ -251,6 +251,53 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
 }
 
 #[test]
+fn a_stable_write_that_found_no_space_spoils_no_later_flush() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), SIZE);
+    let filler = ext4.directory.path().join("filler");
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let write = volume.write(0, pattern(4096, 1), Stability::Stable);
+        write.await.unwrap();
+        let full = std::fs::write(&filler, vec![1; SIZE as usize]);
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        let rest = pattern((SIZE >> 1) as usize, 1);
+        let write = volume.write(SIZE >> 1, rest, Stability::Stable).await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+        std::fs::remove_file(&filler).unwrap();
+        let write = volume.write(0, pattern(4096, 2), Stability::Stable);
+        write.await.unwrap();
+        volume.flush().await.unwrap();
+        let write = volume.write(4096, pattern(4096, 3), Stability::Cached);
+        write.await.unwrap();
+        volume.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn what_another_left_and_cannot_be_stored_is_in_no_flush() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let mut one_before = std::fs::File::options();
+        let one_before = one_before.write(true).open(&device.0).unwrap();
+        one_before.write_all_at(&pattern(2 << 20, 1), 0).unwrap();
+        let volume = open(&device.0, options(Caching::PageCache));
+        let flushed = volume.flush().await;
+        assert!(
+            matches!(flushed, Err(VolumeError::Device(_))),
+            "{flushed:?}"
+        );
+    });
+}
+
+#[test]
 fn of_many_flushes_at_once_none_hides_the_loss() {
     if !is_root() {
         return;
