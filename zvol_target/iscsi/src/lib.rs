@@ -26,4 +26,4 @@ pub use config::{
 pub use login::{NegotiatedParameters, SessionType, TARGET_MAX_RECV_DATA_SEGMENT_LENGTH};
 pub use name::{IscsiName, NameError};
 pub use registry::SessionInformation;
-pub use server::{Server, ServerError};
+pub use server::{Server, ServerError, check_authentication, check_targets};

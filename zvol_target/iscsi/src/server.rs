@@ -1,6 +1,6 @@
 //! The server: what its owner can ask for, at any time and from any thread.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,44 +85,98 @@ impl Server {
 
     /// Listens at exactly these portals from now on. Connections of a portal that goes stay.
     ///
+    /// A listener that goes and is in the way of one that comes (every address of the family, and one of them, at one port) is
+    /// closed first; others go last.
+    ///
     /// # Errors
-    /// [`ServerError::Listen`]; the portals that could be opened before it, and those there were, are then open.
+    /// [`ServerError::Listen`]; those there were are then listened at as before, and those that could be opened before the
+    /// error too.
     pub fn set_portals(&self, portals: &[Portal]) -> Result<(), ServerError> {
         let mut open = self.open();
-        let result = portals.iter().try_for_each(|&asked| {
-            if open.iter().any(|portal| portal.asked == asked) {
-                return Ok(());
+        let going = |portal: &Open| !portals.contains(&portal.asked);
+        let mut closed = Vec::new();
+        let mut result = Ok(());
+        for &asked in portals {
+            if is_open(&open, asked) {
+                continue;
             }
-            let listen = |error| ServerError::Listen {
-                address: asked.address,
-                error,
-            };
-            // The same address with another tag: the old listener has to go first.
             open.retain(|portal| {
-                portal.asked.address != asked.address || asked.address.port() == 0
+                let stays = !going(portal) || !is_in_the_way(portal.actual, asked);
+                if !stays {
+                    closed.push((portal.asked, portal.actual));
+                }
+                stays
             });
-            let listener = listen_at(asked.address).map_err(listen)?;
-            let actual = Portal {
-                address: listener.local_addr().map_err(listen)?,
-                ..asked
-            };
-            let Some(acceptor) = &self.acceptor else {
-                return Ok(());
-            };
-            let listening = acceptor.listen(listener, asked.group_tag).map_err(listen)?;
-            open.push(Open {
-                asked,
-                actual,
-                listening,
-            });
-            Ok(())
-        });
-        if result.is_ok() {
-            open.retain(|portal| portals.contains(&portal.asked));
+            result = self.listen(&mut open, asked);
+            if result.is_err() {
+                break;
+            }
         }
+        if result.is_ok() {
+            open.retain(|portal| !going(portal));
+        } else {
+            // The ones that took their place are in their way now.
+            open.retain(|portal| {
+                let mut closed = closed.iter();
+                !closed.any(|&(_, old)| is_in_the_way(portal.actual, old))
+            });
+            for (asked, actual) in closed {
+                match self.listen(&mut open, actual) {
+                    Ok(()) => open
+                        .iter_mut()
+                        .rev()
+                        .take(1)
+                        .for_each(|last| last.asked = asked),
+                    Err(error) => warn!(%error, "a portal is lost"),
+                }
+            }
+        }
+        self.know_portals(&open);
+        result
+    }
+
+    /// Listens at those of these portals that are not listened at yet and can be; others stay.
+    ///
+    /// Returns why the rest cannot be: an interface may get its address later.
+    pub fn open_portals(&self, portals: &[Portal]) -> Vec<(Portal, ServerError)> {
+        let mut open = self.open();
+        let failed = portals.iter().filter_map(|&asked| {
+            if is_open(&open, asked) {
+                return None;
+            }
+            let error = self.listen(&mut open, asked).err()?;
+            Some((asked, error))
+        });
+        let failed = failed.collect();
+        self.know_portals(&open);
+        failed
+    }
+
+    fn listen(&self, open: &mut Vec<Open>, asked: Portal) -> Result<(), ServerError> {
+        let listen = |error| ServerError::Listen {
+            address: asked.address,
+            error,
+        };
+        let Some(acceptor) = &self.acceptor else {
+            return Ok(());
+        };
+        let listener = listen_at(asked.address).map_err(listen)?;
+        let actual = Portal {
+            address: listener.local_addr().map_err(listen)?,
+            ..asked
+        };
+        let listening = acceptor.listen(listener, asked.group_tag).map_err(listen)?;
+        open.push(Open {
+            asked,
+            actual,
+            listening,
+        });
+        Ok(())
+    }
+
+    fn know_portals(&self, open: &[Open]) {
         self.registry
             .set_portals(open.iter().map(|portal| portal.actual).collect());
-        result
     }
 
     /// The portals listened at, with the ports the system chose.
@@ -138,15 +192,10 @@ impl Server {
     /// # Errors
     /// [`ConfigurationError`]; nothing has changed then.
     pub fn set_targets(&self, targets: Vec<TargetDefinition>) -> Result<(), ConfigurationError> {
-        let mut by_name = HashMap::with_capacity(targets.len());
-        for target in targets {
-            target.validate()?;
-            let name = target.name.clone();
-            if by_name.insert(name.clone(), Arc::new(target)).is_some() {
-                return Err(ConfigurationError::DuplicateTarget(name));
-            }
-        }
-        self.registry.set_targets(by_name);
+        check_targets(&targets)?;
+        let targets = targets.into_iter();
+        let by_name = targets.map(|target| (target.name.clone(), Arc::new(target)));
+        self.registry.set_targets(by_name.collect());
         Ok(())
     }
 
@@ -195,6 +244,42 @@ impl Server {
     fn open(&self) -> MutexGuard<'_, Vec<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Checks what [`Server::set_targets`] would be given.
+///
+/// # Errors
+/// What it would refuse.
+pub fn check_targets(targets: &[TargetDefinition]) -> Result<(), ConfigurationError> {
+    let mut names = HashSet::with_capacity(targets.len());
+    for target in targets {
+        target.validate()?;
+        if !names.insert(&target.name) {
+            return Err(ConfigurationError::DuplicateTarget(target.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what [`Server::set_discovery_authentication`] would be given.
+///
+/// # Errors
+/// What it would refuse.
+pub fn check_authentication(authentication: &Authentication) -> Result<(), ConfigurationError> {
+    authentication.validate()
+}
+
+fn is_open(open: &[Open], asked: Portal) -> bool {
+    open.iter().any(|portal| portal.asked == asked)
+}
+
+/// Whether the system does not let both be listened at: one address, or one of the two is every address of its family.
+fn is_in_the_way(one: Portal, other: Portal) -> bool {
+    let (one, other) = (one.address, other.address);
+    let same_family = one.is_ipv4() == other.is_ipv4();
+    let overlap =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && other.port() != 0 && same_family && overlap
 }
 
 impl Drop for Server {

@@ -132,6 +132,7 @@ async fn maintain(service: &Shared) {
         interval.tick().await;
         retry_failed(service).await;
         poll_sizes(service).await;
+        service.borrow_mut().retry_portals();
         if let Err(error) = service.borrow_mut().settle() {
             tracing::error!(%error, "configuration");
         }

@@ -5,7 +5,7 @@ mod common;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use common::{Daemon, HOST, Home, Host, IQN, free_address, run};
+use common::{Daemon, HOST, Home, Host, IQN, free_address, run, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -176,6 +176,84 @@ fn a_portal_that_cannot_be_had_changes_nothing() {
     run("iscsi-inq", &[&daemon.url(0)]);
     let after = std::fs::read_to_string(home.path("target.json")).unwrap();
     assert_eq!(before, after);
+}
+
+#[test]
+fn every_address_becomes_one_of_them_and_back() {
+    let home = Home::new();
+    let one = free_address("127.0.0.1");
+    let every = SocketAddr::new("0.0.0.0".parse().unwrap(), one.port());
+    let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
+    let daemon = at(&home, every);
+    let mut host = Host::log_in(&one.to_string(), HOST);
+    host.attentions(0);
+    let change = |from: SocketAddr, to: SocketAddr| {
+        daemon.try_call(
+            "portals.change",
+            &json!({"address": from, "portal": {"address": to}}),
+        )
+    };
+    change(every, one).unwrap();
+    assert!(TcpStream::connect(other).is_err());
+    TcpStream::connect(one).unwrap();
+    change(one, every).unwrap();
+    TcpStream::connect(other).unwrap();
+    // What cannot be had leaves every address listened at.
+    let absent = SocketAddr::new("192.0.2.1".parse().unwrap(), one.port());
+    assert!(change(every, absent).is_err());
+    assert_eq!(addresses(&daemon), [every.to_string()]);
+    TcpStream::connect(other).unwrap();
+    host.write(0, 0, 1).unwrap();
+}
+
+#[test]
+fn a_portal_that_is_missing_at_the_start_keeps_no_other_from_serving() {
+    let home = Home::new();
+    let first = free_address("127.0.0.1");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let later = taken.local_addr().unwrap();
+    let absent: SocketAddr = "192.0.2.1:3260".parse().unwrap();
+    let portals =
+        json!([{"address": absent}, {"address": later, "group_tag": 2}, {"address": first}]);
+    let configuration = json!({"version": 2, "portals": portals});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let daemon = Daemon::spawn(&home, &mut command(&home));
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    let failed = || {
+        let listed = daemon.call("portals.list", &json!({}));
+        let failed = listed["failed"].as_array().unwrap().iter();
+        failed
+            .map(|portal| {
+                assert!(portal["reason"].as_str().unwrap().contains("cannot listen"));
+                portal["address"].as_str().unwrap().to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(&daemon), [first.to_string()]);
+    assert_eq!(failed(), [absent.to_string(), later.to_string()]);
+    run("iscsi-inq", &[&daemon.url(0)]);
+    // Others can be changed meanwhile.
+    let more = free_address("127.0.0.1");
+    daemon.call("portals.create", &json!({"address": more}));
+    TcpStream::connect(more).unwrap();
+    drop(taken);
+    wait_until("the portal to be had", || failed() == [absent.to_string()]);
+    Host::log_in(&later.to_string(), HOST).attentions(0);
+    daemon.call("portals.delete", &json!({"address": absent}));
+    assert!(failed().is_empty());
+}
+
+#[test]
+fn without_any_portal_that_can_be_had_it_does_not_start() {
+    let home = Home::new();
+    let configuration = json!({"version": 2, "portals": [{"address": "192.0.2.1:3260"}]});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let output = command(&home).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    // Not for ever, so not what a refused configuration ends with.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot listen at 192.0.2.1:3260"), "{said}");
 }
 
 #[test]

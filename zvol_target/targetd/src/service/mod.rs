@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{Portal, Server, SessionInformation};
+use iscsi::{Authentication, Portal, Server, SessionInformation, TargetDefinition};
 use volume::engine::EngineChoice;
 
 use crate::configuration::{
@@ -64,15 +64,18 @@ pub struct Service {
     server: Option<Server>,
     engine: EngineChoice,
     listen: Vec<Portal>,
+    /// Portals that are wanted and cannot be listened at, and why.
+    missing: Vec<(Portal, String)>,
     started: Instant,
 }
 
 impl Service {
-    /// Brings up what is configured. A logical unit that cannot be opened is logged, and not ready for hosts.
+    /// Brings up what is configured. A logical unit that cannot be opened is logged, and not ready for hosts; a portal that
+    /// cannot be listened at is logged, and tried again ([`Service::retry_portals`]).
     ///
     /// # Errors
-    /// [`ServiceError::Refused`] when the iSCSI server does not take the targets, [`ServiceError::Server`] when a portal
-    /// cannot be listened at, [`ServiceError::NotStored`] when portal groups could not be given identifiers.
+    /// [`ServiceError::Refused`] when the iSCSI server does not take the targets, [`ServiceError::Server`] when no portal
+    /// can be listened at, [`ServiceError::NotStored`] when portal groups could not be given identifiers.
     pub async fn start(parts: Parts) -> Result<Self, ServiceError> {
         let mut this = Self {
             file: parts.file,
@@ -82,6 +85,7 @@ impl Service {
             server: Some(parts.server),
             engine: parts.engine,
             listen: parts.listen,
+            missing: Vec::new(),
             started: Instant::now(),
         };
         let mut candidate = this.configuration.clone();
@@ -93,14 +97,12 @@ impl Service {
         for (holder, accounts) in this.configuration.holders() {
             if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
                 let holder = accounts::in_words(&holder);
-                tracing::error!(holder, %error, "nobody can log in: CHAP accounts cannot be read");
+                tracing::error!(holder, %error, "nobody can log in: CHAP accounts cannot be used");
             }
         }
         // Targets before portals: an initiator that comes back at once must not be told that its target is gone.
         this.serve_targets(&this.configuration)?;
-        if let Some(server) = &this.server {
-            server.set_portals(&this.wanted_portals(&this.configuration))?;
-        }
+        this.open_portals()?;
         Ok(this)
     }
 
@@ -177,33 +179,51 @@ impl Service {
     /// Takes a configuration whose targets or accounts differ, not their logical units.
     fn change_targets(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
         candidate.validate()?;
-        // First, as the server has checks of its own.
-        let served = self.serve_targets(&candidate);
-        let stored = served.and_then(|()| self.store(candidate));
-        if stored.is_err() {
-            self.serve_targets(&self.configuration)?;
-        }
-        stored
+        // All checks before the file, and the file before any host notices: what is refused ends no session.
+        let prepared = self.prepare(&candidate)?;
+        self.store(candidate)?;
+        self.serve(prepared)
     }
 
     fn serve_targets(&self, configuration: &Configuration) -> Result<(), ServiceError> {
-        let Some(server) = &self.server else {
-            return Ok(());
-        };
+        self.serve(self.prepare(configuration)?)
+    }
+
+    /// What the iSCSI server is to be told, which it will take.
+    fn prepare(&self, configuration: &Configuration) -> Result<Prepared, ServiceError> {
         let groups = self.served_groups(configuration);
-        let mut definitions = Vec::new();
+        let mut targets = Vec::new();
         for target in &configuration.targets {
             if let Some(Running { device, .. }) = self.running.get(&target.name) {
-                device.device().set_name(&*target.name);
-                let ports = scsi_ports(&target.name, &groups);
-                device.device().set_target_ports(ports);
                 let device = Arc::clone(device);
-                definitions.push(definition(target, &groups, device, &self.vault)?);
+                let definition = definition(target, &groups, Arc::clone(&device), &self.vault)?;
+                targets.push((device, definition));
             }
         }
         let discovery = authentication(&Holder::Discovery, &configuration.discovery, &self.vault)?;
-        server.set_discovery_authentication(discovery)?;
-        server.set_targets(definitions)?;
+        iscsi::check_authentication(&discovery)?;
+        let (devices, definitions): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+        iscsi::check_targets(&definitions)?;
+        Ok(Prepared {
+            groups,
+            devices,
+            definitions,
+            discovery,
+        })
+    }
+
+    fn serve(&self, prepared: Prepared) -> Result<(), ServiceError> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        for (device, definition) in prepared.devices.iter().zip(&prepared.definitions) {
+            let name = definition.name.as_str();
+            device.device().set_name(name);
+            let ports = scsi_ports(name, &prepared.groups);
+            device.device().set_target_ports(ports);
+        }
+        server.set_discovery_authentication(prepared.discovery)?;
+        server.set_targets(prepared.definitions)?;
         Ok(())
     }
 
@@ -232,6 +252,14 @@ impl Service {
         self.configuration = candidate;
         Ok(())
     }
+}
+
+/// Targets as the iSCSI server takes them, with their devices in the same order.
+struct Prepared {
+    groups: Vec<PortalGroup>,
+    devices: Vec<Arc<ReactorDevice>>,
+    definitions: Vec<TargetDefinition>,
+    discovery: Authentication,
 }
 
 /// Opens all logical units, side by side.

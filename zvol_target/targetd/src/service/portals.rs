@@ -30,6 +30,52 @@ impl Service {
         portals.map(iscsi::Portal::from).collect()
     }
 
+    /// Portals that are wanted and cannot be listened at, and why.
+    pub fn missing_portals(&self) -> &[(iscsi::Portal, String)] {
+        &self.missing
+    }
+
+    /// Listens at what is configured, as far as it can be had.
+    ///
+    /// # Errors
+    /// [`ServiceError::Server`] when nothing of it can be.
+    pub(super) fn open_portals(&mut self) -> Result<(), ServiceError> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        let wanted = self.wanted_portals(&self.configuration);
+        let failed = server.open_portals(&wanted);
+        for (_, error) in &failed {
+            tracing::error!(%error, "portal");
+        }
+        let none = failed.len() == wanted.len();
+        let shown = failed.iter();
+        self.missing = shown.map(|(p, error)| (*p, error.to_string())).collect();
+        match failed.into_iter().next() {
+            Some((_, error)) if none => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries again to listen where it could not be done: an interface may have got its address.
+    pub fn retry_portals(&mut self) {
+        let Some(server) = &self.server else {
+            return;
+        };
+        if self.missing.is_empty() {
+            return;
+        }
+        let missing: Vec<_> = self.missing.iter().map(|(portal, _)| *portal).collect();
+        let failed = server.open_portals(&missing);
+        for portal in &missing {
+            if failed.iter().all(|(still, _)| still != portal) {
+                tracing::info!(address = %portal.address, "portal is listened at");
+            }
+        }
+        let failed = failed.into_iter();
+        self.missing = failed.map(|(p, error)| (p, error.to_string())).collect();
+    }
+
     /// Listens at one more portal; false when it was there.
     ///
     /// # Errors
@@ -105,13 +151,19 @@ impl Service {
             .and_then(|()| self.change_targets(candidate));
         if changed.is_err() {
             self.listen_as(&self.configuration)?;
+        } else {
+            let wanted = self.wanted_portals(&self.configuration);
+            self.missing.retain(|(portal, _)| wanted.contains(portal));
         }
         changed
     }
 
+    /// Listens at the portals of `configuration`, but for those that were missing before: others can be changed meanwhile.
     fn listen_as(&self, configuration: &Configuration) -> Result<(), ServiceError> {
         if let Some(server) = &self.server {
-            server.set_portals(&self.wanted_portals(configuration))?;
+            let mut portals = self.wanted_portals(configuration);
+            portals.retain(|portal| self.missing.iter().all(|(missing, _)| missing != portal));
+            server.set_portals(&portals)?;
         }
         Ok(())
     }

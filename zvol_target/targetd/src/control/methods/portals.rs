@@ -10,8 +10,15 @@ use crate::configuration::{Portal, PortalGroup};
 use crate::service::Service;
 
 pub(super) fn list(service: &Service) -> Value {
+    let failed = service.missing_portals().iter().map(|(portal, reason)| {
+        let mut shown = show(portal);
+        shown["reason"] = json!(reason);
+        shown
+    });
+    let failed: Vec<_> = failed.collect();
     json!({
         "portals": show_all(service),
+        "failed": failed,
         "fixed": service.portals_are_given(),
         "groups": service.configuration().portal_groups,
     })
