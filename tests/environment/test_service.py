@@ -117,6 +117,7 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
         target.create()
         target.call("accounts.set", {"target": IQN, "name": "host", "secret": "within-the-unit-1"})
         target.call("accounts.delete", {"target": IQN, "name": "host"})
+        target.call("accounts.require", {"target": IQN, "required": False})
         target.add_lun(0, volume)
         for write_cache in (False, True):
             target.call("luns.change", {"target": IQN, "number": 0, "write_cache": write_cache})

@@ -112,6 +112,9 @@ fn chap_and_access_lists_hold() {
     assert!(fails("iscsi-inq", &[&url("host%another-secret-20-by@")]));
     run("iscsi-inq", &[&url(&format!("host%{secret}@"))]);
     daemon.call("accounts.delete", &json!({"target": IQN, "name": "host"}));
+    assert!(fails("iscsi-inq", &[&url("")]), "CHAP stays required");
+    let open = json!({"target": IQN, "required": false});
+    daemon.call("accounts.require", &open);
     run("iscsi-inq", &[&url("")]);
     let host = "iqn.2026-11.example:host";
     let access = |initiators: Value| {

@@ -50,7 +50,7 @@ fn assert_closed(daemon: &Daemon, said: &str) {
     let problem = accounts["problem"].as_str().unwrap();
     assert!(problem.contains(said), "{problem}");
     assert!(
-        daemon.log().contains("CHAP accounts cannot be read"),
+        daemon.log().contains("CHAP accounts cannot be used"),
         "{}",
         daemon.log()
     );
@@ -66,7 +66,7 @@ fn secrets_survive_a_restart_sealed() {
     let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
     assert_eq!(
         accounts,
-        json!({"incoming": [{"name": "host", "initiator": null}], "mutual": null, "problem": null})
+        json!({"required": true, "incoming": [{"name": "host", "initiator": null}], "mutual": null, "problem": null})
     );
 }
 
@@ -109,6 +109,85 @@ fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
     drop(daemon);
     let daemon = Daemon::start(&home);
     run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn a_lost_key_is_repaired_without_any_target_falling_open() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let other = json!({"target": OTHER, "name": "guest", "secret": "a secret of the other"});
+    daemon.call("accounts.set", &other);
+    drop(daemon);
+    fs::remove_file(home.path("target.json.key")).unwrap();
+    let daemon = Daemon::start(&home);
+    let open = |target, lun| !fails("iscsi-inq", &[&url(&daemon, "", target, lun)]);
+    let delete = |target: &str, name: &str| {
+        daemon.call("accounts.delete", &json!({"target": target, "name": name}));
+        assert!(!open(IQN, 0) && !open(OTHER, 1));
+    };
+    delete(IQN, "host");
+    let mine = json!({"target": IQN, "name": "host", "secret": SECRET});
+    assert_eq!(daemon.refusal("accounts.set", &mine), -32006);
+    delete(OTHER, "guest");
+    daemon.call("accounts.set", &mine);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(!open(IQN, 0) && !open(OTHER, 1));
+    // Neither does a restart in the midst of it open one.
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+    let listed = daemon.call("accounts.list", &json!({"target": OTHER}));
+    assert_eq!(listed["required"], true);
+    let problem = listed["problem"].as_str().unwrap();
+    assert!(problem.contains("there is no account"), "{problem}");
+    let guest = json!({"target": OTHER, "name": "guest", "secret": SECRET});
+    daemon.call("accounts.set", &guest);
+    let user = format!("guest%{SECRET}@");
+    run("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]);
+}
+
+#[test]
+fn chap_ends_when_that_is_said_and_not_with_the_last_account() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let mutual = |target| json!({"target": target, "name": "me", "secret": "the target proves itself", "mutual": true});
+    assert_eq!(
+        daemon.refusal("accounts.set", &mutual(OTHER)),
+        -32602,
+        "alone"
+    );
+    run("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]);
+    daemon.call("accounts.set", &mutual(IQN));
+    let host = json!({"target": IQN, "name": "host"});
+    assert_eq!(daemon.refusal("accounts.delete", &host), -32602);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    let me = json!({"target": IQN, "name": "me", "mutual": true});
+    daemon.call("accounts.delete", &me);
+    let open = json!({"target": IQN, "required": false});
+    assert_eq!(daemon.refusal("accounts.require", &open), -32602);
+    daemon.call("accounts.delete", &host);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    daemon.call("accounts.require", &open);
+    run("iscsi-inq", &[&url(&daemon, "", IQN, 0)]);
+    let closed = json!({"target": OTHER, "required": true});
+    daemon.call("accounts.require", &closed);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+}
+
+#[test]
+fn a_mutual_account_alone_in_the_file_opens_nothing() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let mutual =
+        json!({"target": IQN, "name": "me", "secret": "the target proves itself", "mutual": true});
+    daemon.call("accounts.set", &mutual);
+    drop(daemon);
+    let mut edited = configuration(&home);
+    let accounts = &mut edited["targets"][0]["authentication"];
+    *accounts = json!({"mutual": accounts["mutual"]});
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert_closed(&daemon, "there is no account");
 }
 
 #[test]
@@ -179,6 +258,21 @@ fn version_1_with_one_secret_for_both_sides_is_refused_and_kept() {
 }
 
 #[test]
+fn version_1_with_a_secret_that_is_its_name_is_refused_and_kept() {
+    let home = Home::new();
+    let old = json!({"version": 1, "targets": [{"name": IQN,
+         "accounts": [{"name": "Storage-Host-1", "secret": "storage-host-1"}]}]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let refusal = home.refused();
+    assert!(
+        refusal.contains("accounts[0].secret: must not be the account's name"),
+        "{refusal}"
+    );
+    let kept = fs::read_to_string(home.path("target.json")).unwrap();
+    assert_eq!(kept, old.to_string());
+}
+
+#[test]
 fn weak_and_shared_secrets_are_refused() {
     let home = Home::new();
     let daemon = guarded(&home);
@@ -211,6 +305,11 @@ fn discovery_has_accounts_of_its_own() {
     daemon.call(
         "accounts.delete",
         &json!({"discovery": true, "name": "finder"}),
+    );
+    assert!(fails("iscsi-ls", &[&discover("")]), "CHAP stays required");
+    daemon.call(
+        "accounts.require",
+        &json!({"discovery": true, "required": false}),
     );
     run("iscsi-ls", &[&discover("")]);
 }

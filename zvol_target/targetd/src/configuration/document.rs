@@ -187,7 +187,10 @@ pub struct Target {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accounts {
-    /// Accounts of initiators; CHAP is required when there is one.
+    /// Whether CHAP is required also without any account, and then nobody can log in. Accounts require it in any case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// Accounts of initiators.
     #[serde(default)]
     pub incoming: Vec<Account>,
     /// The account the target proves itself with (mutual CHAP).
@@ -199,6 +202,11 @@ impl Accounts {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.incoming.len() + usize::from(self.mutual.is_some())
+    }
+
+    /// Whether nobody logs in without CHAP.
+    pub fn are_required(&self) -> bool {
+        self.required || self.count() > 0
     }
 }
 

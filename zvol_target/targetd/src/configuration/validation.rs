@@ -180,15 +180,19 @@ fn validate_account(account: &Account) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks a CHAP secret at `place`.
+/// Checks the CHAP secret at `place` of the account `name`.
 ///
 /// # Errors
-/// When it has less than 12 bytes (96 bits, RFC 7143 9.2.1) or more than 255, or is weak.
-pub fn check_secret(place: &str, secret: &SecretText) -> Result<(), Invalid> {
-    match iscsi::Secret::new(secret.expose()) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(invalid(place, error.to_string())),
+/// When it has less than 12 bytes (96 bits, RFC 7143 9.2.1) or more than 255, is weak, or is the account's name, which everybody
+/// sees.
+pub fn check_secret(place: &str, name: &str, secret: &SecretText) -> Result<(), Invalid> {
+    if let Err(error) = iscsi::Secret::new(secret.expose()) {
+        return Err(invalid(place, error.to_string()));
     }
+    if secret.expose().eq_ignore_ascii_case(name.as_bytes()) {
+        return Err(invalid(place, "must not be the account's name"));
+    }
+    Ok(())
 }
 
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
@@ -202,4 +206,27 @@ fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
     scsi::ProductIdentification::new("", &lun.product, "")
         .map_err(|error| invalid("product", error.to_string()))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weak_secrets_are_refused() {
+        let check = |name: &str, secret: &str| {
+            let secret = SecretText::from(secret.to_owned());
+            check_secret("secret", name, &secret).map_err(|error| error.reason)
+        };
+        assert_eq!(check("host", "vj4Kq0ZpWx7T"), Ok(()));
+        for (name, secret, said) in [
+            ("host", "vj4Kq0ZpWx7", "12 to 255 bytes"),
+            ("host", &"vj4Kq0ZpWx7".repeat(24), "12 to 255 bytes"),
+            ("host", "abababababab", "random"),
+            ("Storage-Host-1", "storage-host-1", "name"),
+        ] {
+            let reason = check(name, secret).unwrap_err();
+            assert!(reason.contains(said), "{secret}: {reason}");
+        }
+    }
 }

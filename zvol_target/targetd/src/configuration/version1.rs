@@ -57,7 +57,7 @@ impl ConfigurationV1 {
             let mutual = mutual.map(|account| ("mutual_account".to_owned(), account));
             for (place, account) in incoming.chain(mutual) {
                 let place = format!("targets[{at}].{place}.secret");
-                check_secret(&place, &account.secret)?;
+                check_secret(&place, &account.name, &account.secret)?;
             }
             let Some(mutual) = &target.mutual_account else {
                 continue;
@@ -106,6 +106,7 @@ pub(super) fn place_in_version_1(place: &str) -> String {
 impl TargetV1 {
     fn convert(self, key: &SealingKey) -> Result<Target, NoRandomBytes> {
         let holder = Holder::Target(self.name.clone());
+        let has_accounts = !self.accounts.is_empty() || self.mutual_account.is_some();
         let incoming = self.accounts.into_iter();
         let mutual = self.mutual_account;
         Ok(Target {
@@ -118,6 +119,7 @@ impl TargetV1 {
             name: self.name,
             alias: self.alias,
             authentication: Accounts {
+                required: has_accounts,
                 incoming: incoming
                     .map(|account| account.convert(key, &holder, Direction::Incoming))
                     .collect::<Result<_, _>>()?,

@@ -43,13 +43,14 @@ impl Service {
         Ok(unusable_accounts(holder, accounts, &self.vault))
     }
 
-    /// Sets an account by its name; there is one mutual account at most.
+    /// Sets an account by its name; there is one mutual account at most. CHAP is required from then on, until
+    /// [`Service::require_accounts`] says otherwise.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for a weak secret, [`ServiceError::Refused`] for one that another
-    /// account has, [`ServiceError::Key`], [`ServiceError::NotStored`].
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for a weak secret or a mutual account alone,
+    /// [`ServiceError::Refused`] for a secret that another account has, [`ServiceError::Key`], [`ServiceError::NotStored`].
     pub fn set_account(&mut self, setting: &AccountSetting) -> Result<(), ServiceError> {
-        check_strength(&setting.name, &setting.secret)?;
+        check_secret("secret", &setting.name, &setting.secret)?;
         let mut candidate = self.configuration.clone();
         let accounts = accounts_of(&mut candidate, &setting.holder)?;
         match setting.direction {
@@ -66,16 +67,41 @@ impl Service {
         let accounts = accounts_of(&mut candidate, &setting.holder)?;
         match setting.direction {
             Direction::Incoming => accounts.incoming.push(account),
+            Direction::Mutual if accounts.incoming.is_empty() => {
+                let reason = "the target proves itself to initiators that do so too: set an account of theirs first";
+                return Err(invalid("mutual", reason).into());
+            }
             Direction::Mutual => accounts.mutual = Some(account),
         }
+        accounts.required = true;
         accounts.incoming.sort_by(|a, b| a.name.cmp(&b.name));
         self.change_targets(candidate)
     }
 
-    /// Removes an account.
+    /// Says whether CHAP is required without any account too: nobody can log in then.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoAccount`], [`ServiceError::NotStored`].
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] when it shall not be and there are accounts,
+    /// [`ServiceError::NotStored`].
+    pub fn require_accounts(
+        &mut self,
+        holder: &Holder,
+        required: bool,
+    ) -> Result<(), ServiceError> {
+        let mut candidate = self.configuration.clone();
+        let accounts = accounts_of(&mut candidate, holder)?;
+        if !required && accounts.count() > 0 {
+            return Err(invalid("required", "there are accounts: delete them first").into());
+        }
+        accounts.required = required;
+        self.change_targets(candidate)
+    }
+
+    /// Removes an account. CHAP stays required, also when it was the last one: nobody can log in then.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoAccount`], [`ServiceError::Invalid`] for the last account of initiators
+    /// while there is a mutual one, [`ServiceError::NotStored`].
     pub fn delete_account(
         &mut self,
         holder: &Holder,
@@ -95,7 +121,22 @@ impl Service {
                 name: name.to_owned(),
             });
         }
+        if direction == Direction::Incoming && accounts.incoming.is_empty() {
+            if let Some(mutual) = &accounts.mutual {
+                let reason = format!("delete the mutual account {:?} first", mutual.name);
+                return Err(invalid("name", reason).into());
+            }
+        }
+        // As files of before may not say it yet.
+        accounts.required = true;
         self.change_targets(candidate)
+    }
+}
+
+fn invalid(place: &str, reason: impl Into<String>) -> Invalid {
+    Invalid {
+        place: place.to_owned(),
+        reason: reason.into(),
     }
 }
 
@@ -113,39 +154,5 @@ pub(super) fn in_words(holder: &Holder) -> String {
     match holder {
         Holder::Discovery => "discovery".to_owned(),
         Holder::Target(name) => format!("target {name}"),
-    }
-}
-
-/// Refuses secrets of fewer than 96 bits (RFC 7143 9.2.1), and the account's name, which everybody sees.
-fn check_strength(name: &str, secret: &SecretText) -> Result<(), Invalid> {
-    check_secret("secret", secret)?;
-    if secret.expose().eq_ignore_ascii_case(name.as_bytes()) {
-        return Err(Invalid {
-            place: "secret".to_owned(),
-            reason: "must not be the account's name".to_owned(),
-        });
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weak_secrets_are_refused() {
-        let check = |name: &str, secret: &str| {
-            check_strength(name, &SecretText::from(secret.to_owned())).map_err(|e| e.reason)
-        };
-        assert_eq!(check("host", "vj4Kq0ZpWx7T"), Ok(()));
-        for (name, secret, said) in [
-            ("host", "vj4Kq0ZpWx7", "12 to 255 bytes"),
-            ("host", &"vj4Kq0ZpWx7".repeat(24), "12 to 255 bytes"),
-            ("host", "abababababab", "random"),
-            ("Storage-Host-1", "storage-host-1", "name"),
-        ] {
-            let reason = check(name, secret).unwrap_err();
-            assert!(reason.contains(said), "{secret}: {reason}");
-        }
     }
 }

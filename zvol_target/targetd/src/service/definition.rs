@@ -67,13 +67,16 @@ pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     }
 }
 
-/// CHAP of a target or of discovery. When a secret cannot be read, CHAP with one that nobody knows: without any, the holder
-/// would be open to all.
+/// CHAP of a target or of discovery. When a secret cannot be read, or CHAP is required and there is no account of an initiator,
+/// CHAP with one that nobody knows: without any, the holder would be open to all.
 pub(super) fn authentication(
     holder: &Holder,
     accounts: &Accounts,
     vault: &Vault,
 ) -> Result<Authentication, ServiceError> {
+    if accounts.are_required() && accounts.incoming.is_empty() {
+        return closed();
+    }
     match unsealed(holder, accounts, vault) {
         Err(ServiceError::Key(KeyError::Unreadable { .. })) => closed(),
         result => result,
@@ -86,10 +89,13 @@ pub(super) fn unusable_accounts(
     accounts: &Accounts,
     vault: &Vault,
 ) -> Option<ServiceError> {
-    let error = unsealed(holder, accounts, vault).err()?;
-    match vault.missed() {
-        Some(missed) => Some(KeyError::from(missed.clone()).into()),
-        None => Some(error),
+    match (unsealed(holder, accounts, vault), vault.missed()) {
+        (Err(_), Some(missed)) => Some(KeyError::from(missed.clone()).into()),
+        (Err(error), None) => Some(error),
+        (Ok(_), _) if accounts.are_required() && accounts.incoming.is_empty() => {
+            Some(ServiceError::NoAccounts)
+        }
+        (Ok(_), _) => None,
     }
 }
 

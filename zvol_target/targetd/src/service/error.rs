@@ -99,6 +99,12 @@ pub enum ServiceError {
         #[source]
         error: volume::VolumeError,
     },
+    /// CHAP is required, and nobody has an account.
+    #[error(
+        "CHAP is required, and there is no account of an initiator: set one (accounts.set), or admit all without CHAP \
+         (accounts.require)"
+    )]
+    NoAccounts,
     /// The key for secrets, or a secret.
     #[error(transparent)]
     Key(#[from] KeyError),

@@ -48,6 +48,7 @@ pub(super) fn show(service: &Service, holder: &Holder) -> Result<Value, RpcError
     let accounts = service.accounts(holder)?;
     let problem = service.accounts_problem(holder)?;
     Ok(json!({
+        "required": accounts.are_required(),
         "incoming": accounts.incoming.iter().map(show).collect::<Vec<_>>(),
         "mutual": accounts.mutual.as_ref().map(|account| &account.name),
         "problem": problem.map(|problem| problem.to_string()),
@@ -75,6 +76,21 @@ pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError>
         secret: params.secret,
         initiator: params.initiator.as_deref().map(canonical).transpose()?,
     })?;
+    Ok(json!({}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Require {
+    target: Option<String>,
+    #[serde(default)]
+    discovery: bool,
+    required: bool,
+}
+
+pub(super) fn require(service: &mut Service, params: &Require) -> Result<Value, RpcError> {
+    let holder = holder(params.target.as_deref(), params.discovery)?;
+    service.require_accounts(&holder, params.required)?;
     Ok(json!({}))
 }
 

@@ -116,6 +116,7 @@ impl ControlMethods {
             "luns.refresh" => luns::refresh(service, &parse(params)?).await,
             "accounts.set" => accounts::set(&mut service.borrow_mut(), parse(params)?),
             "accounts.delete" => accounts::delete(&mut service.borrow_mut(), &parse(params)?),
+            "accounts.require" => accounts::require(&mut service.borrow_mut(), &parse(params)?),
             "access.set" => access::set(&mut service.borrow_mut(), parse(params)?),
             "portals.create" => portals::create(&mut service.borrow_mut(), parse(params)?),
             "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
@@ -165,7 +166,7 @@ impl From<ServiceError> for RpcError {
             | ServiceError::NotFlushed { .. } => code::VOLUME,
             ServiceError::NotStored(FileError::NotSettled { .. }) => code::NOT_SETTLED,
             ServiceError::NotStored(_) => code::NOT_STORED,
-            ServiceError::Key(_) => code::KEY,
+            ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,
             ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,
             ServiceError::Busy { .. } => code::BUSY,
         };
