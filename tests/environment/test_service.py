@@ -140,6 +140,17 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
     assert used - allowed() == set()
 
 
+def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:
+    """The daemon ends with a code that the unit knows not to start it again for; likewise for its command line."""
+    (tmp_path / "target.json").write_text('{"version": 2, "targets": [{"name": "disk"}]}')
+    options = ["serve", "--config", str(tmp_path / "target.json"), "--control", str(tmp_path / "control.sock")]
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read_string(UNIT.read_text())
+    final = {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()}
+    ended = [subprocess.run([PROGRAM, *words], capture_output=True, timeout=20, check=False) for words in (options, ["serv"])]
+    assert {result.returncode for result in ended} == final
+
+
 def test_the_user_of_the_unit_is_made() -> None:
     """The service's user and the one that sysusers makes are the same, and it opens block devices by their group."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)

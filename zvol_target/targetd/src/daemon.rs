@@ -48,6 +48,17 @@ pub enum DaemonError {
     Unfinished,
 }
 
+impl DaemonError {
+    /// Whether the same configuration will be refused again, so that somebody has to mend it first.
+    pub fn is_refused_configuration(&self) -> bool {
+        match self {
+            Self::Configuration(error) => error.is_refusal(),
+            Self::Service(ServiceError::Invalid(_) | ServiceError::Refused(_)) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors

@@ -4,7 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use targetd::command_line::{CallOptions, Command, CommandLine, ServeOptions};
+use targetd::daemon::DaemonError;
 use targetd::{control, daemon, logs};
+
+/// A configuration that is refused (sysexits(3)): whoever starts the daemon again and again can leave it until that is mended.
+const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
@@ -15,7 +19,12 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("zvaai-target: {error}");
-            ExitCode::FAILURE
+            let daemon_error = error.downcast_ref::<DaemonError>();
+            if daemon_error.is_some_and(DaemonError::is_refused_configuration) {
+                EX_CONFIG.into()
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -251,7 +251,7 @@ fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() 
 fn one_daemon_for_a_configuration_and_a_socket() {
     let home = Home::new();
     let first = Daemon::start(&home);
-    let refusal = home.refused();
+    let refusal = home.hindered();
     assert!(refusal.contains("target.json.lock is locked"), "{refusal}");
     let second = std::process::Command::new(env!("CARGO_BIN_EXE_zvaai-target"))
         .arg("serve")
@@ -275,7 +275,7 @@ fn one_daemon_for_a_configuration_and_a_socket() {
 fn something_else_in_the_sockets_place_is_kept() {
     let home = Home::new();
     fs::write(home.path("control.sock"), "letters").unwrap();
-    let refusal = home.refused();
+    let refusal = home.hindered();
     assert!(refusal.contains("is no socket"), "{refusal}");
     assert_eq!(
         fs::read_to_string(home.path("control.sock")).unwrap(),

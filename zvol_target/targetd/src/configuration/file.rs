@@ -79,6 +79,20 @@ pub enum FileError {
     },
 }
 
+impl FileError {
+    /// Whether the content of the file, or of its key's, is refused: reading it again will not help.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Form { .. } | Self::Content { .. } => true,
+            Self::Key(error) => matches!(
+                error,
+                KeyError::Missing { .. } | KeyError::Malformed { .. } | KeyError::Exposed { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
 /// A lock on a file beside what is locked, held until dropped (flock(2)).
 ///
 /// The file itself cannot carry it: it is replaced at each change.

@@ -58,10 +58,20 @@ impl Home {
         command
     }
 
-    /// Starts a daemon that is expected to refuse; what it says.
+    /// Starts a daemon that is expected to refuse its configuration; what it says.
     pub fn refused(&self) -> String {
+        const EX_CONFIG: i32 = 78;
+        self.ended(EX_CONFIG)
+    }
+
+    /// Starts a daemon that is expected not to serve for another reason, which may pass; what it says.
+    pub fn hindered(&self) -> String {
+        self.ended(1)
+    }
+
+    fn ended(&self, code: i32) -> String {
         let output = self.command().output().unwrap();
-        assert!(!output.status.success());
+        assert_eq!(output.status.code(), Some(code));
         String::from_utf8(output.stderr).unwrap()
     }
 }
