@@ -4,11 +4,13 @@ mod common;
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use common::{
     BECAME_READY, CAPACITY_CHANGED, Daemon, HOST, Home, Host, INQUIRY_CHANGED, IQN, LUNS_CHANGED,
-    MODE_PARAMETERS_CHANGED, NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED,
+    MODE_PARAMETERS_CHANGED, NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -232,6 +234,47 @@ fn read_only_and_path_change_under_a_host() {
     let nowhere = json!({"target": IQN, "number": 0, "path": home.path("nowhere")});
     assert_eq!(daemon.refusal("luns.change", &nowhere), -32003);
     assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "as it was");
+}
+
+#[test]
+fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
+    let home = Home::new();
+    let (daemon, mut host) = with_host(&home);
+    change(&daemon, &json!({"write_cache": true}));
+    host.attentions(0);
+    // A write that waits for its data.
+    let mut writer = Host::log_in(&daemon.portal, HOST);
+    writer.attentions(0);
+    let command = writer.0.write_command(0, 512);
+    writer.0.send(command.encode(), &[]);
+    let mut r2t = writer.0.expect_r2t(command.initiator_task_tag);
+    thread::scope(|scope| {
+        let (done, ended) = mpsc::channel();
+        let daemon = &daemon;
+        scope.spawn(move || {
+            change(daemon, &json!({"write_cache": false}));
+            done.send(()).unwrap();
+        });
+        // New commands have it so already.
+        wait_until("the write cache to be off", || {
+            host.attentions(0);
+            !host.write_cache(0)
+        });
+        let early = ended.recv_timeout(Duration::from_millis(300));
+        assert_eq!(early, Err(RecvTimeoutError::Timeout));
+        let data = vec![0x5a; 512 * 512];
+        loop {
+            writer.0.satisfy(&r2t, &data, 0, 8192);
+            let done = r2t.buffer_offset + r2t.desired_data_transfer_length;
+            if done as usize == data.len() {
+                break;
+            }
+            r2t = writer.0.expect_r2t(command.initiator_task_tag);
+        }
+        let (response, _) = writer.0.expect_response(command.initiator_task_tag);
+        assert_eq!(response.status, 0);
+        ended.recv_timeout(Duration::from_secs(10)).unwrap();
+    });
 }
 
 /// What a host does: again after a unit attention, and while the unit is not ready.

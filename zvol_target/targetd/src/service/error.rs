@@ -88,6 +88,17 @@ pub enum ServiceError {
         #[source]
         error: volume::VolumeError,
     },
+    /// Commands that began with the write cache had not ended when it was switched off.
+    #[error(
+        "the write cache of LUN {number} of target {target} is off, but commands that began before have not ended: what they write \
+         may be cached until the next SYNCHRONIZE CACHE"
+    )]
+    StillCaching {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+    },
     /// The present size of a logical unit's volume cannot be read.
     #[error("the size of LUN {number} of target {target} cannot be read: {error}")]
     Size {

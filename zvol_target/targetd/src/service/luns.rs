@@ -13,6 +13,9 @@ use scsi::LogicalUnit;
 /// How long a caller waits for the system to open a path.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long a caller waits for the system to tell a size.
+const LOOKING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a change waits for the commands that are under way.
 pub const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -95,7 +98,8 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
 ///
 /// # Errors
 /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
-/// [`ServiceError::Busy`], [`ServiceError::NotFlushed`] (the change is then made), [`ServiceError::NotStored`].
+/// [`ServiceError::Busy`], [`ServiceError::NotFlushed`] and [`ServiceError::StillCaching`] (the change is then made),
+/// [`ServiceError::NotStored`].
 pub async fn change_lun(
     service: &Shared,
     target: &str,
@@ -116,10 +120,12 @@ pub async fn change_lun(
         number,
     };
     let reopen = |lun: &Lun| (lun.path.clone(), lun.read_only, lun.caching);
-    if !place.is_serving()? {
+    let cache_ends = old.write_cache && !new.write_cache;
+    let closing = if !place.is_serving()? {
         place.store(candidate)?;
         // With the reason it had; the new path, if there is one, is tried soon.
         place.exchange_failed(&new)?;
+        Closing::default()
     } else if reopen(&new) != reopen(&old) {
         let opened = if new.path == old.path {
             place.reopen(&old, &new).await?
@@ -136,14 +142,28 @@ pub async fn change_lun(
             maintenance::retry_lun(service, target, number).await;
             return Err(error);
         }
-        place.exchange(opened.into())?.wait(CLOSING_TIMEOUT).await;
+        place.exchange(opened.into())?
     } else {
         place.store(candidate)?;
-        place.exchange_options(&new)?;
-    }
+        let closing = place.exchange_options(&new)?;
+        // Others may run on: they have the volume they began with.
+        if cache_ends {
+            closing
+        } else {
+            Closing::default()
+        }
+    };
     place.set_access(&new)?;
-    if old.write_cache && !new.write_cache {
+    // What began with the write cache may use it to its end.
+    let ended = closing.wait(CLOSING_TIMEOUT).await;
+    if cache_ends {
         place.flush().await?;
+        if !ended {
+            return Err(ServiceError::StillCaching {
+                target: target.to_owned(),
+                number,
+            });
+        }
     }
     Ok(true)
 }
@@ -151,22 +171,33 @@ pub async fn change_lun(
 /// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read, and the one
-/// known before stays.
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read,
+/// [`ServiceError::Unusable`] when the system does not answer, and the one known before stays.
 pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<(), ServiceError> {
     service.borrow().lun(target, number)?;
     maintenance::retry_lun(service, target, number).await;
-    let service = service.borrow();
-    let Some(lun) = service.running_lun(target, number) else {
-        return Ok(());
+    let unit = match service.borrow().running_lun(target, number) {
+        Some(RunningLun {
+            unit,
+            state: LunState::Serving { .. },
+        }) => Arc::downgrade(unit),
+        _ => return Ok(()),
     };
-    if let (LunState::Serving { .. }, Some(device)) = (&lun.state, service.device(target)) {
-        let size = |error| ServiceError::Size {
-            target: target.to_owned(),
-            number,
-            error,
-        };
-        lun.unit.volume().refresh().map_err(size)?;
+    let found = maintenance::look_within(service, target, number, &unit, LOOKING_TIMEOUT).await;
+    let service = service.borrow();
+    let found = found.ok_or_else(|| Unusable::Silent {
+        path: service
+            .lun(target, number)
+            .map(|lun| lun.path.display().to_string())
+            .unwrap_or_default(),
+        seconds: LOOKING_TIMEOUT.as_secs(),
+    })?;
+    found.map_err(|error| ServiceError::Size {
+        target: target.to_owned(),
+        number,
+        error,
+    })?;
+    if let Some(device) = service.device(target) {
         let _ = device.device().capacity_changed(number);
     }
     Ok(())
@@ -245,22 +276,25 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Another unit on the same volume.
-    fn exchange_options(&self, new: &Lun) -> Result<(), ServiceError> {
-        let (volume, backend) = {
+    /// Another unit on the same volume; what is over when the commands of the one before are.
+    fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
+        let (volume, backend, closing) = {
             let service = self.service.borrow();
             let present = service.running_lun(self.target, self.number);
             match present {
                 Some(RunningLun {
                     unit,
                     state: LunState::Serving { backend },
-                }) => (Arc::clone(unit.volume()), *backend),
+                }) => {
+                    let closing = Closing::of_commands(unit);
+                    (Arc::clone(unit.volume()), *backend, closing)
+                }
                 _ => return Err(self.absent()),
             }
         };
         let unit = unit_on(volume, new)?;
         self.exchange(Opened { unit, backend }.into())?;
-        Ok(())
+        Ok(closing)
     }
 
     /// Closes the path of a unit and opens it as `new` has it. On an error the unit is as it was, or tries to be.

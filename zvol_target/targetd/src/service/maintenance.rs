@@ -1,18 +1,27 @@
 //! What the daemon does by itself: it looks after paths that failed, disappeared, or changed their size.
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use scsi::LogicalUnit;
 use volume::{Geometry, VolumeError};
 
-use super::running::{failed, open_apart};
+use super::running::{Running, failed, open_apart};
 use super::{LunState, Service, Shared, Unusable};
 use crate::configuration::Lun;
 
 /// How long a caller waits for a failed path to be opened.
 const RETRY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the others wait for the sizes of some.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Sizes looked at side by side.
+const LOOKS_AT_ONCE: usize = 16;
+
+/// Between two looks at whether a size is being looked at.
+const LOOKING_POLL: Duration = Duration::from_millis(10);
 
 /// Tries again whatever failed, and is not being tried already.
 pub async fn retry_failed(service: &Shared) {
@@ -81,7 +90,8 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
     }
 }
 
-/// Looks at the sizes of what is served. Hosts are told of a new one; what has none any more has failed.
+/// Looks at the sizes of what is served. Hosts are told of a new one; what has none any more has failed. A path that the system
+/// does not answer for holds up no other.
 pub async fn poll_sizes(service: &Shared) {
     let serving: Vec<_> = {
         let service = service.borrow();
@@ -91,30 +101,89 @@ pub async fn poll_sizes(service: &Shared) {
             luns.map(move |(&number, lun)| (target.clone(), number, lun))
         });
         luns.filter(|(_, _, lun)| matches!(lun.state, LunState::Serving { .. }))
-            .map(|(target, number, lun)| (target, number, Arc::clone(&lun.unit)))
+            .map(|(target, number, lun)| (target, number, Arc::downgrade(&lun.unit)))
             .collect()
     };
-    // On another thread, as a file system may take its time.
-    let looking = tokio::task::spawn_blocking(move || {
-        let looked = serving.into_iter().map(|(target, number, unit)| {
-            let found = unit.volume().refresh();
-            (target, number, unit, found)
+    for some in serving.chunks(LOOKS_AT_ONCE) {
+        let looks = some.iter().map(|(target, number, unit)| {
+            let service = Rc::clone(service);
+            let (target, number, unit) = (target.clone(), *number, Weak::clone(unit));
+            tokio::task::spawn_local(async move {
+                if let Some(found) = look(&service, &target, number, &unit).await {
+                    apply_size(&mut service.borrow_mut(), &target, number, &unit, found);
+                }
+            })
         });
-        looked.collect::<Vec<_>>()
-    });
-    let Ok(looked) = looking.await else {
-        return;
-    };
-    for (target, number, unit, found) in looked {
-        apply_size(&mut service.borrow_mut(), &target, number, &unit, found);
+        let looks: Vec<_> = looks.collect();
+        let until = tokio::time::Instant::now() + LOOK_PATIENCE;
+        for look in looks {
+            // Dropped, it goes on by itself.
+            let _ = tokio::time::timeout_at(until, look).await;
+        }
     }
+}
+
+/// Looks at a size, and waits `patience` for it. `None` when the system has not answered until then, or the unit is gone.
+pub(super) async fn look_within(
+    service: &Shared,
+    target: &str,
+    number: u16,
+    unit: &Weak<LogicalUnit>,
+    patience: Duration,
+) -> Option<Result<Geometry, VolumeError>> {
+    let until = tokio::time::Instant::now() + patience;
+    while unit.strong_count() > 0 {
+        let attempt = {
+            let (service, target, unit) = (Rc::clone(service), target.to_owned(), unit.clone());
+            tokio::task::spawn_local(async move { look(&service, &target, number, &unit).await })
+        };
+        match tokio::time::timeout_at(until, attempt).await {
+            Ok(Ok(Some(found))) => return Some(found),
+            Ok(Ok(None)) if tokio::time::Instant::now() < until => {
+                // The daemon looks at it by itself at this moment.
+                tokio::time::sleep(LOOKING_POLL).await;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Looks at a size on a thread of its own, as a file system may take its time. `None` when it is being looked at already.
+async fn look(
+    service: &Shared,
+    target: &str,
+    number: u16,
+    unit: &Weak<LogicalUnit>,
+) -> Option<Result<Geometry, VolumeError>> {
+    let is_looked_at = |running: &mut Running| {
+        let looking = running.looking.get(&number);
+        looking.is_some_and(|present| present.ptr_eq(unit))
+    };
+    let volume = {
+        let mut service = service.borrow_mut();
+        let running = service.running_target(target).ok()?;
+        if is_looked_at(running) {
+            return None;
+        }
+        let volume = Arc::clone(unit.upgrade()?.volume());
+        running.looking.insert(number, Weak::clone(unit));
+        volume
+    };
+    let found = tokio::task::spawn_blocking(move || volume.refresh()).await;
+    if let Ok(running) = service.borrow_mut().running_target(target) {
+        if is_looked_at(running) {
+            running.looking.remove(&number);
+        }
+    }
+    found.ok()
 }
 
 fn apply_size(
     service: &mut Service,
     target: &str,
     number: u16,
-    unit: &Arc<LogicalUnit>,
+    unit: &Weak<LogicalUnit>,
     found: Result<Geometry, VolumeError>,
 ) {
     let Ok(lun) = service.lun(target, number).cloned() else {
@@ -126,7 +195,7 @@ fn apply_size(
     let is_current = running
         .luns
         .get(&number)
-        .is_some_and(|lun| Arc::ptr_eq(&lun.unit, unit));
+        .is_some_and(|lun| std::ptr::eq(Arc::as_ptr(&lun.unit), unit.as_ptr()));
     if !is_current {
         return;
     }

@@ -58,6 +58,14 @@ pub enum Unusable {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// A look at its size takes longer than anybody should wait.
+    #[error("{path}: the system has not told its size for {seconds} s; is its pool suspended?")]
+    Silent {
+        /// The path.
+        path: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The number or product cannot be used.
     #[error("{0}")]
     Description(String),
@@ -123,6 +131,8 @@ pub(super) struct Running {
     pub luns: BTreeMap<u16, RunningLun>,
     /// Logical units whose path is being opened at this moment.
     pub opening: BTreeSet<u16>,
+    /// Logical units whose size is being looked at at this moment.
+    pub looking: BTreeMap<u16, Weak<LogicalUnit>>,
 }
 
 impl Running {
@@ -132,6 +142,7 @@ impl Running {
             device: Arc::new(ReactorDevice::new(device, engine)),
             luns: BTreeMap::new(),
             opening: BTreeSet::new(),
+            looking: BTreeMap::new(),
         })
     }
 
@@ -167,18 +178,34 @@ pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable
     })
 }
 
-/// Volumes that were given up, and close when their last command has ended.
-pub struct Closing(Vec<Weak<dyn Volume>>);
+/// Volumes that were given up, and close when their last command has ended; or units whose volume another has.
+#[derive(Default)]
+pub struct Closing {
+    volumes: Vec<Weak<dyn Volume>>,
+    units: Vec<Weak<LogicalUnit>>,
+}
 
 impl Closing {
     pub(super) fn of(units: impl IntoIterator<Item = Arc<LogicalUnit>>) -> Self {
         let units = units.into_iter().filter(|unit| unit.is_ready());
-        Self(units.map(|unit| Arc::downgrade(unit.volume())).collect())
+        Self {
+            volumes: units.map(|unit| Arc::downgrade(unit.volume())).collect(),
+            units: Vec::new(),
+        }
+    }
+
+    /// The end of the commands that a unit has, whatever becomes of its volume.
+    pub(super) fn of_commands(unit: &Arc<LogicalUnit>) -> Self {
+        Self {
+            volumes: Vec::new(),
+            units: vec![Arc::downgrade(unit)],
+        }
     }
 
     /// Whether all are closed: their files and devices are free for others.
     pub fn is_over(&self) -> bool {
-        self.0.iter().all(|volume| volume.strong_count() == 0)
+        self.volumes.iter().all(|gone| gone.strong_count() == 0)
+            && self.units.iter().all(|gone| gone.strong_count() == 0)
     }
 
     /// Waits until [`Closing::is_over`], for a time; whether it is.

@@ -168,7 +168,7 @@ impl From<ServiceError> for RpcError {
             ServiceError::NotStored(_) => code::NOT_STORED,
             ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,
             ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,
-            ServiceError::Busy { .. } => code::BUSY,
+            ServiceError::Busy { .. } | ServiceError::StillCaching { .. } => code::BUSY,
         };
         Self::new(number, error.to_string())
     }
