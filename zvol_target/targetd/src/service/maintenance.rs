@@ -217,3 +217,145 @@ fn apply_size(
         tracing::error!(target, number, %error, "LUN");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs::File;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, mpsc};
+
+    use iscsi::{Portal, Server, ServerOptions};
+    use scsi::sam::LocalBoxFuture;
+    use tokio::runtime::{Builder, LocalOptions};
+    use volume::engine::EngineChoice;
+    use volume::{Backend, Buffer, Stability, Volume};
+
+    use super::super::Parts;
+    use super::super::running::{Opened, unit_on};
+    use super::*;
+    use crate::configuration::ConfigurationFile;
+
+    const IQN: &str = "iqn.2026-11.example.zvaai:test";
+
+    /// A volume whose size is not told before the sender is gone.
+    struct Hanging {
+        volume: Arc<dyn Volume>,
+        looks: AtomicUsize,
+        told: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Volume for Hanging {
+        fn geometry(&self) -> Geometry {
+            self.volume.geometry()
+        }
+
+        fn refresh(&self) -> Result<Geometry, VolumeError> {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            let _ = self.told.lock().unwrap().recv();
+            self.volume.refresh()
+        }
+
+        fn read(
+            &self,
+            offset: u64,
+            buffer: Buffer,
+        ) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+            self.volume.read(offset, buffer)
+        }
+
+        fn write(
+            &self,
+            offset: u64,
+            buffer: Buffer,
+            stability: Stability,
+        ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            self.volume.write(offset, buffer, stability)
+        }
+
+        fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+            self.volume.flush()
+        }
+    }
+
+    fn set_len(path: &Path, mebibytes: u64) {
+        let file = File::options().create(true).append(true).open(path);
+        file.unwrap().set_len(mebibytes << 20).unwrap();
+    }
+
+    /// A service with LUNs 0 and 1 of 1 MiB, named by their numbers.
+    async fn service(home: &Path) -> Shared {
+        let lun = |number: u16| {
+            let path = home.join(number.to_string());
+            set_len(&path, 1);
+            serde_json::json!({"number": number, "uuid": uuid::Uuid::from_u128(number.into()), "path": path})
+        };
+        let luns = [lun(0), lun(1)];
+        let text = serde_json::json!({"version": 2, "targets": [{"name": IQN, "luns": luns}]});
+        let path = home.join("target.json");
+        std::fs::write(&path, text.to_string()).unwrap();
+        let (file, configuration, vault) = ConfigurationFile::open(&path, None).unwrap();
+        let parts = Parts {
+            file,
+            configuration,
+            vault,
+            server: Server::new(ServerOptions::default()).unwrap(),
+            listen: vec![Portal {
+                address: "127.0.0.1:0".parse().unwrap(),
+                group_tag: 1,
+                advertised: None,
+            }],
+            engine: EngineChoice::ThreadPool,
+        };
+        Rc::new(RefCell::new(Service::start(parts).await.unwrap()))
+    }
+
+    fn hang(service: &Shared, told: mpsc::Receiver<()>) -> Arc<Hanging> {
+        let mut service = service.borrow_mut();
+        let lun = service.lun(IQN, 0).unwrap().clone();
+        let volume = Arc::clone(service.running_lun(IQN, 0).unwrap().unit.volume());
+        let hanging = Arc::new(Hanging {
+            volume,
+            looks: AtomicUsize::new(0),
+            told: Mutex::new(told),
+        });
+        let opened = Opened {
+            unit: unit_on(Arc::clone(&hanging) as Arc<dyn Volume>, &lun).unwrap(),
+            backend: Backend::File,
+        };
+        let running = service.running_target(IQN).unwrap();
+        running.replace(0, opened.into()).unwrap();
+        hanging
+    }
+
+    #[test]
+    fn a_size_that_is_not_told_holds_up_no_other() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let home = tempfile::tempdir().unwrap();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async {
+            let service = service(home.path()).await;
+            let (tell, told) = mpsc::channel();
+            let hanging = hang(&service, told);
+            set_len(&home.path().join("1"), 2);
+            let poll = async || tokio::time::timeout(PATIENCE, poll_sizes(&service)).await;
+            poll().await.unwrap();
+            let unit =
+                |number| Arc::clone(&service.borrow().running_lun(IQN, number).unwrap().unit);
+            assert_eq!(unit(1).volume().geometry().size_bytes, 2 << 20);
+            // Nobody looks again while the system still owes an answer, and who asks is told so.
+            poll().await.unwrap();
+            let zero = Arc::downgrade(&unit(0));
+            let look = |patience| look_within(&service, IQN, 0, &zero, patience);
+            assert!(look(Duration::from_millis(50)).await.is_none());
+            assert_eq!(hanging.looks.load(Ordering::SeqCst), 1);
+            drop(tell);
+            assert!(look(PATIENCE).await.unwrap().is_ok());
+            assert!(service.borrow_mut().stop());
+        });
+    }
+}
