@@ -257,8 +257,9 @@ fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
         });
         // New commands have it so already.
         wait_until("the write cache to be off", || {
-            host.attentions(0);
-            !host.write_cache(0)
+            // MODE SENSE(6) of the Caching mode page; the change may come right before it, and is told then.
+            let page = persist(|| host.execute(0, &[0x1a, 0x08, 0x08, 0, 255, 0], &[]));
+            page[4 + 2] & 0x04 == 0
         });
         let early = ended.recv_timeout(Duration::from_millis(300));
         assert_eq!(early, Err(RecvTimeoutError::Timeout));
