@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import uuid
 from pathlib import Path
 
 from support.programs import CACHE, REPOSITORY, run
@@ -34,13 +35,15 @@ def address_of(function: str, module: str | None = "zfs") -> int:
 
 def insert(path: Path, **parameters: int) -> tuple[int, str]:
     """Inserts a module file; the errno (0: loaded) and what the kernel logged meanwhile."""
-    before = len(kernel_log())
+    # The log is a ring: where it begins changes.
+    mark = f"zvaai test {uuid.uuid4()}"
+    Path("/dev/kmsg").write_text(mark)
     fd = os.open(path, os.O_RDONLY)
     words = " ".join(f"{name}={value:#x}" for name, value in parameters.items())
     result = _libc.syscall(_SYS_FINIT_MODULE, fd, words.encode(), 0)
     error = ctypes.get_errno() if result else 0
     os.close(fd)
-    return error, kernel_log()[before:]
+    return error, kernel_log().partition(mark)[2]
 
 
 def remove(name: str) -> int:
