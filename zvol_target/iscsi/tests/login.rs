@@ -7,15 +7,9 @@ use std::time::Duration;
 
 use iscsi::pdu::{LoginRequest, NopOut, TargetPdu};
 use iscsi::{Authentication, ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
-use support::{FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, definition, only, wait_until};
-
-fn account(name: &str, secret: &[u8]) -> ChapAccount {
-    ChapAccount {
-        name: name.into(),
-        secret: Secret::new(secret).unwrap(),
-        initiator: None,
-    }
-}
+use support::{
+    FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, account, definition, only, wait_until,
+};
 
 fn guarded() -> Fixture {
     Fixture::with(ServerOptions::default(), |definition| {

@@ -3,20 +3,14 @@
 mod support;
 
 use iscsi::pdu::{LoginRequest, LoginResponse, TargetPdu};
-use iscsi::{ChapAccount, Secret, ServerOptions, TargetPort};
+use iscsi::{ServerOptions, TargetPort};
 use md5::{Digest as _, Md5};
 use proptest::prelude::*;
-use support::{FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, definition, wait_until};
+use support::{
+    FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, account, definition, wait_until,
+};
 
 const SECRET: &[u8] = b"incoming secret";
-
-fn account(name: &str, secret: &[u8]) -> ChapAccount {
-    ChapAccount {
-        name: name.into(),
-        secret: Secret::new(secret).unwrap(),
-        initiator: None,
-    }
-}
 
 fn guarded() -> Fixture {
     Fixture::with(ServerOptions::default(), |definition| {

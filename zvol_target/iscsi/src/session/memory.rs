@@ -1,8 +1,8 @@
 //! Memory for long data: what the commands of one connection hold at a time.
 //!
 //! A command takes memory when it runs, never while it waits for others, so that those it waits for cannot lack what it
-//! holds. Each connection has a share of what its thread allows all of them: one that does not read its answers keeps only its
-//! own share from use.
+//! holds. Each connection has a share of what its thread allows all of them. Of one that does not read its answers only
+//! [`UNREAD_COUNTED`] is missing to the others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,7 +20,8 @@ const LEAST_SHARE: usize = 1 << 20;
 const UNREAD_COUNTED: usize = THREAD_MEMORY / 8;
 
 thread_local! {
-    /// What all connections of this thread hold. Those that were there first may hold more than their share is by now.
+    /// What all connections of this thread hold, unread data up to [`UNREAD_COUNTED`] each. Those that were there first may hold
+    /// more than their share is by now.
     static USED: Cell<usize> = const { Cell::new(0) };
     /// Connections of this thread that hold or want memory.
     static ACTIVE: Cell<usize> = const { Cell::new(0) };

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iscsi::{
-    Authentication, Portal, Server, ServerOptions, TargetAccess, TargetDefinition, TargetPort,
+    Authentication, ChapAccount, Portal, Secret, Server, ServerOptions, TargetAccess,
+    TargetDefinition, TargetPort,
 };
 
 pub const TARGET: &str = "iqn.2001-04.com.example:disk";
@@ -85,6 +86,15 @@ pub fn definition(device: &Arc<MemoryTarget>) -> TargetDefinition {
         access: TargetAccess::Any,
         authentication: Authentication::default(),
         device: device.clone(),
+    }
+}
+
+/// A CHAP account that any initiator may use.
+pub fn account(name: &str, secret: &[u8]) -> ChapAccount {
+    ChapAccount {
+        name: name.into(),
+        secret: Secret::new(secret).unwrap(),
+        initiator: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The engine without `io_uring`: each operation runs on one of the runtime's blocking threads.
+//! The engine without `io_uring`, and beside it for stable writes of regular files: each operation runs on one of the runtime's blocking threads.
 //!
 //! So many threads work for one volume, and so many in all; further operations wait in their tasks, first come, first served.
 //! What waits is bounded by the commands in flight.
