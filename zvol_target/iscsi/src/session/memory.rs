@@ -16,6 +16,8 @@ pub(super) const SHORT: usize = 64 << 10;
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
 /// What a connection may hold whatever others hold, bytes; and one command alone may hold more.
 const LEAST_SHARE: usize = 1 << 20;
+/// What a connection may hold when it is alone, bytes: what an initiator leaves unread is lost until it is dropped.
+const MOST_SHARE: usize = THREAD_MEMORY / 3;
 /// Unread data of a connection that counts for the others: one that stalls takes no more from them, until it is dropped.
 const UNREAD_COUNTED: usize = THREAD_MEMORY / 8;
 
@@ -59,7 +61,7 @@ struct Request {
 impl State {
     fn admits(&self, bytes: usize) -> bool {
         let used = self.held + self.unread;
-        let share = (THREAD_MEMORY / ACTIVE.get().max(1)).max(LEAST_SHARE);
+        let share = (THREAD_MEMORY / ACTIVE.get().max(1)).clamp(LEAST_SHARE, MOST_SHARE);
         used == 0
             || used + bytes <= LEAST_SHARE
             || (used + bytes <= share && USED.get() + bytes <= THREAD_MEMORY)
@@ -255,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_alone_may_hold_all_and_no_more() {
+    fn a_connection_alone_may_hold_the_most_and_no_more() {
         let memory = Rc::new(Memory::default());
-        let count = THREAD_MEMORY / MIB;
+        let count = MOST_SHARE / MIB;
         let held: Vec<_> = (0..count).map(|_| take(&memory, MIB).1.unwrap()).collect();
         let (mut waiting, none) = take(&memory, MIB);
         assert!(none.is_none());
@@ -270,11 +272,11 @@ mod tests {
     #[test]
     fn data_nobody_reads_counts() {
         let memory = Rc::new(Memory::default());
-        memory.serve(THREAD_MEMORY);
+        memory.serve(MOST_SHARE);
         let (mut waiting, none) = take(&memory, MIB);
         assert!(none.is_none());
-        assert!(!memory.serve(THREAD_MEMORY));
-        assert!(memory.serve(THREAD_MEMORY - MIB));
+        assert!(!memory.serve(MOST_SHARE));
+        assert!(memory.serve(MOST_SHARE - MIB));
         assert!(poll(&mut waiting).is_some());
     }
 
@@ -313,9 +315,11 @@ mod tests {
                 self.0.store(true, Ordering::Relaxed);
             }
         }
-        let (holder, waiter) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
+        let holders: [_; THREAD_MEMORY / MOST_SHARE] =
+            std::array::from_fn(|_| Rc::new(Memory::default()));
+        let waiter = Rc::new(Memory::default());
         let held: Vec<_> = (0..THREAD_MEMORY / MIB - 1)
-            .map(|_| take(&holder, MIB).1.unwrap())
+            .map(|turn| take(&holders[turn % holders.len()], MIB).1.unwrap())
             .collect();
         let _own = take(&waiter, MIB).1.unwrap();
         let woken = Arc::new(Flag(AtomicBool::new(false)));
@@ -334,7 +338,7 @@ mod tests {
         let (stalled, other) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
         let _one = take(&other, MIB).1.unwrap();
         stalled.serve(4 * THREAD_MEMORY);
-        let held: Vec<_> = (0..8).map(|_| take(&other, MIB).1).collect();
+        let held: Vec<_> = (0..7).map(|_| take(&other, MIB).1).collect();
         assert!(held.iter().all(Option::is_some));
     }
 
@@ -352,14 +356,14 @@ mod tests {
     #[test]
     fn a_wait_that_was_given_up_leaves_nothing() {
         let memory = Rc::new(Memory::default());
-        let all = take(&memory, THREAD_MEMORY).1.unwrap();
+        let all = take(&memory, MOST_SHARE).1.unwrap();
         let (given_up_waiting, _) = take(&memory, MIB);
         let (given_up_granted, _) = take(&memory, MIB);
         drop(given_up_waiting);
         drop(all);
         assert!(memory.serve(0));
         drop(given_up_granted);
-        assert!(take(&memory, THREAD_MEMORY).1.is_some());
+        assert!(take(&memory, MOST_SHARE).1.is_some());
         drop(memory);
         assert_eq!(ACTIVE.get(), 0);
     }
