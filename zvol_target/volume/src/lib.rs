@@ -10,21 +10,27 @@
 
 mod block;
 mod buffer;
+pub mod copy;
 pub mod engine;
 mod file;
 mod in_place;
 mod open;
+mod space;
 mod store;
+mod zeroes;
 mod zvol;
 
 pub use block::BlockVolume;
 pub use buffer::Buffer;
 pub use file::FileVolume;
 pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
+pub use space::{Allocation, Extent, Growth, Space};
 pub use zvol::ZvolVolume;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
+
+use copy::{CloneEnd, CloneRefusal, CloneStep};
 
 /// A future that stays on its reactor thread.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -122,4 +128,89 @@ pub trait Volume: Send + Sync {
     /// # Errors
     /// [`VolumeError::OutOfSpace`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
+
+    /// Unit in which [`Volume::unmap`] gives space back, bytes: a whole granule, aligned to its size, or nothing of it. `None`
+    /// when the volume can't give space back.
+    fn unmap_granularity(&self) -> Option<u32> {
+        None
+    }
+
+    /// The range reads as zeroes from now on; whole granules of it take no space any more. Edges are written with zeroes.
+    ///
+    /// # Errors
+    /// As [`Volume::write`].
+    fn unmap(
+        &self,
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        self.write_zeroes(offset, length, stability)
+    }
+
+    /// The range reads as zeroes from now on. Whether it takes space is the volume's business.
+    ///
+    /// # Errors
+    /// As [`Volume::write`].
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(zeroes::write(self, offset, length, stability))
+    }
+
+    /// What is known to take space in the range: extents in ascending order that cover a beginning of it, one at least, at most
+    /// `most`. Neighbours differ. [`Allocation::Hole`] reads as zeroes, for certain.
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    fn allocation(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
+        let _ = most;
+        Box::pin(ready(Ok(vec![Extent {
+            offset,
+            length,
+            allocation: Allocation::Unknown,
+        }])))
+    }
+
+    /// Space the volume takes, and how much more it can take; `None` when its store does not tell.
+    ///
+    /// # Errors
+    /// [`VolumeError::Gone`], [`VolumeError::Device`].
+    fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    /// What writes that would take more space meet with from now on.
+    fn set_growth(&self, growth: Growth) {
+        let _ = growth;
+    }
+
+    /// This volume as an end of a clone; `None` when its backend can't clone blocks.
+    fn clone_end(&self) -> Option<CloneEnd<'_>> {
+        None
+    }
+
+    /// Has the range share the blocks of the source, as far as one step goes: no lock of the backend is held for longer. Not stable
+    /// before [`Volume::flush`]. [`copy`](mod@copy) is what calls it.
+    ///
+    /// # Errors
+    /// [`CloneRefusal`]: nothing beyond what its `done_bytes` says was cloned for certain; what follows must be written again.
+    fn clone_range<'a>(
+        &'a self,
+        offset: u64,
+        source: CloneEnd<'a>,
+        source_offset: u64,
+        length: u64,
+    ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
+        let _ = (offset, source, source_offset, length);
+        Box::pin(ready(Err(CloneRefusal::unsupported())))
+    }
 }

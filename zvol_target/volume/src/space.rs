@@ -1,0 +1,44 @@
+//! What takes space in a volume, and how much more of it there is.
+
+/// Whether a range takes space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// It takes space, or will once it is on disk: overwriting it takes no more.
+    Allocated,
+    /// It takes none, and reads as zeroes.
+    Hole,
+    /// The backend does not tell.
+    Unknown,
+}
+
+/// A range that is all of one kind, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is; never 0.
+    pub length: u64,
+    /// What it is.
+    pub allocation: Allocation,
+}
+
+/// Space of a volume, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What it takes now, of the store's own counting (compressed, shared blocks in full).
+    pub used_bytes: u64,
+    /// What it could take in addition before writes fail, what is reserved for it included.
+    pub available_bytes: u64,
+    /// What is reserved for it alone and not yet taken; part of `available_bytes`.
+    pub reserved_bytes: u64,
+}
+
+/// What writes that would take more space meet with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Growth {
+    /// They are tried.
+    #[default]
+    Allowed,
+    /// They fail with [`crate::VolumeError::OutOfSpace`]; writes to what takes space already go on, and so does unmapping.
+    Refused,
+}

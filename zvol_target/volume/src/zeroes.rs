@@ -1,0 +1,28 @@
+//! Zeroes written as data, where a backend has no better way.
+
+use crate::{Buffer, Stability, Volume, VolumeError};
+
+/// Most bytes written at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Writes zeroes, one step after the other.
+///
+/// # Errors
+/// As [`Volume::write`].
+pub(crate) async fn write<V: Volume + ?Sized>(
+    volume: &V,
+    offset: u64,
+    length: u64,
+    stability: Stability,
+) -> Result<(), VolumeError> {
+    let mut done = 0;
+    while done < length {
+        // At most STEP_BYTES.
+        let step = (length - done).min(STEP_BYTES as u64) as usize;
+        volume
+            .write(offset + done, Buffer::zeroed(step), stability)
+            .await?;
+        done += step as u64;
+    }
+    Ok(())
+}
