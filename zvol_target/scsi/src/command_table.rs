@@ -3,6 +3,7 @@
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
+use crate::reservations::ReservationRule;
 use crate::sense::Sense;
 use crate::statistics::Family;
 
@@ -71,6 +72,35 @@ impl CommandDescription {
                 | Operation::ReportSupportedOperationCodes
                 | Operation::ReportSupportedTaskManagementFunctions
         )
+    }
+
+    /// How the command stands to reservations (SPC-5 table "Commands that are allowed in the presence of various reservations", the same
+    /// of SBC-4; SPC-2 for RESERVE).
+    pub(crate) fn reservation_rule(&self, cdb: Cdb) -> ReservationRule {
+        const START: u8 = 0x01;
+        match self.operation {
+            Operation::RequestSense
+            | Operation::Inquiry
+            | Operation::LogSense
+            | Operation::ReadCapacity10
+            | Operation::ReadCapacity16
+            | Operation::ReportLuns => ReservationRule::Allowed,
+            Operation::TestUnitReady => ReservationRule::AllowedWhenPersistent,
+            Operation::StartStopUnit if cdb.bit(4, START) => ReservationRule::AllowedWhenPersistent,
+            Operation::Read
+            | Operation::Verify
+            | Operation::PreFetch
+            | Operation::ReadDefectData
+            | Operation::ModeSense
+            | Operation::ReportSupportedOperationCodes
+            | Operation::ReportSupportedTaskManagementFunctions => ReservationRule::Read,
+            Operation::Write
+            | Operation::WriteAndVerify
+            | Operation::SynchronizeCache
+            | Operation::ModeSelect
+            | Operation::SendDiagnostic
+            | Operation::StartStopUnit => ReservationRule::Write,
+        }
     }
 
     /// Refuses a CDB that is too short or has a bit set that the command does not define.

@@ -52,6 +52,8 @@ impl Reply {
 pub(crate) enum Failure {
     /// CHECK CONDITION.
     Check(Sense),
+    /// RESERVATION CONFLICT.
+    ReservationConflict,
     /// No status: the task was aborted.
     Aborted,
 }

@@ -17,6 +17,7 @@ mod identity;
 mod inventory;
 mod latency;
 mod logical_unit;
+mod reservations;
 mod router;
 pub mod sam;
 mod sense;
@@ -35,6 +36,9 @@ pub use device::{Device, InventoryError};
 pub use identity::{IdentityError, ProductIdentification};
 pub use latency::{LATENCY_BUCKETS, LatencyHistogram};
 pub use logical_unit::{LogicalUnit, LogicalUnitError, LogicalUnitOptions};
+pub use reservations::{
+    PersistentReservation, PersistentReservations, RegisteredNexus, ReservationType,
+};
 pub use statistics::{FamilyStatistics, Statistics};
 pub use target_port::TargetPort;
 

@@ -1,13 +1,15 @@
 //! A direct-access block device on a volume.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use volume::{Geometry, Volume};
 
 use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
 use crate::identity::{self, ProductIdentification};
+use crate::reservations::{ReservationRule, Reservations};
+use crate::sam::Nexus;
 use crate::sense::SenseFormat;
 use crate::statistics::{Counters, Statistics};
 use crate::task_set::TaskSet;
@@ -57,6 +59,8 @@ pub struct LogicalUnit {
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) counters: Counters,
     pub(crate) mode: ModeParameters,
+    /// Of the disk: those of the unit that it took the place of, or its own.
+    reservations: OnceLock<Arc<Reservations>>,
     /// Capacity hosts were last told of, to notice a change.
     known_size_bytes: AtomicU64,
 }
@@ -118,6 +122,7 @@ impl LogicalUnit {
             unit_attentions: UnitAttentions::default(),
             counters: Counters::default(),
             mode: ModeParameters::default(),
+            reservations: OnceLock::new(),
             known_size_bytes: AtomicU64::new(size_bytes),
         }
     }
@@ -135,6 +140,10 @@ impl LogicalUnit {
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
         self.counters.add(&old.statistics());
+        if let Some(reservations) = old.reservations() {
+            // This unit serves nobody yet, so it has none of its own.
+            let _ = self.reservations.set(Arc::clone(reservations));
+        }
         for (nexus, conditions) in old.unit_attentions.pending() {
             self.unit_attentions.add_nexus(nexus, &conditions);
         }
@@ -225,6 +234,34 @@ impl LogicalUnit {
                 .establish(AdditionalSense::CAPACITY_DATA_HAS_CHANGED, None);
         }
         Capacity(geometry)
+    }
+
+    /// Reservations of the disk; `None` while it is not known what is reserved: of a unit that never was ready.
+    pub(crate) fn reservations(&self) -> Option<&Arc<Reservations>> {
+        if self.ready {
+            Some(self.reservations.get_or_init(Arc::default))
+        } else {
+            self.reservations.get()
+        }
+    }
+
+    /// Whether a reservation keeps the nexus from what `rule` says: the command has to end with RESERVATION CONFLICT.
+    pub(crate) fn reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
+        let reservations = self.reservations();
+        reservations.is_some_and(|reservations| reservations.conflicts(nexus, rule))
+    }
+
+    /// [`LogicalUnit::reservation_conflict`] for a source or destination of a third-party copy that is in another device than the one
+    /// the host sent the copy to, so that no nexus of this unit is involved: the host may do what any of its registered nexuses may do.
+    #[expect(dead_code, reason = "for third-party copies between devices")]
+    pub(crate) fn reservation_conflict_of_host(
+        &self,
+        initiator_device: &str,
+        rule: ReservationRule,
+    ) -> bool {
+        let reservations = self.reservations();
+        reservations
+            .is_some_and(|reservations| reservations.conflicts_with_host(initiator_device, rule))
     }
 
     pub(crate) fn sense_format(&self) -> SenseFormat {

@@ -19,6 +19,7 @@ use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttri
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counted, Family};
 use crate::task_set::{Abort, EnteredTask};
+use crate::unit_attention::UnitAttentions;
 
 /// A command in the task set of its logical unit.
 pub(crate) struct Admitted {
@@ -75,7 +76,8 @@ pub(crate) async fn execute(
     let now = Instant::now();
     let result = match (task.finish(now), result) {
         (None, Ok(reply)) => Ok(reply),
-        (None, Err(Failure::Check(sense))) => Err(sense),
+        (None, Err(Failure::Check(sense))) => Err(Ending::Check(sense)),
+        (None, Err(Failure::ReservationConflict)) => Err(Ending::ReservationConflict),
         (Some(Abort::WithStatus), _) => {
             count(Counted::Aborted);
             return Outcome::Completed(Completion {
@@ -90,19 +92,28 @@ pub(crate) async fn execute(
         }
     };
     count(match &result {
-        Err(sense) if sense.key == SenseKey::UnitAttention => Counted::UnitAttention,
+        Err(Ending::Check(sense)) if sense.key == SenseKey::UnitAttention => Counted::UnitAttention,
         result => Counted::Completed {
             family: description.map_or(Family::Other, |description| description.family),
             bytes,
-            failure: result.as_ref().err().map(|sense| sense.key),
+            failure: match result {
+                Err(Ending::Check(sense)) => Some(sense.key),
+                Ok(_) | Err(Ending::ReservationConflict) => None,
+            },
             elapsed: now.saturating_duration_since(since),
         },
     });
     Outcome::Completed(completion(result, data_out_wanted, unit.sense_format()))
 }
 
+/// A status other than GOOD.
+enum Ending {
+    Check(Sense),
+    ReservationConflict,
+}
+
 fn completion(
-    result: Result<Reply, Sense>,
+    result: Result<Reply, Ending>,
     data_out_wanted: u64,
     format: SenseFormat,
 ) -> Completion {
@@ -114,12 +125,14 @@ fn completion(
             data_in_wanted: reply.data_in_wanted,
             data_out_wanted,
         },
-        Err(sense) => Completion {
-            status: Status::CheckCondition,
+        Err(Ending::Check(sense)) => Completion {
             sense: sense.to_bytes(format),
-            data_in: None,
-            data_in_wanted: 0,
             data_out_wanted,
+            ..Completion::with_status(Status::CheckCondition)
+        },
+        Err(Ending::ReservationConflict) => Completion {
+            data_out_wanted,
+            ..Completion::with_status(Status::ReservationConflict)
         },
     }
 }
@@ -138,8 +151,20 @@ async fn run(
         )
         .into());
     }
-    if !description.is_ok_and(CommandDescription::runs_despite_unit_attention) {
-        report_unit_attention(execution)?;
+    // In the order of SAM-5 5.3.3: a reset, RESERVATION CONFLICT, other unit attentions.
+    let runs_despite_unit_attention =
+        description.is_ok_and(CommandDescription::runs_despite_unit_attention);
+    if !runs_despite_unit_attention {
+        report_unit_attention(execution, UnitAttentions::take_reset)?;
+    }
+    if let Ok(description) = description {
+        let rule = description.reservation_rule(execution.cdb);
+        if execution.unit.reservation_conflict(execution.nexus, rule) {
+            return Err(Failure::ReservationConflict);
+        }
+    }
+    if !runs_despite_unit_attention {
+        report_unit_attention(execution, UnitAttentions::take)?;
     }
     let description = description?;
     if !execution.unit.is_ready() && !description.runs_while_not_ready() {
@@ -183,10 +208,13 @@ pub(crate) const NOT_READY: Sense = Sense::new(
     AdditionalSense::LOGICAL_UNIT_NOT_READY_CAUSE_NOT_REPORTABLE,
 );
 
-/// Reports the next unit attention of the nexus, if there is one, instead of running the command (SAM-5 5.14).
-fn report_unit_attention(execution: &Execution) -> Result<(), Sense> {
+/// Reports the unit attention of the nexus that `take` takes, if there is one, instead of running the command (SAM-5 5.14).
+fn report_unit_attention(
+    execution: &Execution,
+    take: fn(&UnitAttentions, u64) -> Option<AdditionalSense>,
+) -> Result<(), Sense> {
     let nexus = execution.nexus.id;
-    let Some(condition) = execution.unit.unit_attentions.take(nexus) else {
+    let Some(condition) = take(&execution.unit.unit_attentions, nexus) else {
         return Ok(());
     };
     if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
@@ -208,7 +236,7 @@ pub(crate) fn execute_without_unit(
         Address::from(command.logical_unit),
         Cdb(&command.cdb),
     );
-    completion(result, 0, SenseFormat::Fixed)
+    completion(result.map_err(Ending::Check), 0, SenseFormat::Fixed)
 }
 
 fn answer_without_unit(

@@ -72,6 +72,21 @@ impl UnitAttentions {
         Some(condition)
     }
 
+    /// Takes a reset to report to the nexus, if it is one that comes next.
+    pub(crate) fn take_reset(&self, nexus: u64) -> Option<AdditionalSense> {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut queues = lock(&self.queues);
+        let queue = queues.get_mut(&nexus)?;
+        // A reset is always the first.
+        let is_reset = |condition: &&AdditionalSense| condition.code == RESET_OCCURRED;
+        queue.front().filter(is_reset)?;
+        let condition = queue.pop_front()?;
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        Some(condition)
+    }
+
     /// Clears one condition of the nexus, if it is pending.
     pub(crate) fn clear(&self, nexus: u64, condition: AdditionalSense) {
         if self.pending.load(Ordering::Acquire) == 0 {
@@ -158,7 +173,9 @@ mod tests {
         attentions.establish(RESET, None);
         attentions.establish(POWER_ON, None);
         attentions.establish(RESET, None);
-        assert_eq!(drain(&attentions, 1), [POWER_ON, CAPACITY]);
+        assert_eq!(attentions.take_reset(1), Some(POWER_ON));
+        assert_eq!(attentions.take_reset(1), None);
+        assert_eq!(drain(&attentions, 1), [CAPACITY]);
         assert_eq!(attentions.pending.load(Ordering::Relaxed), 0);
     }
 
