@@ -3,6 +3,7 @@
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
+use crate::offload::{Offload, Offloads};
 use crate::reservations::ReservationRule;
 use crate::sense::Sense;
 use crate::statistics::Family;
@@ -37,6 +38,8 @@ pub(crate) enum Operation {
 pub(crate) struct CommandDescription {
     pub(crate) operation: Operation,
     pub(crate) family: Family,
+    /// What it is switched with; `None` when it is always there.
+    pub(crate) offload: Option<Offload>,
     pub(crate) has_service_action: bool,
     /// CDB usage data (SPC-5): the operation code, then a one for every bit that is looked at; in byte 1 of a command
     /// with a service action, that action in bits 4 to 0. As long as the CDB.
@@ -51,6 +54,19 @@ impl CommandDescription {
     pub(crate) fn service_action(&self) -> Option<u8> {
         self.has_service_action
             .then(|| self.usage[1] & SERVICE_ACTION)
+    }
+
+    /// The command as one that is switched.
+    #[allow(dead_code, reason = "for the offloads that come")]
+    const fn switched_with(mut self, offload: Offload) -> Self {
+        self.offload = Some(offload);
+        self
+    }
+
+    /// Whether a host with these offloads finds the command.
+    pub(crate) fn is_offered(&self, offloads: Offloads) -> bool {
+        self.offload
+            .is_none_or(|offload| offloads.contains(offload))
     }
 
     /// Whether a pending unit attention is left for a later command (SAM-5 5.14).
@@ -135,6 +151,7 @@ const fn command(operation: Operation, family: Family, usage: &'static [u8]) -> 
     CommandDescription {
         operation,
         family,
+        offload: None,
         has_service_action: false,
         usage,
     }
@@ -148,6 +165,7 @@ const fn service_action(
     CommandDescription {
         operation,
         family,
+        offload: None,
         has_service_action: true,
         usage,
     }
@@ -207,7 +225,8 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::ReadDefectData, Family::Other, &[0xb7, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
 ];
 
-/// Commands with the operation code: one, or one for each service action; none when the code is not supported.
+/// Commands with the operation code, switched off or not: one, or one for each service action; none when the code is not
+/// supported.
 pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     let first = COMMANDS.partition_point(|command| command.operation_code() < code);
     let rest = COMMANDS.get(first..).unwrap_or_default();
@@ -218,20 +237,28 @@ pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     rest.get(..count).unwrap_or_default()
 }
 
-/// The command a CDB asks for, its reserved bits checked.
+/// Commands with the operation code that a host with these offloads finds.
+pub(crate) fn offered(
+    code: u8,
+    offloads: Offloads,
+) -> impl Iterator<Item = &'static CommandDescription> {
+    let candidates = with_operation_code(code).iter();
+    candidates.filter(move |command| command.is_offered(offloads))
+}
+
+/// The command a CDB asks for, its reserved bits checked, for a host with these offloads.
 ///
 /// # Errors
 /// The sense data to report: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
-pub(crate) fn find(cdb: Cdb) -> Result<&'static CommandDescription, Sense> {
-    let candidates = with_operation_code(cdb.operation_code());
-    if candidates.is_empty() {
+pub(crate) fn find(cdb: Cdb, offloads: Offloads) -> Result<&'static CommandDescription, Sense> {
+    let mut candidates = offered(cdb.operation_code(), offloads).peekable();
+    if candidates.peek().is_none() {
         return Err(Sense::illegal_request(
             AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
         ));
     }
     let action = cdb.byte(1) & SERVICE_ACTION;
     let command = candidates
-        .iter()
         .find(|command| {
             command
                 .service_action()
@@ -272,7 +299,10 @@ mod tests {
     #[test]
     fn every_command_is_found_with_all_its_bits_and_refused_with_any_other() {
         for command in COMMANDS {
-            assert_eq!(find(Cdb(command.usage)).unwrap().usage, command.usage);
+            assert_eq!(
+                find(Cdb(command.usage), Offloads::ALL).unwrap().usage,
+                command.usage
+            );
             for at in 1..command.usage.len() {
                 for bit in 0..8 {
                     let mut cdb = command.usage.to_vec();
@@ -282,7 +312,7 @@ mod tests {
                     }
                     cdb[at] |= 1 << bit;
                     assert_eq!(
-                        find(Cdb(&cdb)).unwrap_err(),
+                        find(Cdb(&cdb), Offloads::ALL).unwrap_err(),
                         Sense::invalid_field_in_cdb(at as u16, Some(bit))
                     );
                 }
@@ -293,21 +323,25 @@ mod tests {
     #[test]
     fn unknown_codes_and_service_actions_are_told_apart() {
         assert_eq!(
-            find(Cdb(&[0xff; 16])).unwrap_err().additional,
+            find(Cdb(&[0xff; 16]), Offloads::ALL)
+                .unwrap_err()
+                .additional,
             AdditionalSense::INVALID_COMMAND_OPERATION_CODE
         );
         assert_eq!(
-            find(Cdb(&[0; 0])).unwrap_err().additional,
+            find(Cdb(&[0; 0]), Offloads::ALL).unwrap_err().additional,
             AdditionalSense::INVALID_FIELD_IN_CDB
         );
         let mut cdb = [0; 16];
         cdb[..2].copy_from_slice(&[0x9e, 0x1f]);
         assert_eq!(
-            find(Cdb(&cdb)).unwrap_err(),
+            find(Cdb(&cdb), Offloads::ALL).unwrap_err(),
             Sense::invalid_field_in_cdb(1, Some(4))
         );
         assert_eq!(
-            find(Cdb(&[0x28, 0, 0, 0, 0, 0])).unwrap_err().additional,
+            find(Cdb(&[0x28, 0, 0, 0, 0, 0]), Offloads::ALL)
+                .unwrap_err()
+                .additional,
             AdditionalSense::INVALID_FIELD_IN_CDB
         );
     }

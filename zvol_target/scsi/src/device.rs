@@ -10,6 +10,7 @@ use crate::address::{Address, MAXIMUM_LOGICAL_UNIT_NUMBER};
 use crate::identity::ProductIdentification;
 use crate::inventory::Inventory;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
+use crate::offload::OffloadPolicy;
 use crate::router::{self, Admitted};
 use crate::sam::{
     Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
@@ -169,6 +170,14 @@ impl Device {
         }
     }
 
+    /// Offers hosts other offloads than before; at first every host is offered all. Commands under way run to their end.
+    ///
+    /// Hosts for whom something changes find INQUIRY DATA HAS CHANGED on their units, and CAPACITY DATA HAS CHANGED when UNMAP comes or
+    /// goes.
+    pub fn set_offload_policy(&self, policy: OffloadPolicy) {
+        self.write().set_offload_policy(policy);
+    }
+
     /// Counters of every nexus alive.
     pub fn nexus_statistics(&self) -> Vec<(Arc<Nexus>, Statistics)> {
         self.read()
@@ -270,6 +279,7 @@ impl Device {
                 number,
                 unit: Arc::clone(unit),
                 counted: inventory.nexus(nexus.id).cloned(),
+                offloads: inventory.offloads(&nexus),
                 nexus,
                 task,
                 since,

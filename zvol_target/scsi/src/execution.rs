@@ -9,6 +9,9 @@ use crate::additional_sense::AdditionalSense;
 use crate::cdb::{BlockRange, Cdb};
 use crate::device::Device;
 use crate::logical_unit::{Capacity, LogicalUnit};
+use crate::offload::Offloads;
+use crate::offload_statistics::OffloadStatistics;
+use crate::range_lock::RangeGuard;
 use crate::sam::{DataOut, DeliveryError, Nexus};
 use crate::sense::{Sense, SenseKey};
 use crate::task_set::{Aborted, Task};
@@ -97,6 +100,10 @@ pub(crate) struct Execution<'a> {
     pub(crate) data_out_wanted: u64,
     /// Bytes moved so far, for the counters.
     pub(crate) bytes: u64,
+    /// What the host is offered.
+    pub(crate) offloads: Offloads,
+    /// How bytes went so far that the host did not move itself, for the counters.
+    pub(crate) offloaded: OffloadStatistics,
 }
 
 /// A checked range of blocks, in bytes of the volume.
@@ -215,6 +222,33 @@ impl Execution<'_> {
         self.task
             .unless_aborted(self.data_out.allocate(length))
             .await
+    }
+
+    /// Holds a range, in bytes, that is about to be written. After all Data-Out for it has arrived.
+    ///
+    /// # Errors
+    /// [`Aborted`] while it waited for others.
+    pub(crate) async fn hold_for_write(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<RangeGuard, Aborted> {
+        let held = self.unit.ranges.write(offset..offset + length);
+        self.task.unless_aborted(held).await
+    }
+
+    /// Holds a range, in bytes, that is read and then written as one. After all Data-Out for it has arrived.
+    ///
+    /// # Errors
+    /// [`Aborted`] while it waited for others.
+    #[allow(dead_code, reason = "for the offloads that come")]
+    pub(crate) async fn hold_exclusive(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<RangeGuard, Aborted> {
+        let held = self.unit.ranges.exclusive(offset..offset + length);
+        self.task.unless_aborted(held).await
     }
 
     /// Between two steps of a long command: other tasks of the reactor have their turn.

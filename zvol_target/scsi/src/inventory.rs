@@ -7,6 +7,7 @@ use crate::access::LogicalUnitAccess;
 use crate::additional_sense::AdditionalSense;
 use crate::hosts::{CountedNexus, Hosts};
 use crate::logical_unit::LogicalUnit;
+use crate::offload::{Offload, OffloadPolicy, Offloads};
 use crate::sam::Nexus;
 use crate::target_port::TargetPort;
 use crate::task_set::Abort;
@@ -38,12 +39,19 @@ struct Removed {
     audience: Audience,
 }
 
+/// A nexus, and what its host is offered.
+struct Present {
+    counted: Arc<CountedNexus>,
+    offloads: Offloads,
+}
+
 /// Logical units, nexuses, hosts and ports of one device.
 #[derive(Default)]
 pub(crate) struct Inventory {
     mappings: BTreeMap<u16, Mapping>,
     removed: Vec<Removed>,
-    nexuses: BTreeMap<u64, Arc<CountedNexus>>,
+    nexuses: BTreeMap<u64, Present>,
+    policy: OffloadPolicy,
     pub(crate) hosts: Hosts,
     pub(crate) device_name: Option<String>,
     pub(crate) target_ports: Vec<TargetPort>,
@@ -65,11 +73,41 @@ impl Inventory {
     }
 
     pub(crate) fn nexus(&self, nexus: u64) -> Option<&Arc<CountedNexus>> {
-        self.nexuses.get(&nexus)
+        self.nexuses.get(&nexus).map(|present| &present.counted)
     }
 
     pub(crate) fn nexuses(&self) -> impl Iterator<Item = &Arc<CountedNexus>> {
-        self.nexuses.values()
+        self.nexuses.values().map(|present| &present.counted)
+    }
+
+    /// What the host of the nexus is offered.
+    pub(crate) fn offloads(&self, nexus: &Nexus) -> Offloads {
+        self.nexuses.get(&nexus.id).map_or_else(
+            || self.policy.of(&nexus.initiator_device),
+            |present| present.offloads,
+        )
+    }
+
+    /// Offers hosts other offloads than before. Those for whom something changes are told, on every unit they see.
+    pub(crate) fn set_offload_policy(&mut self, policy: OffloadPolicy) {
+        for (&nexus, present) in &mut self.nexuses {
+            let offloads = policy.of(&present.counted.nexus.initiator_device);
+            let before = std::mem::replace(&mut present.offloads, offloads);
+            if before == offloads {
+                continue;
+            }
+            // LBPME of READ CAPACITY(16) goes with it.
+            let unmap = [before, offloads].map(|set| set.contains(Offload::Unmap));
+            let capacity =
+                (unmap[0] != unmap[1]).then_some(AdditionalSense::CAPACITY_DATA_HAS_CHANGED);
+            let inquiry = Some(AdditionalSense::INQUIRY_DATA_HAS_CHANGED);
+            for condition in [inquiry, capacity].into_iter().flatten() {
+                for mapping in self.mappings.values() {
+                    mapping.unit.unit_attentions.establish_for(nexus, condition);
+                }
+            }
+        }
+        self.policy = policy;
     }
 
     /// The unit that the nexus finds at the number.
@@ -116,8 +154,11 @@ impl Inventory {
                 mapping.unit.unit_attentions.add_nexus(nexus.id, conditions);
             }
         }
-        let counted = self.hosts.arrive(nexus);
-        self.nexuses.insert(nexus.id, counted);
+        let present = Present {
+            counted: self.hosts.arrive(nexus),
+            offloads: self.policy.of(&nexus.initiator_device),
+        };
+        self.nexuses.insert(nexus.id, present);
     }
 
     /// A nexus goes: its tasks are aborted, with nobody left to be told.
@@ -155,7 +196,7 @@ impl Inventory {
         let nexuses: BTreeSet<u64> = self
             .nexuses
             .iter()
-            .filter(|(_, counted)| access.permits(&counted.nexus.initiator_device))
+            .filter(|(_, present)| access.permits(&present.counted.nexus.initiator_device))
             .map(|(&id, _)| id)
             .collect();
         for &nexus in &nexuses {
@@ -207,8 +248,8 @@ impl Inventory {
         let unit = &mapping.unit;
         let audience = &mut mapping.audience;
         let mut affected = Vec::new();
-        for (&id, counted) in &self.nexuses {
-            let permitted = access.permits(&counted.nexus.initiator_device);
+        for (&id, present) in &self.nexuses {
+            let permitted = access.permits(&present.counted.nexus.initiator_device);
             if permitted && audience.nexuses.insert(id) {
                 unit.unit_attentions.add_nexus(id, conditions);
                 affected.push(id);

@@ -17,6 +17,10 @@ mod identity;
 mod inventory;
 mod latency;
 mod logical_unit;
+mod offload;
+mod offload_statistics;
+mod provisioning;
+mod range_lock;
 mod reservations;
 mod router;
 pub mod sam;
@@ -36,6 +40,9 @@ pub use device::{Device, InventoryError};
 pub use identity::{IdentityError, ProductIdentification};
 pub use latency::{LATENCY_BUCKETS, LatencyHistogram};
 pub use logical_unit::{LogicalUnit, LogicalUnitError, LogicalUnitOptions};
+pub use offload::{Offload, OffloadPolicy, Offloads};
+pub use offload_statistics::OffloadStatistics;
+pub use provisioning::{Provisioning, SpaceFigures};
 pub use reservations::{
     PersistentReservation, PersistentReservations, RegisteredNexus, ReservationType,
 };

@@ -8,6 +8,8 @@ use volume::{Geometry, Volume};
 use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
 use crate::identity::{self, ProductIdentification};
+use crate::provisioning::{Provisioning, SpaceFigures, SpaceState};
+use crate::range_lock::RangeLocks;
 use crate::reservations::{ReservationRule, Reservations};
 use crate::sam::Nexus;
 use crate::sense::SenseFormat;
@@ -56,6 +58,8 @@ pub struct LogicalUnit {
     ready: bool,
     pub(crate) options: LogicalUnitOptions,
     pub(crate) tasks: TaskSet,
+    pub(crate) ranges: RangeLocks,
+    pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) counters: Counters,
     pub(crate) mode: ModeParameters,
@@ -119,6 +123,8 @@ impl LogicalUnit {
             ready,
             options,
             tasks: TaskSet::default(),
+            ranges: RangeLocks::default(),
+            space: SpaceState::default(),
             unit_attentions: UnitAttentions::default(),
             counters: Counters::default(),
             mode: ModeParameters::default(),
@@ -132,8 +138,11 @@ impl LogicalUnit {
         self.ready
     }
 
-    /// Takes over from a unit with the same identity what nexuses set, what they have to be told yet, and what was counted.
+    /// Takes over from a unit with the same identity what nexuses set, what they have to be told yet, and what was counted. Ranges that its
+    /// commands hold are held here too: those under way run on beside the ones that come.
     pub(crate) fn inherit(&self, old: &Self) {
+        self.ranges.share(&old.ranges);
+        self.space.inherit(&old.space);
         let descriptor_sense =
             !self.may_have_lost_cache(old) && old.mode.descriptor_sense.load(Ordering::Relaxed);
         self.mode
@@ -262,6 +271,30 @@ impl LogicalUnit {
         let reservations = self.reservations();
         reservations
             .is_some_and(|reservations| reservations.conflicts_with_host(initiator_device, rule))
+    }
+
+    /// Says how its blocks get their space; thin, where the volume can unmap, until this is called. When it is another than before,
+    /// every nexus finds INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED.
+    pub fn set_provisioning(&self, provisioning: Provisioning) {
+        if self.space.set_provisioning(provisioning) {
+            for condition in [
+                AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
+                AdditionalSense::CAPACITY_DATA_HAS_CHANGED,
+            ] {
+                self.unit_attentions.establish(condition, None);
+            }
+        }
+    }
+
+    /// Says what space there is now: for the Logical Block Provisioning log and mode pages. When a soft threshold is reached that
+    /// was not before, every nexus finds THIN PROVISIONING SOFT THRESHOLD REACHED, once until it was left again.
+    pub fn set_space(&self, figures: SpaceFigures) {
+        if self.space.set_figures(figures) {
+            self.unit_attentions.establish(
+                AdditionalSense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
+                None,
+            );
+        }
     }
 
     pub(crate) fn sense_format(&self) -> SenseFormat {

@@ -15,6 +15,8 @@ use crate::device::Device;
 use crate::execution::{Execution, Failure, Reply};
 use crate::hosts::CountedNexus;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
+use crate::offload::Offloads;
+use crate::offload_statistics::OffloadStatistics;
 use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttribute};
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counted, Family};
@@ -26,6 +28,8 @@ pub(crate) struct Admitted {
     pub(crate) number: u16,
     pub(crate) unit: Arc<LogicalUnit>,
     pub(crate) nexus: Arc<Nexus>,
+    /// What its host is offered.
+    pub(crate) offloads: Offloads,
     /// `None` for a nexus that is gone already.
     pub(crate) counted: Option<Arc<CountedNexus>>,
     pub(crate) task: EnteredTask<UnitTasks>,
@@ -44,6 +48,7 @@ pub(crate) async fn execute(
         number,
         unit,
         nexus,
+        offloads,
         counted,
         task,
         since,
@@ -59,18 +64,22 @@ pub(crate) async fn execute(
         data_in_buffer_size: command.data_in_buffer_size,
         data_out_wanted: 0,
         bytes: 0,
+        offloads,
+        offloaded: OffloadStatistics::default(),
     };
-    let description = command_table::find(execution.cdb);
+    let description = command_table::find(execution.cdb, offloads);
     let result = run(&mut execution, description, command.attribute).await;
     let Execution {
         data_out_wanted,
         bytes,
+        offloaded,
         ..
     } = execution;
     let count = |what| {
-        unit.counters.count(what);
-        if let Some(counted) = &counted {
-            counted.counters.count(what);
+        let of_nexus = counted.as_ref().map(|counted| &*counted.counters);
+        for counters in [Some(&unit.counters), of_nexus].into_iter().flatten() {
+            counters.count(what);
+            counters.count_offloaded(&offloaded);
         }
     };
     let now = Instant::now();
@@ -193,9 +202,10 @@ async fn run(
             execution.nexus,
             execution.cdb,
         )?),
-        Operation::ReportSupportedOperationCodes => {
-            Ok(report_supported::operation_codes(execution.cdb)?)
-        }
+        Operation::ReportSupportedOperationCodes => Ok(report_supported::operation_codes(
+            execution.cdb,
+            execution.offloads,
+        )?),
         Operation::ReportSupportedTaskManagementFunctions => {
             Ok(report_supported::task_management_functions(execution.cdb)?)
         }
@@ -262,7 +272,8 @@ fn answer_without_unit(
         }
         _ => return Err(not_supported),
     }
-    match command_table::find(cdb)?.operation {
+    // None of these is switched.
+    match command_table::find(cdb, Offloads::ALL)?.operation {
         Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, well_known),
         Operation::ReportLuns => report_luns::report_luns(device, nexus, cdb),
         Operation::RequestSense if well_known => {

@@ -4,15 +4,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::latency::{LatencyCounters, LatencyHistogram};
+use crate::offload_statistics::{OffloadCounters, OffloadStatistics};
 use crate::sense::SenseKey;
 
 /// What a command is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "for the offloads that come")]
 pub(crate) enum Family {
     Read,
     Write,
     Verify,
     SynchronizeCache,
+    CompareAndWrite,
+    WriteSame,
+    Unmap,
+    ExtendedCopy,
+    Token,
+    Reservation,
     Other,
 }
 
@@ -52,8 +60,22 @@ pub struct Statistics {
     pub verify: FamilyStatistics,
     /// SYNCHRONIZE CACHE(10), (16).
     pub synchronize_cache: FamilyStatistics,
+    /// COMPARE AND WRITE.
+    pub compare_and_write: FamilyStatistics,
+    /// WRITE SAME(10), (16).
+    pub write_same: FamilyStatistics,
+    /// UNMAP.
+    pub unmap: FamilyStatistics,
+    /// EXTENDED COPY, RECEIVE COPY RESULTS.
+    pub extended_copy: FamilyStatistics,
+    /// POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION.
+    pub token: FamilyStatistics,
+    /// PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
+    pub reservation: FamilyStatistics,
     /// Everything else.
     pub other: FamilyStatistics,
+    /// How bytes went that hosts did not move themselves.
+    pub offload: OffloadStatistics,
     /// Tasks aborted by task management, loss of a nexus or loss of access, of any family.
     pub aborted: u64,
     /// Unit attentions reported.
@@ -66,7 +88,14 @@ impl Statistics {
         self.write.add(&other.write);
         self.verify.add(&other.verify);
         self.synchronize_cache.add(&other.synchronize_cache);
+        self.compare_and_write.add(&other.compare_and_write);
+        self.write_same.add(&other.write_same);
+        self.unmap.add(&other.unmap);
+        self.extended_copy.add(&other.extended_copy);
+        self.token.add(&other.token);
+        self.reservation.add(&other.reservation);
         self.other.add(&other.other);
+        self.offload.add(&other.offload);
         self.aborted += other.aborted;
         self.unit_attentions += other.unit_attentions;
     }
@@ -125,7 +154,14 @@ pub(crate) struct Counters {
     write: FamilyCounters,
     verify: FamilyCounters,
     synchronize_cache: FamilyCounters,
+    compare_and_write: FamilyCounters,
+    write_same: FamilyCounters,
+    unmap: FamilyCounters,
+    extended_copy: FamilyCounters,
+    token: FamilyCounters,
+    reservation: FamilyCounters,
     other: FamilyCounters,
+    offload: OffloadCounters,
     aborted: AtomicU64,
     unit_attentions: AtomicU64,
 }
@@ -160,13 +196,27 @@ impl Counters {
         }
     }
 
+    /// Adds what one command did. Most did nothing of the kind.
+    pub(crate) fn count_offloaded(&self, offloaded: &OffloadStatistics) {
+        if *offloaded != OffloadStatistics::default() {
+            self.offload.add(offloaded);
+        }
+    }
+
     /// Goes on from what another counted.
     pub(crate) fn add(&self, statistics: &Statistics) {
         self.read.add(&statistics.read);
         self.write.add(&statistics.write);
         self.verify.add(&statistics.verify);
         self.synchronize_cache.add(&statistics.synchronize_cache);
+        self.compare_and_write.add(&statistics.compare_and_write);
+        self.write_same.add(&statistics.write_same);
+        self.unmap.add(&statistics.unmap);
+        self.extended_copy.add(&statistics.extended_copy);
+        self.token.add(&statistics.token);
+        self.reservation.add(&statistics.reservation);
         self.other.add(&statistics.other);
+        self.offload.add(&statistics.offload);
         self.aborted
             .fetch_add(statistics.aborted, Ordering::Relaxed);
         self.unit_attentions
@@ -179,6 +229,12 @@ impl Counters {
             Family::Write => &self.write,
             Family::Verify => &self.verify,
             Family::SynchronizeCache => &self.synchronize_cache,
+            Family::CompareAndWrite => &self.compare_and_write,
+            Family::WriteSame => &self.write_same,
+            Family::Unmap => &self.unmap,
+            Family::ExtendedCopy => &self.extended_copy,
+            Family::Token => &self.token,
+            Family::Reservation => &self.reservation,
             Family::Other => &self.other,
         }
     }
@@ -189,7 +245,14 @@ impl Counters {
             write: self.write.snapshot(),
             verify: self.verify.snapshot(),
             synchronize_cache: self.synchronize_cache.snapshot(),
+            compare_and_write: self.compare_and_write.snapshot(),
+            write_same: self.write_same.snapshot(),
+            unmap: self.unmap.snapshot(),
+            extended_copy: self.extended_copy.snapshot(),
+            token: self.token.snapshot(),
+            reservation: self.reservation.snapshot(),
             other: self.other.snapshot(),
+            offload: self.offload.snapshot(),
             aborted: self.aborted.load(Ordering::Relaxed),
             unit_attentions: self.unit_attentions.load(Ordering::Relaxed),
         }

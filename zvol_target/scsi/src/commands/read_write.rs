@@ -71,6 +71,7 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
         let data = execution.receive_blocks(length, range.block_bytes).await?;
         let received = data.len();
         if received > 0 {
+            let _held = execution.hold_for_write(offset, received as u64).await?;
             execution.check_aborted()?;
             execution.write_chunk(offset, data, stability).await?;
         }

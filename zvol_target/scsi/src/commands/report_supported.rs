@@ -1,8 +1,9 @@
 //! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-5).
 
 use crate::cdb::Cdb;
-use crate::command_table::{COMMANDS, CommandDescription, with_operation_code};
+use crate::command_table::{COMMANDS, CommandDescription, offered};
 use crate::execution::Reply;
+use crate::offload::Offloads;
 use crate::sense::Sense;
 
 const SERVACTV: u8 = 0x01;
@@ -14,25 +15,23 @@ const TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// # Errors
 /// INVALID FIELD IN CDB for reporting options that do not fit the operation code.
-pub(crate) fn operation_codes(cdb: Cdb) -> Result<Reply, Sense> {
+pub(crate) fn operation_codes(cdb: Cdb, offloads: Offloads) -> Result<Reply, Sense> {
     const RCTD: u8 = 0x80;
     let with_timeouts = cdb.bit(2, RCTD);
-    let candidates = with_operation_code(cdb.byte(3));
-    let has_actions = candidates
-        .first()
-        .is_some_and(|command| command.has_service_action);
+    let candidates = || offered(cdb.byte(3), offloads);
+    let has_actions = candidates().any(|command| command.has_service_action);
     let action = cdb.u16(4);
     let requested = || {
-        candidates.iter().find(|command| {
+        candidates().find(|command| {
             command
                 .service_action()
                 .is_none_or(|has| u16::from(has) == action)
         })
     };
     let data = match cdb.byte(2) & 0x07 {
-        0b000 => all(with_timeouts),
+        0b000 => all(with_timeouts, offloads),
         0b001 if has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
-        0b001 => one(candidates.first(), with_timeouts),
+        0b001 => one(candidates().next(), with_timeouts),
         0b010 if !has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
         // Without service actions, only action zero stands for the command.
         0b011 if !has_actions && action != 0 => one(None, with_timeouts),
@@ -43,9 +42,12 @@ pub(crate) fn operation_codes(cdb: Cdb) -> Result<Reply, Sense> {
 }
 
 /// `All_commands` parameter data.
-fn all(with_timeouts: bool) -> Vec<u8> {
+fn all(with_timeouts: bool, offloads: Offloads) -> Vec<u8> {
     let mut data = vec![0; 4];
-    for command in COMMANDS {
+    for command in COMMANDS
+        .iter()
+        .filter(|command| command.is_offered(offloads))
+    {
         let flags = if command.has_service_action {
             SERVACTV
         } else {

@@ -108,6 +108,7 @@ pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Re
         let data = execution.receive_blocks(length, range.block_bytes).await?;
         let received = data.len();
         if received > 0 {
+            let _held = execution.hold_for_write(offset, received as u64).await?;
             execution.check_aborted()?;
             let sent = (check == ByteCheck::Compare).then(|| Buffer::from(&data[..]));
             execution

@@ -1,8 +1,10 @@
 //! `statistics.get`
 
-use scsi::{FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, Statistics};
+use scsi::{FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, OffloadStatistics, Statistics};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use volume::copy::FallbackReason;
 
 use super::{RpcError, canonical};
 use crate::configuration::Target;
@@ -61,7 +63,14 @@ fn counted(mut who: Value, statistics: &Statistics) -> Value {
         write,
         verify,
         synchronize_cache,
+        compare_and_write,
+        write_same,
+        unmap,
+        extended_copy,
+        token,
+        reservation,
         other,
+        offload,
         aborted,
         unit_attentions,
     } = statistics;
@@ -70,13 +79,62 @@ fn counted(mut who: Value, statistics: &Statistics) -> Value {
         ("write", write),
         ("verify", verify),
         ("synchronize_cache", synchronize_cache),
+        ("compare_and_write", compare_and_write),
+        ("write_same", write_same),
+        ("unmap", unmap),
+        ("extended_copy", extended_copy),
+        ("token", token),
+        ("reservation", reservation),
         ("other", other),
     ] {
         who[name] = show(family);
     }
+    who["offload"] = show_offload(offload);
     who["aborted"] = json!(aborted);
     who["unit_attentions"] = json!(unit_attentions);
     who
+}
+
+fn show_offload(offload: &OffloadStatistics) -> Value {
+    let OffloadStatistics {
+        cloned_bytes,
+        copied_bytes,
+        zeroed_bytes,
+        unmapped_bytes,
+        miscompares,
+        fallback_bytes,
+    } = offload;
+    let fallbacks: serde_json::Map<_, _> = FallbackReason::ALL
+        .into_iter()
+        .map(|reason| {
+            (
+                reason_name(reason).to_owned(),
+                json!(fallback_bytes[reason as usize]),
+            )
+        })
+        .collect();
+    json!({
+        "cloned_bytes": cloned_bytes,
+        "copied_bytes": copied_bytes,
+        "zeroed_bytes": zeroed_bytes,
+        "unmapped_bytes": unmapped_bytes,
+        "miscompares": miscompares,
+        "fallback_bytes": fallbacks,
+    })
+}
+
+fn reason_name(reason: FallbackReason) -> &'static str {
+    match reason {
+        FallbackReason::Unsupported => "unsupported",
+        FallbackReason::Unaligned => "unaligned",
+        FallbackReason::OtherPool => "other_pool",
+        FallbackReason::OtherBlockSize => "other_block_size",
+        FallbackReason::OtherKey => "other_key",
+        FallbackReason::Dirty => "dirty",
+        FallbackReason::Overlap => "overlap",
+        FallbackReason::Reservation => "reservation",
+        FallbackReason::Failed => "failed",
+    }
 }
 
 fn show(family: &FamilyStatistics) -> Value {

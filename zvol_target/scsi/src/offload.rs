@@ -1,0 +1,121 @@
+//! Which offloads a host is offered.
+
+use std::collections::BTreeMap;
+
+/// Commands that are switched together. What is off is not advertised, and refused as if it were not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Offload {
+    /// COMPARE AND WRITE: locks of VMFS without a reservation (ATS).
+    CompareAndWrite,
+    /// EXTENDED COPY and RECEIVE COPY RESULTS.
+    ExtendedCopy,
+    /// WRITE SAME(10), (16).
+    WriteSame,
+    /// UNMAP.
+    Unmap,
+    /// POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION (ODX).
+    Token,
+}
+
+impl Offload {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::CompareAndWrite,
+        Self::ExtendedCopy,
+        Self::WriteSame,
+        Self::Unmap,
+        Self::Token,
+    ];
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of offloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offloads(u8);
+
+impl Offloads {
+    /// Every one: the default.
+    pub const ALL: Self = Self((1 << Offload::ALL.len()) - 1);
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Whether the offload is in the set.
+    pub fn contains(self, offload: Offload) -> bool {
+        self.0 & offload.bit() != 0
+    }
+
+    /// The set with the offload.
+    #[must_use]
+    pub fn with(self, offload: Offload) -> Self {
+        Self(self.0 | offload.bit())
+    }
+
+    /// The set without the offload.
+    #[must_use]
+    pub fn without(self, offload: Offload) -> Self {
+        Self(self.0 & !offload.bit())
+    }
+}
+
+impl Default for Offloads {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl FromIterator<Offload> for Offloads {
+    fn from_iter<I: IntoIterator<Item = Offload>>(offloads: I) -> Self {
+        offloads.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+/// Which host is offered what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OffloadPolicy {
+    /// For hosts that are not in `by_initiator`.
+    pub default: Offloads,
+    /// By initiator device name.
+    pub by_initiator: BTreeMap<String, Offloads>,
+}
+
+impl OffloadPolicy {
+    /// For the host with the initiator device name.
+    pub fn of(&self, initiator_device: &str) -> Offloads {
+        let own = self.by_initiator.get(initiator_device);
+        own.copied().unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_put_in() {
+        let set: Offloads = [Offload::Unmap, Offload::Token].into_iter().collect();
+        for offload in Offload::ALL {
+            let inside = matches!(offload, Offload::Unmap | Offload::Token);
+            assert_eq!(set.contains(offload), inside);
+            assert!(Offloads::ALL.contains(offload) && !Offloads::NONE.contains(offload));
+            assert!(set.with(offload).contains(offload));
+            assert!(!set.without(offload).contains(offload));
+        }
+        assert_eq!(
+            Offload::ALL.into_iter().collect::<Offloads>(),
+            Offloads::ALL
+        );
+    }
+
+    #[test]
+    fn a_host_has_its_own_or_the_default() {
+        let policy = OffloadPolicy {
+            default: Offloads::NONE,
+            by_initiator: [("host".to_owned(), Offloads::ALL)].into(),
+        };
+        assert_eq!(policy.of("host"), Offloads::ALL);
+        assert_eq!(policy.of("other"), Offloads::NONE);
+    }
+}

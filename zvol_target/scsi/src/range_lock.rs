@@ -1,0 +1,447 @@
+//! Ranges of a volume that commands hold against each other while they change it.
+//!
+//! A request waits for every earlier one that conflicts with it, be that held or waiting: first come, first served among those that
+//! overlap, and nobody is starved. What does not overlap never meets.
+//!
+//! A command asks when its Data-Out has arrived, and never waits for an initiator while it holds anything: a host that is slow would
+//! stop the others.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Poll, Waker};
+
+use slab::Slab;
+
+use crate::lock;
+
+/// Ranges, in bytes of the volume, that are held or waited for. Units that serve the same disk, one after the other, share them.
+#[derive(Debug, Default)]
+pub(crate) struct RangeLocks(OnceLock<Arc<Table>>);
+
+/// What may not happen in a range while it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    #[allow(dead_code, reason = "for the offloads that come")]
+    /// It is read as one with other ranges, or in steps: [`Hold::Write`] and [`Hold::Exclusive`] wait.
+    Read,
+    /// It is written, beside other writes; SAM orders none of them. [`Hold::Read`] and [`Hold::Exclusive`] wait.
+    Write,
+    /// It is read and then written: everything waits.
+    Exclusive,
+}
+
+/// A range as it is asked for.
+type Part = (Hold, Range<u64>);
+
+/// A held range; let go when dropped.
+#[derive(Debug)]
+pub(crate) struct RangeGuard {
+    table: Arc<Table>,
+    place: Place,
+}
+
+/// The ranges that a copy step reads and writes; let go when dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is there to be dropped")]
+pub(crate) struct CopyGuard([Option<RangeGuard>; 2]);
+
+impl RangeLocks {
+    /// Holds a range that is about to be written.
+    pub(crate) async fn write(&self, range: Range<u64>) -> RangeGuard {
+        Table::hold(self.table(), [(Hold::Write, range), NOTHING]).await
+    }
+
+    /// Holds a range alone among those that change it, or read it as one.
+    pub(crate) async fn exclusive(&self, range: Range<u64>) -> RangeGuard {
+        Table::hold(self.table(), [(Hold::Exclusive, range), NOTHING]).await
+    }
+
+    #[allow(dead_code, reason = "for the offloads that come")]
+    /// Holds what one step of a copy reads here and writes in `destination`, which may be here too and may overlap.
+    ///
+    /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are asked for at once, those of two
+    /// always in the same order.
+    pub(crate) async fn copy(
+        &self,
+        source: Range<u64>,
+        destination: &Self,
+        written: Range<u64>,
+    ) -> CopyGuard {
+        let (here, there) = (self.table(), destination.table());
+        let (read, write) = ((Hold::Read, source), (Hold::Write, written));
+        if Arc::ptr_eq(here, there) {
+            return CopyGuard([Some(Table::hold(here, [read, write]).await), None]);
+        }
+        let mut ends = [(here, read), (there, write)];
+        ends.sort_by_key(|(table, _)| Arc::as_ptr(table));
+        let [(first, first_part), (second, second_part)] = ends;
+        let first = Table::hold(first, [first_part, NOTHING]).await;
+        let second = Table::hold(second, [second_part, NOTHING]).await;
+        CopyGuard([Some(first), Some(second)])
+    }
+
+    /// From now on ranges are held against those of `other` too: its disk is served here. Before anything was asked for here.
+    pub(crate) fn share(&self, other: &Self) {
+        let _ = self.0.set(Arc::clone(other.table()));
+    }
+
+    fn table(&self) -> &Arc<Table> {
+        self.0.get_or_init(Arc::default)
+    }
+}
+
+/// No range.
+const NOTHING: Part = (Hold::Write, 0..0);
+
+/// Requests that are held or wait.
+#[derive(Debug, Default)]
+struct Table(Mutex<Requests>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// How many there were: their order.
+    count: u64,
+    /// Those that write only: they do not conflict with each other, and with nothing at all as long as there are no others.
+    writes: Slab<Request>,
+    others: Slab<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    number: u64,
+    parts: [Part; 2],
+    /// Earlier requests that conflict with this one.
+    blockers: usize,
+    waker: Option<Waker>,
+}
+
+/// Where a request is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Writes(usize),
+    Others(usize),
+}
+
+impl Request {
+    fn conflicts(&self, other: &Self) -> bool {
+        let pairs = self
+            .parts
+            .iter()
+            .flat_map(|one| other.parts.iter().map(move |two| (one, two)));
+        pairs.into_iter().any(|((hold, range), (others, other))| {
+            let both = (*hold, *others);
+            let alongside = matches!(both, (Hold::Read, Hold::Read) | (Hold::Write, Hold::Write));
+            !alongside && range.start.max(other.start) < range.end.min(other.end)
+        })
+    }
+}
+
+impl Table {
+    /// Dropped before it is ready, it has asked for nothing.
+    async fn hold(this: &Arc<Self>, parts: [Part; 2]) -> RangeGuard {
+        let (guard, held) = Self::request(this, parts);
+        if !held {
+            poll_fn(|context| {
+                let mut requests = lock(&this.0);
+                let Some(request) = requests.request(guard.place) else {
+                    return Poll::Ready(());
+                };
+                if request.blockers == 0 {
+                    return Poll::Ready(());
+                }
+                match &mut request.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => request.waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            })
+            .await;
+        }
+        guard
+    }
+
+    /// Queues a request, and says whether it is held at once.
+    fn request(this: &Arc<Self>, parts: [Part; 2]) -> (RangeGuard, bool) {
+        let mut requests = lock(&this.0);
+        requests.count += 1;
+        let mut request = Request {
+            number: requests.count,
+            parts,
+            blockers: 0,
+            waker: None,
+        };
+        let conflicting = |requests: &Slab<Request>| {
+            requests
+                .iter()
+                .filter(|(_, earlier)| earlier.conflicts(&request))
+                .count()
+        };
+        let writes = request.parts.iter().all(|(hold, _)| *hold == Hold::Write);
+        let mut blockers = conflicting(&requests.others);
+        if !writes {
+            blockers += conflicting(&requests.writes);
+        }
+        request.blockers = blockers;
+        let place = if writes {
+            Place::Writes(requests.writes.insert(request))
+        } else {
+            Place::Others(requests.others.insert(request))
+        };
+        drop(requests);
+        let guard = RangeGuard {
+            table: Arc::clone(this),
+            place,
+        };
+        (guard, blockers == 0)
+    }
+
+    /// Takes a request away and wakes those that waited for nothing else.
+    fn release(&self, place: Place) {
+        let mut ready = Vec::new();
+        {
+            let mut requests = lock(&self.0);
+            let Requests { writes, others, .. } = &mut *requests;
+            let gone = match place {
+                Place::Writes(key) => writes.try_remove(key),
+                Place::Others(key) => others.try_remove(key),
+            };
+            let Some(gone) = gone else { return };
+            let mut unblock = |requests: &mut Slab<Request>| {
+                for (_, later) in requests {
+                    if later.number > gone.number && later.conflicts(&gone) {
+                        later.blockers -= 1;
+                        if later.blockers == 0 {
+                            ready.extend(later.waker.take());
+                        }
+                    }
+                }
+            };
+            unblock(others);
+            if matches!(place, Place::Others(_)) {
+                unblock(writes);
+            }
+        }
+        // What they run must not meet the lock.
+        ready.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Requests {
+    fn request(&mut self, place: Place) -> Option<&mut Request> {
+        match place {
+            Place::Writes(key) => self.writes.get_mut(key),
+            Place::Others(key) => self.others.get_mut(key),
+        }
+    }
+}
+
+impl Drop for RangeGuard {
+    fn drop(&mut self) {
+        self.table.release(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tests::block_on;
+
+    type Holding<'a> = Pin<Box<dyn Future<Output = RangeGuard> + 'a>>;
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request that is polled when it was woken, and only then.
+    struct Asked<'a> {
+        future: Option<Holding<'a>>,
+        held: Option<RangeGuard>,
+        flag: Arc<Flag>,
+        parts: [Part; 2],
+    }
+
+    impl<'a> Asked<'a> {
+        fn new(locks: &'a RangeLocks, parts: [Part; 2]) -> Self {
+            let future = Box::pin(Table::hold(locks.table(), parts.clone()));
+            let mut asked = Self {
+                future: Some(future),
+                held: None,
+                flag: Arc::new(Flag(AtomicBool::new(true))),
+                parts,
+            };
+            asked.poll();
+            asked
+        }
+
+        fn poll(&mut self) {
+            if !self.flag.0.swap(false, Ordering::Relaxed) {
+                return;
+            }
+            let waker = Waker::from(Arc::clone(&self.flag));
+            if let Some(future) = &mut self.future {
+                if let Poll::Ready(guard) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    self.held = Some(guard);
+                    self.future = None;
+                }
+            }
+        }
+    }
+
+    /// The rules, byte by byte.
+    fn may_not_be_beside((one, of_one): &Part, (two, of_two): &Part) -> bool {
+        let both = of_one
+            .clone()
+            .any(|byte| of_two.clone().any(|other| byte == other));
+        both && (one != two || *one == Hold::Exclusive)
+    }
+
+    fn part() -> impl Strategy<Value = Part> {
+        let hold = prop_oneof![
+            1 => Just(Hold::Read),
+            3 => Just(Hold::Write),
+            2 => Just(Hold::Exclusive),
+        ];
+        (hold, 0_u64..12, 0_u64..5).prop_map(|(hold, start, length)| (hold, start..start + length))
+    }
+
+    #[derive(Clone, Debug)]
+    enum Action {
+        Ask(Part, Option<Part>),
+        /// Of those that are there, held or not, one is given up.
+        Leave(prop::sample::Index),
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            3 => (part(), prop::option::weighted(0.2, part())).prop_map(|(one, two)| Action::Ask(one, two)),
+            2 => any::<prop::sample::Index>().prop_map(Action::Leave),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A request is held if and only if none conflicts with it that was asked for earlier and is still there.
+        #[test]
+        fn held_is_what_no_earlier_request_conflicts_with(actions in prop::collection::vec(action(), 1..80)) {
+            let locks = RangeLocks::default();
+            // In the order they came.
+            let mut asked: Vec<Asked> = Vec::new();
+            for action in actions {
+                match action {
+                    Action::Ask(one, two) => {
+                        asked.push(Asked::new(&locks, [one, two.unwrap_or(NOTHING)]));
+                    }
+                    Action::Leave(index) if !asked.is_empty() => {
+                        drop(asked.remove(index.index(asked.len())));
+                    }
+                    Action::Leave(_) => {}
+                }
+                asked.iter_mut().for_each(Asked::poll);
+                for (at, one) in asked.iter().enumerate() {
+                    let blocked = asked[..at].iter().any(|earlier| {
+                        one.parts.iter().any(|part| {
+                            earlier.parts.iter().any(|other| may_not_be_beside(part, other))
+                        })
+                    });
+                    prop_assert_eq!(one.held.is_some(), !blocked, "{} of {:?}", at, one.parts);
+                }
+            }
+            drop(asked);
+            let requests = lock(&locks.table().0);
+            prop_assert!(requests.writes.is_empty() && requests.others.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_stream_of_writes_does_not_starve_one_that_waits() {
+        let locks = RangeLocks::default();
+        let ask = |hold| Asked::new(&locks, [(hold, 0..512), NOTHING]);
+        let first = ask(Hold::Write);
+        let mut waits = ask(Hold::Exclusive);
+        let mut stream: Vec<_> = (0..10).map(|_| ask(Hold::Write)).collect();
+        assert!(stream.iter().all(|write| write.held.is_none()));
+        assert!(waits.held.is_none());
+        drop(first);
+        waits.poll();
+        assert!(waits.held.is_some());
+        // Elsewhere nothing waits.
+        let elsewhere = Asked::new(&locks, [(Hold::Exclusive, 512..1024), NOTHING]);
+        assert!(elsewhere.held.is_some());
+        drop(waits);
+        stream.iter_mut().for_each(Asked::poll);
+        assert!(stream.iter().all(|write| write.held.is_some()));
+    }
+
+    #[test]
+    fn a_unit_in_the_place_of_another_shares_its_ranges() {
+        let (old, new) = (RangeLocks::default(), RangeLocks::default());
+        let held = block_on(old.write(0..10));
+        new.share(&old);
+        let mut waits = Asked::new(&new, [(Hold::Exclusive, 5..6), NOTHING]);
+        assert!(waits.held.is_none());
+        drop(held);
+        waits.poll();
+        assert!(waits.held.is_some());
+    }
+
+    #[test]
+    fn threads_that_read_and_write_back_lose_nothing() {
+        const ROUNDS: u64 = 3000;
+        let locks = RangeLocks::default();
+        let (value, writers) = (AtomicU64::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let _alone = block_on(locks.exclusive(0..512));
+                        assert_eq!(writers.load(Ordering::Relaxed), 0);
+                        let seen = value.load(Ordering::Relaxed);
+                        if round % 16 == 0 {
+                            thread::yield_now();
+                        }
+                        value.store(seen + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let _beside = block_on(locks.write(256..1024));
+                        writers.fetch_add(1, Ordering::Relaxed);
+                        writers.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(value.into_inner(), 3 * ROUNDS);
+    }
+
+    #[test]
+    fn copies_in_opposite_directions_end() {
+        let (one, two) = (RangeLocks::default(), RangeLocks::default());
+        thread::scope(|scope| {
+            for (from, to) in [(&one, &two), (&two, &one), (&one, &one), (&two, &two)] {
+                scope.spawn(move || {
+                    for at in 0..2000 {
+                        let at = at % 7;
+                        drop(block_on(from.copy(at..at + 5, to, 10 - at..15 - at)));
+                    }
+                });
+            }
+        });
+    }
+}
