@@ -1,13 +1,14 @@
 //! A volume on a block device.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget};
+use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
-use crate::store::{Facts, Store, classify, volume_on_store};
+use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
 use crate::{Geometry, VolumeError};
 
 /// A volume on a block device, opened with `O_EXCL`: a device that is mounted, or has another exclusive user, is refused.
@@ -23,7 +24,9 @@ impl BlockVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let store = open_device(path, metadata, options, classify)?;
+        let store = open_device(path, metadata, options, classify, |device| {
+            Clearing::new(&[Way::PunchHole, Way::ZeroRange], granularity(device))
+        })?;
         Ok(Self { store })
     }
 
@@ -34,26 +37,62 @@ impl BlockVolume {
 
 volume_on_store!(BlockVolume);
 
-/// Opens a device; `classify` is what its driver means by an error number.
+/// What a backend may want to know of its device.
+pub(crate) struct Device {
+    pub geometry: Geometry,
+    /// `st_rdev`.
+    pub number: u64,
+}
+
+/// Opens a device; `classify` is what its driver means by an error number, `clearing` how it is cleared.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
     options: OpenOptions,
     classify: fn(io::Error) -> VolumeError,
+    clearing: impl FnOnce(&Device) -> Clearing,
 ) -> Result<Store, Problem> {
     let flags = match options.caching {
         Caching::Automatic | Caching::Direct => OFlags::EXCL | OFlags::DIRECT,
         Caching::PageCache => OFlags::EXCL,
     };
     let file = open_descriptor(path, metadata, options, flags)?;
-    let facts = Facts {
+    let device = Device {
         geometry: device_geometry(&file)?,
+        number: metadata.rdev(),
+    };
+    let facts = Facts {
+        geometry: device.geometry,
         read_only: options.read_only,
         in_memory: false,
         prompt: false,
         classify,
+        clearing: clearing(&device),
     };
-    Ok(Store::new(file, &facts))
+    Ok(Store::new(file, facts))
+}
+
+/// `discard_granularity` of the device's queue, where the device also writes zeroes without being sent any: a mere discard
+/// promises nothing of what is read afterwards, so that it is not used.
+fn granularity(device: &Device) -> Option<u32> {
+    let (major, minor) = (major(device.number), minor(device.number));
+    let folder = format!("/sys/dev/block/{major}:{minor}");
+    let limit = |name: &str| {
+        // A partition has the queue of its disk.
+        let paths = [
+            format!("{folder}/queue/{name}"),
+            format!("{folder}/../queue/{name}"),
+        ];
+        let text = paths
+            .iter()
+            .find_map(|path| fs::read_to_string(path).ok())?;
+        text.trim().parse::<u64>().ok()
+    };
+    let whole = |bytes: &u32| *bytes > 0 && bytes % device.geometry.logical_block_bytes == 0;
+    limit("write_zeroes_max_bytes").filter(|&most| most > 0)?;
+    u32::try_from(limit("discard_granularity")?)
+        .ok()
+        .filter(whole)
 }
 
 /// Sizes as the device reports them (BLKSSZGET, BLKPBSZGET).

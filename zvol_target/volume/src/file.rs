@@ -4,11 +4,12 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
+use rustix::io::Errno;
 
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
-use crate::store::{Facts, Store, classify, volume_on_store};
-use crate::{Buffer, Geometry, VolumeError};
+use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
+use crate::{Buffer, Extent, Geometry, LocalBoxFuture, VolumeError};
 
 const LOGICAL_BLOCK_BYTES: u32 = 512;
 
@@ -61,19 +62,29 @@ impl FileVolume {
         let is_one_of = |magics: &[u64]| {
             u64::try_from(statistics.f_type).is_ok_and(|magic| magics.contains(&magic))
         };
+        let physical_block_bytes = physical_block(metadata.blksize());
+        let punches = !options.read_only && punches_holes(&file, size_bytes);
         let facts = Facts {
             geometry: Geometry {
                 size_bytes,
                 logical_block_bytes: LOGICAL_BLOCK_BYTES,
-                physical_block_bytes: physical_block(metadata.blksize()),
+                physical_block_bytes,
             },
+            clearing: Clearing::new(
+                if punches {
+                    &[Way::PunchHole, Way::ZeroRange]
+                } else {
+                    &[Way::ZeroRange]
+                },
+                punches.then_some(physical_block_bytes),
+            ),
             read_only: options.read_only,
             in_memory: is_one_of(&MEMORY_FILE_SYSTEMS),
             prompt: is_one_of(&PROMPT_FILE_SYSTEMS),
             classify,
         };
         Ok(Self {
-            store: Store::new(file, &facts),
+            store: Store::new(file, facts),
         })
     }
 
@@ -82,7 +93,27 @@ impl FileVolume {
     }
 }
 
-volume_on_store!(FileVolume);
+volume_on_store!(
+    FileVolume,
+    fn allocation(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
+        Box::pin(self.store.holes(offset, length, most))
+    },
+);
+
+/// Whether the file system can free a part of the file, asked where there is none: well behind its end.
+fn punches_holes(file: &File, size_bytes: u64) -> bool {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let beyond = size_bytes.next_multiple_of(1 << 20) + (1 << 20);
+    !matches!(
+        fallocate(file, mode, beyond, 1 << 20),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS)
+    )
+}
 
 fn lock(file: &File, shared: bool) -> Result<(), Problem> {
     let operation = if shared {

@@ -14,6 +14,7 @@ pub mod copy;
 pub mod engine;
 mod file;
 mod in_place;
+mod ioctl;
 mod open;
 mod space;
 mod store;

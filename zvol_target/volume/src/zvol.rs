@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::VolumeError;
 use crate::block::{device_size, open_device};
 use crate::open::{OpenOptions, Problem};
-use crate::store::{self, Store, volume_on_store};
+use crate::store::{self, Clearing, Store, Way, volume_on_store};
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
 ///
@@ -23,7 +23,11 @@ impl ZvolVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        let store = open_device(path, metadata, options, classify)?;
+        // A zvol reads zeroes where it was discarded, and frees whole volblocks: it rounds a discard inward, and says success
+        // for the edges it left (zvol_discard() of OpenZFS 2.3). So it is never asked for more than whole ones.
+        let store = open_device(path, metadata, options, classify, |device| {
+            Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
+        })?;
         Ok(Self { store })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Action, Operation};
+use super::{Action, Backing, Operation};
 
 /// From this length on an operation is long, bytes. Flushes are long too.
 const LONG: usize = 256 << 10;
@@ -24,8 +24,13 @@ pub(super) struct Admission([Option<OwnedSemaphorePermit>; 3]);
 
 /// Waits until `operation` may be under way: first come, first served among those like it.
 pub(super) async fn admit(operation: &mut Operation) {
-    let backing = operation.backing();
     let long = operation.action() == Action::Synchronize || operation.buffer().len() >= LONG;
+    let admission = admission(operation.backing(), long).await;
+    operation.keep(admission);
+}
+
+/// Waits until something on `backing` may be under way.
+pub(super) async fn admission(backing: &Backing, long: bool) -> Admission {
     // What the volume lacks is waited for first: who waits for that holds nothing others could have.
     let of_volume = [
         if long {
@@ -41,7 +46,7 @@ pub(super) async fn admit(operation: &mut Operation) {
         None
     };
     let [long_of_volume, of_volume] = of_volume;
-    operation.keep(Admission([long_of_volume, of_volume, of_reactor]));
+    Admission([long_of_volume, of_volume, of_reactor])
 }
 
 async fn permit(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -57,7 +62,6 @@ mod tests {
 
     use super::*;
     use crate::Buffer;
-    use crate::engine::Backing;
 
     fn backing() -> Arc<Backing> {
         Arc::new(Backing::new(tempfile::tempfile().unwrap()))

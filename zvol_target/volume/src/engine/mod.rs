@@ -18,6 +18,7 @@ pub(crate) use backing::Backing;
 pub(crate) use operation::{Action, Operation};
 
 use std::io;
+use std::sync::Arc;
 
 use crate::Buffer;
 
@@ -101,4 +102,22 @@ pub(crate) async fn run(mut operation: Operation) -> io::Result<Buffer> {
         Some(ring) if !operation.is_serialized_by_uring() => ring.run(operation).await,
         _ => thread_pool::run(operation).await,
     }
+}
+
+/// Runs a system call that neither reads nor writes the volume's data into memory, and may take long, in a thread.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) async fn call<T: Send + 'static>(
+    backing: &Arc<Backing>,
+    work: impl FnOnce(&Backing) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let admission = admission::admission(backing, true).await;
+    let of_thread = Arc::clone(backing);
+    thread_pool::run_in_thread(backing, move || {
+        let result = work(&of_thread);
+        drop(admission);
+        result
+    })
+    .await
 }

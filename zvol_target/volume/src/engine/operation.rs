@@ -76,7 +76,7 @@ impl Operation {
         self.admission = admission;
     }
 
-    pub(crate) fn backing(&self) -> &Backing {
+    pub(crate) fn backing(&self) -> &Arc<Backing> {
         &self.backing
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::Operation;
+use super::{Backing, Operation};
 use crate::Buffer;
 
 /// Threads that work for one reactor: two volumes that answer nobody do not take them all.
@@ -20,9 +20,22 @@ thread_local! {
 }
 
 pub(super) async fn run(mut operation: Operation) -> io::Result<Buffer> {
+    let backing = Arc::clone(operation.backing());
+    run_in_thread(&backing, move || {
+        operation.run_blocking()?;
+        Ok(operation.into_buffer())
+    })
+    .await
+}
+
+/// Runs `work` in one of the threads that may work for `backing`, to its end whether or not anybody waits for it.
+pub(super) async fn run_in_thread<T: Send + 'static>(
+    backing: &Backing,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
     // The volume's first: who waits for that holds no thread others could have. Neither is ever closed.
-    let volumes = Arc::clone(operation.backing().threads());
+    let volumes = Arc::clone(backing.threads());
     let of_volume = volumes.acquire_owned().await.map_err(io::Error::other)?;
     let of_all = THREADS.with(Arc::clone).acquire_owned().await;
     let of_all = of_all.map_err(io::Error::other)?;
@@ -31,8 +44,7 @@ pub(super) async fn run(mut operation: Operation) -> io::Result<Buffer> {
     let _held = Arc::clone(&held);
     let finished = runtime.spawn_blocking(move || {
         let _held = held;
-        operation.run_blocking()?;
-        Ok(operation.into_buffer())
+        work()
     });
     finished.await.map_err(io::Error::other)?
 }
@@ -47,7 +59,7 @@ pub(super) fn run_abandoned(mut operation: Operation) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Action, Backing};
+    use crate::engine::Action;
 
     fn backing() -> Arc<Backing> {
         let file = tempfile::tempfile().unwrap();

@@ -1,5 +1,11 @@
 //! What the backends have in common: a descriptor with sizes, and the operations on it.
 
+mod clearing;
+mod holes;
+mod pace;
+
+pub(crate) use clearing::{Clearing, Way};
+
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -33,6 +39,7 @@ pub(crate) struct Store {
     /// For cached writes to a regular file of a file system that does not hang for long.
     in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
+    clearing: Clearing,
     /// Counts cached writes, each when it begins and when it has completed. Starts at 1: who had the store before may have left
     /// unflushed writes.
     written: AtomicU64,
@@ -76,10 +83,12 @@ pub(crate) struct Facts {
     pub prompt: bool,
     /// What the backend makes of an error number.
     pub classify: fn(io::Error) -> VolumeError,
+    /// How it makes ranges read as zeroes.
+    pub clearing: Clearing,
 }
 
 impl Store {
-    pub(crate) fn new(file: File, facts: &Facts) -> Self {
+    pub(crate) fn new(file: File, facts: Facts) -> Self {
         let page_cache = !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
         // What the one before left is stored now: where all writes are stable nothing is then ever unflushed, and one that fails
         // is its own loss only.
@@ -96,6 +105,7 @@ impl Store {
             read_only: facts.read_only,
             in_memory: facts.in_memory,
             classify: facts.classify,
+            clearing: facts.clearing,
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(u64::from(matches!(left_behind, Some(Ok(()))))),
             page_cache,
@@ -130,7 +140,7 @@ impl Store {
     }
 
     pub(crate) async fn read(&self, offset: u64, buffer: Buffer) -> Result<Buffer, VolumeError> {
-        self.check(offset, buffer.len())?;
+        self.check(offset, buffer.len() as u64)?;
         if buffer.is_empty() {
             return Ok(buffer);
         }
@@ -146,7 +156,7 @@ impl Store {
         if self.read_only {
             return Err(VolumeError::ReadOnly);
         }
-        self.check(offset, buffer.len())?;
+        self.check(offset, buffer.len() as u64)?;
         if buffer.is_empty() {
             return Ok(());
         }
@@ -237,9 +247,8 @@ impl Store {
         )
     }
 
-    fn check(&self, offset: u64, length: usize) -> Result<(), VolumeError> {
+    fn check(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         let size_bytes = self.size_bytes.load(Ordering::Acquire);
-        let length = length as u64;
         let block = u64::from(self.logical_block_bytes);
         let fits = offset % block == 0
             && length % block == 0
@@ -272,7 +281,7 @@ pub(crate) fn classify(error: io::Error) -> VolumeError {
 
 /// [`Volume`](crate::Volume) for a backend with a `store` and a `present_size`.
 macro_rules! volume_on_store {
-    ($backend:ty) => {
+    ($backend:ty $(, $more:item)* $(,)?) => {
         impl $crate::Volume for $backend {
             fn geometry(&self) -> $crate::Geometry {
                 self.store.geometry()
@@ -306,6 +315,30 @@ macro_rules! volume_on_store {
             fn flush(&self) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
                 Box::pin(self.store.flush())
             }
+
+            fn unmap_granularity(&self) -> Option<u32> {
+                self.store.granularity()
+            }
+
+            fn unmap(
+                &self,
+                offset: u64,
+                length: u64,
+                stability: $crate::Stability,
+            ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
+                Box::pin(self.store.clear(offset, length, stability))
+            }
+
+            fn write_zeroes(
+                &self,
+                offset: u64,
+                length: u64,
+                stability: $crate::Stability,
+            ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
+                Box::pin(self.store.clear(offset, length, stability))
+            }
+
+            $($more)*
         }
     };
 }

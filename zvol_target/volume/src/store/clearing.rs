@@ -1,0 +1,236 @@
+//! How a backend makes a range read as zeroes: by what costs least of that which it can do for certain.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::Store;
+use super::pace::Pace;
+use crate::engine;
+use crate::ioctl;
+use crate::{Buffer, Stability, VolumeError};
+
+/// Most zeroes written at once, bytes.
+const ZEROES: u64 = 1 << 20;
+
+/// One way. After each the range reads as zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// fallocate(2) with `FALLOC_FL_PUNCH_HOLE`. A file system frees whole blocks and writes zeroes to the rest. A block device
+    /// is sent a request to write zeroes that may unmap, never a mere discard.
+    PunchHole,
+    /// fallocate(2) with `FALLOC_FL_ZERO_RANGE`: zeroes without transferring any, where the file system or device can, but it may
+    /// take space.
+    ZeroRange,
+    /// `BLKDISCARD`, of whole granules: for drivers that return zeroes for what was discarded (zvols).
+    Discard,
+}
+
+impl Way {
+    /// Clears `length` bytes at `offset`.
+    pub(crate) fn clear(self, file: &File, offset: u64, length: u64) -> io::Result<()> {
+        let mode = match self {
+            Self::PunchHole => FallocateFlags::PUNCH_HOLE,
+            Self::ZeroRange => FallocateFlags::ZERO_RANGE,
+            Self::Discard => return ioctl::discard(file, offset, length),
+        };
+        let mode = mode | FallocateFlags::KEEP_SIZE;
+        retry_on_intr(|| fallocate(file, mode, offset, length)).map_err(io::Error::from)
+    }
+}
+
+/// Whether an error says that there is no such operation here, now and later.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
+    )
+}
+
+/// The ways of a volume, and what came of them.
+#[derive(Debug)]
+pub(crate) struct Clearing {
+    /// Best first. After the last zeroes are written.
+    ways: &'static [Way],
+    /// How many of them turned out not to be supported.
+    refused: AtomicUsize,
+    /// Unit in which the first gives space back, bytes, if it does.
+    granularity: Option<u32>,
+}
+
+impl Clearing {
+    pub(crate) fn new(ways: &'static [Way], granularity: Option<u32>) -> Self {
+        Self {
+            ways,
+            refused: AtomicUsize::new(0),
+            granularity,
+        }
+    }
+
+    /// The best way left.
+    pub(crate) fn way(&self) -> Option<Way> {
+        self.ways.get(self.refused.load(Ordering::Acquire)).copied()
+    }
+
+    /// Takes the error of `way`. `None`: it is not supported, and will not be tried again.
+    pub(crate) fn refuse(&self, way: Way, error: io::Error) -> Option<io::Error> {
+        if !is_unsupported(&error) {
+            return Some(error);
+        }
+        let at = self.ways.iter().position(|&known| known == way)?;
+        let first = self
+            .refused
+            .compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            let instead = self.way();
+            tracing::info!(?way, ?instead, %error, "a volume can't be cleared in this way; without another, zeroes are written");
+        }
+        None
+    }
+
+    /// Unit in which space is given back, bytes.
+    pub(crate) fn granularity(&self) -> Option<u32> {
+        self.granularity
+            .filter(|_| self.refused.load(Ordering::Acquire) == 0)
+    }
+}
+
+impl Store {
+    /// Unit in which [`Store::clear`] gives space back, bytes.
+    pub(crate) fn granularity(&self) -> Option<u32> {
+        self.clearing.granularity().filter(|_| !self.read_only)
+    }
+
+    /// The range reads as zeroes from now on, and takes as little space as the backend can make it. In steps: dropped, the
+    /// future ends after the present one.
+    pub(crate) async fn clear(
+        &self,
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    ) -> Result<(), VolumeError> {
+        if self.read_only {
+            return Err(VolumeError::ReadOnly);
+        }
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        // As for a cached write: it may be lost from here on, and again at its end.
+        self.written.fetch_add(1, Ordering::AcqRel);
+        self.clear_range(offset..offset + length).await?;
+        self.written.fetch_add(1, Ordering::AcqRel);
+        match stability {
+            Stability::Stable => self.flush().await,
+            Stability::Cached => Ok(()),
+        }
+    }
+
+    async fn clear_range(&self, range: Range<u64>) -> Result<(), VolumeError> {
+        let mut rest = range;
+        while let Some(way) = self.clearing.way() {
+            let unit = match way {
+                Way::Discard => u64::from(self.clearing.granularity().unwrap_or(1)),
+                Way::PunchHole | Way::ZeroRange => 1,
+            };
+            let middle = rest.start.next_multiple_of(unit)..rest.end - rest.end % unit;
+            if middle.is_empty() {
+                break;
+            }
+            let edge = rest.start..middle.start;
+            self.clear_edge(edge).await?;
+            rest.start = middle.start;
+            match self.clear_middle(way, middle).await {
+                Ok(end) => rest.start = end,
+                Err((end, error)) => {
+                    rest.start = end;
+                    match self.clearing.refuse(way, error) {
+                        Some(error) => return Err((self.classify)(error)),
+                        None => continue,
+                    }
+                }
+            }
+            return self.clear_edge(rest).await;
+        }
+        match self.clearing.way() {
+            Some(_) => self.clear_edge(rest).await,
+            None => self.write_zeroes(rest).await,
+        }
+    }
+
+    /// Clears in one way, step by step. Gives where it ended, with the error if one ended it.
+    async fn clear_middle(&self, way: Way, range: Range<u64>) -> Result<u64, (u64, io::Error)> {
+        let mut pace = Pace::new();
+        let mut at = range.start;
+        while at < range.end {
+            let length = pace.next(at, range.end - at);
+            let began = Instant::now();
+            let cleared = engine::call(&self.backing, move |backing| {
+                way.clear(backing.file(), at, length)
+            });
+            cleared.await.map_err(|error| (at, error))?;
+            pace.note(began.elapsed());
+            at += length;
+        }
+        Ok(at)
+    }
+
+    /// Clears what is no whole granule. What reads as zeroes is left: it may take no space yet.
+    async fn clear_edge(&self, range: Range<u64>) -> Result<(), VolumeError> {
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(ZEROES);
+            let read = self.read(at, Buffer::new(length as usize)).await;
+            if !read.is_ok_and(|data| data.is_zero()) {
+                self.write_zeroes(at..at + length).await?;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<(), VolumeError> {
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(ZEROES);
+            let zeroes = Buffer::zeroed(length as usize);
+            self.write(at, zeroes, Stability::Cached).await?;
+            at += length;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_is_not_supported_is_forgotten_and_an_error_is_not() {
+        let clearing = Clearing::new(&[Way::PunchHole, Way::ZeroRange], Some(4096));
+        assert_eq!(clearing.granularity(), Some(4096));
+        let error = clearing.refuse(Way::PunchHole, Errno::NOSPC.into());
+        assert_eq!(error.unwrap().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(clearing.way(), Some(Way::PunchHole));
+        for _ in 0..3 {
+            assert!(
+                clearing
+                    .refuse(Way::PunchHole, Errno::OPNOTSUPP.into())
+                    .is_none()
+            );
+            assert_eq!(clearing.way(), Some(Way::ZeroRange));
+        }
+        assert_eq!(clearing.granularity(), None, "no space comes back");
+        assert!(
+            clearing
+                .refuse(Way::ZeroRange, Errno::NOTTY.into())
+                .is_none()
+        );
+        assert_eq!(clearing.way(), None);
+    }
+}

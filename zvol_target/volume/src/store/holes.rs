@@ -1,0 +1,74 @@
+//! Which parts of a file hold data: `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::Store;
+use crate::engine;
+use crate::{Allocation, Extent, VolumeError};
+
+impl Store {
+    /// Extents of a regular file, `most` at most. `Hole` is what its file system says holds no data: an extent that is preallocated
+    /// and was never written is among them on ext4 and XFS, though it takes space. A file system that can't tell calls all
+    /// of it data. ZFS waits for a transaction group before it tells of a file that was just written.
+    pub(crate) async fn holes(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, VolumeError> {
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        let block = u64::from(self.logical_block_bytes);
+        let found = engine::call(&self.backing, move |backing| {
+            extents(backing.file(), offset, offset + length, block, most.max(1))
+        });
+        found.await.map_err(self.classify)
+    }
+}
+
+/// Extents from `offset` to `end`, or as many as may be; their edges are multiples of `block`, on the side of data.
+fn extents(file: &File, offset: u64, end: u64, block: u64, most: usize) -> io::Result<Vec<Extent>> {
+    let mut found: Vec<Extent> = Vec::new();
+    let mut at = offset;
+    while at < end && found.len() < most {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => (data - data % block).clamp(at, end),
+            // No data behind it: but only where there is file.
+            Err(Errno::NXIO) if seek(file, SeekFrom::End(0))? >= end => end,
+            Err(Errno::NXIO) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                found.push(extent(at, end, Allocation::Unknown));
+                return Ok(found);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if data > at {
+            found.push(extent(at, data, Allocation::Hole));
+            at = data;
+            continue;
+        }
+        let hole = seek(file, SeekFrom::Hole(at))?.next_multiple_of(block);
+        // A hole smaller than a block, or one that was filled meanwhile, is none.
+        let hole = hole.clamp(at + block, end);
+        match found.last_mut() {
+            Some(last) if last.allocation == Allocation::Allocated => last.length += hole - at,
+            _ => found.push(extent(at, hole, Allocation::Allocated)),
+        }
+        at = hole;
+    }
+    Ok(found)
+}
+
+fn extent(from: u64, to: u64, allocation: Allocation) -> Extent {
+    Extent {
+        offset: from,
+        length: to - from,
+        allocation,
+    }
+}
