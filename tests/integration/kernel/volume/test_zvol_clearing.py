@@ -1,0 +1,68 @@
+"""Unmapping and zeroing zvols: what reads as zeroes, what is back in the pool, how long it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone.blocks import MIB, dataset_of, random_blocks, read_direct, write_direct
+from integration.kernel.zvol_clone.conftest import VolumeOf
+from support.programs import run
+from support.volume_tool import clear
+
+
+def used(device: Path) -> int:
+    """Bytes the zvol takes in the pool."""
+    dataset = dataset_of(device)
+    run("zpool", "sync", dataset.partition("/")[0])
+    return int(run("zfs", "get", "-Hpo", "value", "used", dataset))
+
+
+@pytest.mark.parametrize("command", ["unmap", "zero"])
+@pytest.mark.parametrize("block", [4096, 16384, 131072])
+def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: str, block: int) -> None:
+    device = volume(32, volblocksize=str(block))
+    content = bytearray(random_blocks(32 * MIB))
+    write_direct(device, bytes(content))
+    before = used(device)
+    for start, length in ((0, 4 * MIB), (5 * MIB + 512, 3 * MIB), (10 * MIB + 1024, 512), (31 * MIB, MIB), (12 * MIB + 512, block)):
+        clear(command, device, start, length)
+        content[start : start + length] = bytes(length)
+    assert read_direct(device, len(content)) == content
+    freed = before - used(device)
+    assert freed >= 8 * MIB - 8 * block, f"{freed} bytes came back"
+    clear(command, device, 0, 32 * MIB)
+    assert not any(read_direct(device, len(content)))
+    assert used(device) < MIB
+
+
+def test_zeroes_over_nothing_take_no_space(volume: VolumeOf) -> None:
+    """Without compression zeroes that are written take space; edges of a cleared range must not."""
+    device = volume(16, volblocksize="16384", compression="off")
+    empty = used(device)
+    clear("zero", device, 512, 1024)
+    clear("unmap", device, MIB - 512, 4 * MIB + 1024)
+    assert used(device) - empty < 16384
+
+
+def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, tell: Callable[[str], None]) -> None:
+    device = volume(8 << 20, volblocksize="16384")
+    write_direct(device, random_blocks(MIB), 4 << 40)
+    seconds = clear("unmap", device, 0, 8 << 40)
+    assert not any(read_direct(device, MIB, 4 << 40))
+    tell(f"8 TiB unmapped in {seconds:.1f} s")
+    assert seconds < 60
+
+
+def test_clearing_a_gibibyte(volume: VolumeOf, tell: Callable[[str], None]) -> None:
+    device = volume(1024, volblocksize="16384")
+    data = random_blocks(16 * MIB)
+    for offset in range(0, 1024 * MIB, len(data)):
+        write_direct(device, data, offset)
+    os.sync()
+    full = used(device)
+    seconds = clear("unmap", device, 0, 1024 * MIB)
+    assert used(device) < full / 100
+    tell(f"1 GiB at 16K unmapped in {seconds:.2f} s")

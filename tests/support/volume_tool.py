@@ -1,0 +1,58 @@
+"""The volume crate's operations on real devices: zvol_target/volume/examples/volume.rs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.programs import CACHE, run
+
+TOOL = CACHE / "target/release/examples/volume"
+
+
+def _call(*words: str | int | Path, timeout: float = 300) -> list[list[str]]:
+    assert TOOL.exists(), f"{TOOL} is not built: packaging/build-target"
+    return [line.split() for line in run(TOOL, *words, timeout=timeout).splitlines()]
+
+
+def clear(command: str, device: Path, offset: int, length: int, stability: str = "stable") -> float:
+    """Unmaps (`unmap`) or zeroes (`zero`) a range. Returns the seconds it took."""
+    return float(dict(_call(command, device, offset, length, stability))["seconds"])
+
+
+def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, int, int]], float]:
+    """Extents as (allocation, offset, length), neighbours of one kind as one; and the seconds it took."""
+    found: list[tuple[str, int, int]] = []
+    seconds = 0.0
+    for kind, *numbers in _call("map", device, offset, length):
+        if kind == "seconds":
+            seconds = float(numbers[0])
+            continue
+        start, size = (int(number) for number in numbers)
+        if found and found[-1][0] == kind:
+            kind, before, so_far = found.pop()
+            start, size = before, so_far + size
+        found.append((kind, start, size))
+    return found, seconds
+
+
+@dataclass(frozen=True)
+class Copied:
+    """How the bytes of a copy went."""
+
+    cloned: int
+    copied: int
+    zeroed: int
+    fallback: Counter[str]
+    seconds: float
+
+
+def copy(
+    source: Path, source_offset: int, destination: Path, offset: int, length: int, stability: str = "stable", timeout: float = 300
+) -> Copied:
+    """Copies a range from one volume to another, or within one."""
+    found = dict(_call("copy", source, source_offset, destination, offset, length, stability, timeout=timeout))
+    cloned, copied, zeroed = (int(found.pop(name)) for name in ("cloned", "copied", "zeroed"))
+    seconds = float(found.pop("seconds"))
+    return Copied(cloned, copied, zeroed, Counter({name: int(bytes_) for name, bytes_ in found.items()}), seconds)
