@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
-from support.programs import run
+from support.programs import CACHE, REPOSITORY, run
+
+DEBIAN = Path("/usr/bin/iscsi-test-cu")
+_COMMIT = re.search(r"^commit=(\w+)", (REPOSITORY / "tests/conformance/newest").read_text(), re.MULTILINE)
+assert _COMMIT
+NEWEST = CACHE / "libiscsi" / _COMMIT[1] / "iscsi-test-cu"
+"""Made by tests/conformance/newest, where its source is to be had."""
 
 PREAMBLE = "PERSISTENT RESERVE IN is not implemented."
 """Said at the start and end of every process, whatever the test: the tool looks for reservations left behind."""
@@ -31,17 +39,17 @@ class Result:
     output: str
 
 
-def names() -> list[str]:
+def names(program: Path) -> list[str]:
     """All tests of the tool that go over iSCSI, as FAMILY.SUITE.TEST; those in several families once."""
-    listed = re.findall(r"^((?:SCSI|iSCSI)\.\S+\.\S+)$", run("iscsi-test-cu", "-l"), re.MULTILINE)
+    listed = re.findall(r"^((?:SCSI|iSCSI)\.\S+\.\S+)$", run(program, "-l"), re.MULTILINE)
     by_test = {name.split(".", 1)[1]: name for name in reversed(listed)}
     return sorted(by_test.values(), key=listed.index)
 
 
-def run_test(name: str, url: str, limit_seconds: float) -> Result:
+def run_test(program: Path, name: str, urls: Sequence[str], limit_seconds: float) -> Result:
     """Runs one test by its full name, destructive ones too. A process that outlives the limit is killed: it hung."""
     # Verbose: several tests tell only there that they skip.
-    command = ["iscsi-test-cu", "--dataloss", "--Verbose-scsi", "--normal", "--test", name, url]
+    command = [str(program), "--dataloss", "--Verbose-scsi", "--normal", "--test", name, *urls]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         output, _ = process.communicate(timeout=limit_seconds)
