@@ -5,6 +5,7 @@ use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
 use crate::offload::{Offload, Offloads};
 use crate::reservations::ReservationRule;
+use crate::reservations::persistent_reserve_out::ServiceAction;
 use crate::sense::Sense;
 use crate::statistics::Family;
 
@@ -31,6 +32,14 @@ pub(crate) enum Operation {
     ReportLuns,
     ReportSupportedOperationCodes,
     ReportSupportedTaskManagementFunctions,
+    ReportTargetPortGroups,
+    PersistentReserveInReadKeys,
+    PersistentReserveInReadReservation,
+    PersistentReserveInReportCapabilities,
+    PersistentReserveInReadFullStatus,
+    PersistentReserveOut(ServiceAction),
+    Reserve,
+    Release,
 }
 
 /// One command.
@@ -87,6 +96,7 @@ impl CommandDescription {
                 | Operation::RequestSense
                 | Operation::ReportSupportedOperationCodes
                 | Operation::ReportSupportedTaskManagementFunctions
+                | Operation::ReportTargetPortGroups
         )
     }
 
@@ -100,7 +110,8 @@ impl CommandDescription {
             | Operation::LogSense
             | Operation::ReadCapacity10
             | Operation::ReadCapacity16
-            | Operation::ReportLuns => ReservationRule::Allowed,
+            | Operation::ReportLuns
+            | Operation::ReportTargetPortGroups => ReservationRule::Allowed,
             Operation::TestUnitReady => ReservationRule::AllowedWhenPersistent,
             Operation::StartStopUnit if cdb.bit(4, START) => ReservationRule::AllowedWhenPersistent,
             Operation::Read
@@ -116,6 +127,12 @@ impl CommandDescription {
             | Operation::ModeSelect
             | Operation::SendDiagnostic
             | Operation::StartStopUnit => ReservationRule::Write,
+            Operation::PersistentReserveInReadKeys
+            | Operation::PersistentReserveInReadReservation
+            | Operation::PersistentReserveInReportCapabilities
+            | Operation::PersistentReserveInReadFullStatus
+            | Operation::PersistentReserveOut(_) => ReservationRule::PersistentReserve,
+            Operation::Reserve | Operation::Release => ReservationRule::Reserve,
         }
     }
 
@@ -184,6 +201,8 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::Write, Family::Write, &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0]),
     command(Operation::Inquiry, Family::Other, &[0x12, 0x01, 0xff, 0xff, 0xff, 0]),
     command(Operation::ModeSelect, Family::Other, &[0x15, 0x10, 0, 0, 0xff, 0]),
+    command(Operation::Reserve, Family::Reservation, &[0x16, 0, 0, 0, 0, 0]),
+    command(Operation::Release, Family::Reservation, &[0x17, 0, 0, 0, 0, 0]),
     command(Operation::ModeSense, Family::Other, &[0x1a, 0x08, 0xff, 0xff, 0xff, 0]),
     command(Operation::StartStopUnit, Family::Other, &[0x1b, 0x01, 0, 0, 0x05, 0]),
     command(Operation::SendDiagnostic, Family::Other, &[0x1d, 0x17, 0, 0, 0, 0]),
@@ -197,7 +216,29 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::ReadDefectData, Family::Other, &[0x37, 0, 0x1f, 0, 0, 0, 0, 0xff, 0xff, 0]),
     command(Operation::LogSense, Family::Other, &[0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     command(Operation::ModeSelect, Family::Other, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    command(Operation::Reserve, Family::Reservation, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+    command(Operation::Release, Family::Reservation, &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
     command(Operation::ModeSense, Family::Other, &[0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveInReadKeys, Family::Reservation, &[0x5e, 0x00, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveInReadReservation, Family::Reservation, &[0x5e, 0x01, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveInReportCapabilities, Family::Reservation, &[0x5e, 0x02, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveInReadFullStatus, Family::Reservation, &[0x5e, 0x03, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::Register), Family::Reservation,
+        &[0x5f, 0x00, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::Reserve), Family::Reservation,
+        &[0x5f, 0x01, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::Release), Family::Reservation,
+        &[0x5f, 0x02, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::Clear), Family::Reservation,
+        &[0x5f, 0x03, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::Preempt), Family::Reservation,
+        &[0x5f, 0x04, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::PreemptAndAbort), Family::Reservation,
+        &[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::RegisterAndIgnoreExistingKey), Family::Reservation,
+        &[0x5f, 0x06, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::PersistentReserveOut(ServiceAction::RegisterAndMove), Family::Reservation,
+        &[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     command(Operation::Read, Family::Read,
         &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::Write, Family::Write,
@@ -213,6 +254,8 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     service_action(Operation::ReadCapacity16, Family::Other,
         &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
     command(Operation::ReportLuns, Family::Other, &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    service_action(Operation::ReportTargetPortGroups, Family::Other,
+        &[0xa3, 0x2a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
     service_action(Operation::ReportSupportedOperationCodes, Family::Other,
         &[0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
     service_action(Operation::ReportSupportedTaskManagementFunctions, Family::Other,

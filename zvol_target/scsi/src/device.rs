@@ -1,6 +1,6 @@
 //! A SCSI target device: logical units by number, and the nexuses that reach them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -235,6 +235,56 @@ impl Device {
             inventory.device_name.clone(),
             inventory.target_ports.clone(),
         )
+    }
+
+    /// Every nexus alive.
+    pub(crate) fn nexuses(&self) -> Vec<Arc<Nexus>> {
+        let inventory = self.read();
+        let nexuses = inventory.nexuses();
+        nexuses.map(|counted| Arc::clone(&counted.nexus)).collect()
+    }
+
+    /// Initiator ports of an initiator device that have a nexus.
+    pub(crate) fn initiator_ports(&self, initiator_device: &str) -> Vec<String> {
+        let inventory = self.read();
+        let nexuses = inventory.nexuses().map(|counted| &counted.nexus);
+        nexuses
+            .filter(|nexus| nexus.initiator_device == initiator_device)
+            .map(|nexus| nexus.initiator_port.clone())
+            .collect()
+    }
+
+    /// Relative target port identifiers of every port, the one a nexus came in by among them.
+    pub(crate) fn relative_target_ports(&self, nexus: &Nexus) -> BTreeSet<u16> {
+        let inventory = self.read();
+        let ports = inventory.target_ports.iter();
+        ports
+            .map(|port| port.relative_target_port)
+            .chain([nexus.relative_target_port])
+            .collect()
+    }
+
+    /// Whether a host may use the unit at a number.
+    pub(crate) fn permits(&self, number: u16, initiator_device: &str) -> bool {
+        self.read().permits(number, initiator_device)
+    }
+
+    /// The unit at a number, and those it took the place of that may have tasks.
+    pub(crate) fn instances(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
+        self.read().instances(number)
+    }
+
+    /// What `act` returns, if the nexus is there and sees a unit at the number; it stays so meanwhile.
+    pub(crate) fn while_seen<T>(
+        &self,
+        nexus: &Nexus,
+        number: u16,
+        act: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let inventory = self.read();
+        inventory.nexus(nexus.id)?;
+        inventory.visible_unit(nexus.id, number)?;
+        Some(act())
     }
 
     /// The nexus has been told, or is about to be told, of the present inventory (SAM-5 5.14, LUICLR = 1).

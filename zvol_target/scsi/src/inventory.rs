@@ -146,6 +146,27 @@ impl Inventory {
         present.chain(removed).collect()
     }
 
+    /// Whether the host may use the unit at the number.
+    pub(crate) fn permits(&self, number: u16, initiator_device: &str) -> bool {
+        self.mappings
+            .get(&number)
+            .is_some_and(|mapping| mapping.audience.access.permits(initiator_device))
+    }
+
+    /// The unit at the number, and those it took the place of that may have tasks.
+    pub(crate) fn instances(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
+        let removed = self
+            .removed
+            .iter()
+            .filter(|removed| removed.number == number)
+            .filter_map(|removed| removed.unit.upgrade());
+        self.unit(number)
+            .cloned()
+            .into_iter()
+            .chain(removed)
+            .collect()
+    }
+
     /// A nexus comes: what it is told first of every unit it sees.
     pub(crate) fn add_nexus(&mut self, nexus: &Arc<Nexus>, conditions: &[AdditionalSense]) {
         for mapping in self.mappings.values_mut() {
@@ -167,6 +188,9 @@ impl Inventory {
             unit.unit_attentions.remove_nexus(nexus.id);
             unit.tasks
                 .abort(|of, _| (of == nexus.id).then_some(Abort::Silent));
+            if let Some(reservations) = unit.reservations() {
+                reservations.nexus_lost(nexus.id);
+            }
         };
         for mapping in self.mappings.values_mut() {
             mapping.audience.nexuses.remove(&nexus.id);
@@ -255,6 +279,9 @@ impl Inventory {
                 affected.push(id);
             } else if !permitted && audience.nexuses.remove(&id) {
                 unit.unit_attentions.remove_nexus(id);
+                if let Some(reservations) = unit.reservations() {
+                    reservations.nexus_lost(id);
+                }
                 affected.push(id);
             }
         }

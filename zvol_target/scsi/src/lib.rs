@@ -44,7 +44,8 @@ pub use offload::{Offload, OffloadPolicy, Offloads};
 pub use offload_statistics::OffloadStatistics;
 pub use provisioning::{Provisioning, SpaceFigures};
 pub use reservations::{
-    PersistentReservation, PersistentReservations, RegisteredNexus, ReservationType,
+    ClearReservationsError, MAXIMUM_REGISTRATIONS, PersistentReservation, PersistentReservations,
+    RegisteredNexus, ReservationStore, ReservationType, UnsoundReservations,
 };
 pub use statistics::{FamilyStatistics, Statistics};
 pub use target_port::TargetPort;

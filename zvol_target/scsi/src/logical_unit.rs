@@ -10,7 +10,9 @@ use crate::additional_sense::AdditionalSense;
 use crate::identity::{self, ProductIdentification};
 use crate::provisioning::{Provisioning, SpaceFigures, SpaceState};
 use crate::range_lock::RangeLocks;
-use crate::reservations::{ReservationRule, Reservations};
+use crate::reservations::{
+    PersistentReservations, ReservationRule, ReservationStore, Reservations,
+};
 use crate::sam::Nexus;
 use crate::sense::SenseFormat;
 use crate::statistics::{Counters, Statistics};
@@ -63,8 +65,10 @@ pub struct LogicalUnit {
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) counters: Counters,
     pub(crate) mode: ModeParameters,
-    /// Of the disk: those of the unit that it took the place of, or its own.
+    /// Of the disk: those of the unit that it took the place of, or those restored.
     reservations: OnceLock<Arc<Reservations>>,
+    restored: PersistentReservations,
+    reservation_store: Option<Arc<dyn ReservationStore>>,
     /// Capacity hosts were last told of, to notice a change.
     known_size_bytes: AtomicU64,
 }
@@ -129,8 +133,39 @@ impl LogicalUnit {
             counters: Counters::default(),
             mode: ModeParameters::default(),
             reservations: OnceLock::new(),
+            restored: PersistentReservations::default(),
+            reservation_store: None,
             known_size_bytes: AtomicU64::new(size_bytes),
         }
+    }
+
+    /// Lets persistent reservations survive a loss of power (APTPL): `content` is what `store` has. Without this call, who asks for it is
+    /// refused. A unit that takes the place of one of the same disk goes on with what that had; then `content` has no effect.
+    #[must_use]
+    pub fn with_reservation_store(
+        mut self,
+        store: Arc<dyn ReservationStore>,
+        content: PersistentReservations,
+    ) -> Self {
+        self.reservation_store = Some(store);
+        self.restored = content;
+        self
+    }
+
+    /// Where persistent reservations survive a loss of power.
+    pub fn reservation_store(&self) -> Option<&Arc<dyn ReservationStore>> {
+        self.reservation_store.as_ref()
+    }
+
+    /// What the store has to have now: nothing unless a host asked for it. `None` while that is not known: of a unit that never was
+    /// ready.
+    pub fn reservations_to_persist(&self) -> Option<PersistentReservations> {
+        Some(self.reservations()?.to_persist())
+    }
+
+    /// Who is registered, and what is reserved. `None` while that is not known: of a unit that never was ready.
+    pub fn persistent_reservations(&self) -> Option<PersistentReservations> {
+        Some(self.reservations()?.persistent())
     }
 
     /// Whether there is a volume: false for a unit made by [`LogicalUnit::not_ready`].
@@ -248,7 +283,8 @@ impl LogicalUnit {
     /// Reservations of the disk; `None` while it is not known what is reserved: of a unit that never was ready.
     pub(crate) fn reservations(&self) -> Option<&Arc<Reservations>> {
         if self.ready {
-            Some(self.reservations.get_or_init(Arc::default))
+            let restored = || Arc::new(Reservations::restored(self.restored.clone()));
+            Some(self.reservations.get_or_init(restored))
         } else {
             self.reservations.get()
         }
@@ -307,10 +343,13 @@ impl LogicalUnit {
             .then_some(AdditionalSense::WRITE_PROTECTED)
     }
 
-    /// What a reset does beside aborting the tasks (SAM-5): default mode parameters, and a unit attention for
+    /// What a reset does beside aborting the tasks (SAM-5): default mode parameters, no RESERVE, and a unit attention for
     /// every nexus, the one that asked for the reset included.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
         self.mode.descriptor_sense.store(false, Ordering::Relaxed);
+        if let Some(reservations) = self.reservations() {
+            reservations.reset();
+        }
         self.unit_attentions.establish(condition, None);
     }
 }

@@ -9,7 +9,8 @@ use crate::cdb::Cdb;
 use crate::command_table::{self, CommandDescription, Operation};
 use crate::commands::{
     capacity, defects, diagnostic, inquiry, log_sense, mode_select, mode_sense, power, pre_fetch,
-    read_write, report_luns, report_supported, request_sense, synchronize_cache, verify,
+    read_write, report_luns, report_supported, request_sense, synchronize_cache,
+    target_port_groups, verify,
 };
 use crate::device::Device;
 use crate::execution::{Execution, Failure, Reply};
@@ -17,6 +18,7 @@ use crate::hosts::CountedNexus;
 use crate::logical_unit::{LogicalUnit, UnitTasks};
 use crate::offload::Offloads;
 use crate::offload_statistics::OffloadStatistics;
+use crate::reservations::{persistent_reserve_in, persistent_reserve_out, reserve};
 use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttribute};
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counted, Family};
@@ -209,6 +211,24 @@ async fn run(
         Operation::ReportSupportedTaskManagementFunctions => {
             Ok(report_supported::task_management_functions(execution.cdb)?)
         }
+        Operation::ReportTargetPortGroups => {
+            Ok(target_port_groups::report_target_port_groups(execution))
+        }
+        Operation::PersistentReserveInReadKeys => Ok(persistent_reserve_in::read_keys(execution)?),
+        Operation::PersistentReserveInReadReservation => {
+            Ok(persistent_reserve_in::read_reservation(execution)?)
+        }
+        Operation::PersistentReserveInReportCapabilities => {
+            Ok(persistent_reserve_in::report_capabilities(execution)?)
+        }
+        Operation::PersistentReserveInReadFullStatus => {
+            Ok(persistent_reserve_in::read_full_status(execution)?)
+        }
+        Operation::PersistentReserveOut(action) => {
+            persistent_reserve_out::persistent_reserve_out(execution, action).await
+        }
+        Operation::Reserve => reserve::reserve(execution).await,
+        Operation::Release => reserve::release(execution).await,
     }
 }
 

@@ -21,7 +21,7 @@ const TARGET_PORT_GROUP: u8 = 5;
 const SCSI_NAME_STRING: u8 = 8;
 
 /// Target port group of a port that nothing was said about.
-const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
+pub(crate) const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
 
 /// Body of the Device Identification page: two names of the unit, then those of the port it is seen through and of the target,
 /// as far as they are known.

@@ -60,6 +60,8 @@ fn standard_data(
     const VERSION: u8 = 0x06;
     const HISUP: u8 = 0x10;
     const RESPONSE_DATA_FORMAT: u8 = 0x02;
+    /// Asymmetric access: implicit, by REPORT TARGET PORT GROUPS.
+    const TPGS_IMPLICIT: u8 = 0x10;
     const MULTIP: u8 = 0x10;
     const CMDQUE: u8 = 0x02;
     /// SAM-5, SPC-4 and SBC-3, no version claimed.
@@ -72,6 +74,9 @@ fn standard_data(
     data[2] = VERSION;
     data[3] = HISUP | RESPONSE_DATA_FORMAT;
     data[4] = 96 - 5;
+    if peripheral == DIRECT_ACCESS {
+        data[5] = TPGS_IMPLICIT;
+    }
     data[6] = if device.names().1.len() > 1 {
         MULTIP
     } else {

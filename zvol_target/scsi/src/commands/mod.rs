@@ -16,5 +16,6 @@ pub(crate) mod report_luns;
 pub(crate) mod report_supported;
 pub(crate) mod request_sense;
 pub(crate) mod synchronize_cache;
+pub(crate) mod target_port_groups;
 pub(crate) mod verify;
 pub(crate) mod vital_product_data;

@@ -4,7 +4,6 @@ use super::persistent::ReservationType;
 
 /// What a command does that a reservation may forbid (SPC-5 5.14.1, SBC-4 4.17; SPC-2 5.5.1 for RESERVE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "RESERVE and PERSISTENT RESERVE come next")]
 pub(crate) enum ReservationRule {
     /// It never conflicts.
     Allowed,

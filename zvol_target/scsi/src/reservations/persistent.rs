@@ -13,12 +13,23 @@ pub struct RegisteredNexus {
     pub relative_target_port: u16,
 }
 
+/// Between the name of an initiator device and an ISID in the name of an initiator port (RFC 7143 4.4.2).
+const SEPARATOR: &str = ",i,0x";
+
+/// The name of the initiator device that has this port.
+pub(crate) fn device_of(initiator_port: &str) -> &str {
+    let split = initiator_port.rsplit_once(SEPARATOR);
+    split.map_or(initiator_port, |(device, _)| device)
+}
+
 impl RegisteredNexus {
-    /// Whether the initiator port is one of the initiator device of this name (RFC 7143 4.4.2).
+    pub(crate) fn initiator_device(&self) -> &str {
+        device_of(&self.initiator_port)
+    }
+
+    /// Whether the initiator port is one of this initiator device.
     pub(crate) fn is_of(&self, initiator_device: &str) -> bool {
-        self.initiator_port
-            .strip_prefix(initiator_device)
-            .is_some_and(|rest| rest.starts_with(",i,0x"))
+        self.initiator_device() == initiator_device
     }
 }
 
@@ -89,6 +100,9 @@ impl ReservationType {
     }
 }
 
+/// Most registrations of one logical unit: 128 hosts with eight nexuses each. One host could fill the memory otherwise, with `SPEC_I_PT`.
+pub const MAXIMUM_REGISTRATIONS: usize = 1024;
+
 /// A persistent reservation of the whole logical unit: there is no other scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentReservation {
@@ -107,7 +121,62 @@ pub struct PersistentReservations {
     pub reservation: Option<PersistentReservation>,
 }
 
+/// Why registrations and a reservation can't be those of a logical unit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsoundReservations {
+    /// More than [`MAXIMUM_REGISTRATIONS`].
+    #[error("{0} registrations are more than {MAXIMUM_REGISTRATIONS}")]
+    TooMany(usize),
+    /// A reservation key of zero stands for none.
+    #[error("the reservation key of {0} is zero")]
+    NoKey(String),
+    /// Who holds a reservation is registered.
+    #[error("the reservation's holder is not registered")]
+    HolderNotRegistered,
+    /// All registrants hold it, or one does.
+    #[error("the reservation's type and its holder contradict each other")]
+    HolderOfType,
+}
+
 impl PersistentReservations {
+    /// Whether this can be what a logical unit has.
+    ///
+    /// # Errors
+    /// [`UnsoundReservations`].
+    pub fn check(&self) -> Result<(), UnsoundReservations> {
+        if self.registrations.len() > MAXIMUM_REGISTRATIONS {
+            return Err(UnsoundReservations::TooMany(self.registrations.len()));
+        }
+        if let Some((nexus, _)) = self.registrations.iter().find(|&(_, &key)| key == 0) {
+            return Err(UnsoundReservations::NoKey(nexus.initiator_port.clone()));
+        }
+        let Some(PersistentReservation { kind, holder }) = &self.reservation else {
+            return Ok(());
+        };
+        if kind.is_all_registrants() != holder.is_none() {
+            return Err(UnsoundReservations::HolderOfType);
+        }
+        let is_held = match holder {
+            Some(holder) => self.registrations.contains_key(holder),
+            None => !self.registrations.is_empty(),
+        };
+        if is_held {
+            Ok(())
+        } else {
+            Err(UnsoundReservations::HolderNotRegistered)
+        }
+    }
+
+    /// Whether the nexus holds the reservation (SPC-5 5.14.10).
+    pub(crate) fn is_holder(&self, nexus: &RegisteredNexus) -> bool {
+        self.reservation
+            .as_ref()
+            .is_some_and(|held| match &held.holder {
+                Some(holder) => holder == nexus,
+                None => self.registrations.contains_key(nexus),
+            })
+    }
+
     /// Whether no command of the nexus conflicts with what is reserved.
     pub(crate) fn may_use_all(&self, nexus: &RegisteredNexus) -> bool {
         self.reservation.as_ref().is_none_or(|held| {

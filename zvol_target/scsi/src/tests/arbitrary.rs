@@ -72,6 +72,8 @@ fn check(outcome: &Outcome) -> Result<(), TestCaseError> {
             prop_assert!(completion.sense.len() >= 8);
             prop_assert!(completion.data_in.is_none());
         }
+        // RESERVE needs no parameters.
+        Status::ReservationConflict => prop_assert!(completion.sense.is_empty()),
         status => return Err(TestCaseError::fail(format!("{status:?}"))),
     }
     Ok(())

@@ -27,7 +27,7 @@ fn page(initiator: &Initiator, code: u8) -> Vec<u8> {
 #[test]
 fn standard_data() {
     let data = initiator().data(&inquiry(0, 0, 4096));
-    assert_eq!(data[..8], [0, 0, 6, 0x12, 91, 0, 0, 2]);
+    assert_eq!(data[..8], [0, 0, 6, 0x12, 91, 0x10, 0, 2]);
     assert_eq!(&data[8..36], b"ZVAAI   zvol            0.1 ");
     assert_eq!(data[58..64], [0x00, 0xa0, 0x04, 0x60, 0x04, 0xc0]);
     assert_eq!(data.len(), usize::from(data[4]) + 5);
