@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,3 +55,14 @@ def target(make_volume: VolumeMaker, tmp_path: Path) -> Iterator[Target]:
     """A running target with no LUN; stopped before its volumes go."""
     with running_target(tmp_path / "target") as target:
         yield target
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints a figure into the test's output, passed or failed."""
+
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n  {text}", end=" ")
+
+    return tell

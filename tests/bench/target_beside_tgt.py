@@ -27,11 +27,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.programs import CACHE, run, wait_for
+from bench import peers
+from support.programs import CACHE, run
 from support.target import Target
 
 FILE_BYTES = 1 << 30
-TGT_IQN = "iqn.2026-11.example.zvaai:peer"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LOAD = CACHE / "load"
 
@@ -160,34 +160,8 @@ def serving_ours(directory: Path, file: Path, stable: bool) -> Iterator[Contende
 @contextmanager
 def serving_tgt(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
     """tgt, with the settings that make it fast."""
-    portal = "127.0.0.1:3261"
-    control = {"TGT_IPC_SOCKET": str(directory / "tgt.sock")}
-    process = subprocess.Popen(
-        ["tgtd", "--foreground", "--iscsi", f"portal={portal}", "--nr_iothreads", "8"],
-        env={**os.environ, **control},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-    def administer(*words: str) -> None:
-        run("tgtadm", "--lld", "iscsi", *words, env={**os.environ, **control})
-
-    def listens() -> bool:
-        return "127.0.0.1:3261" in run("ss", "-ltn")
-
-    try:
-        wait_for(listens, "tgtd listens")
-        administer("--op", "new", "--mode", "target", "--tid", "1", "-T", TGT_IQN)
-        for name, value in (("MaxRecvDataSegmentLength", 262144), ("MaxXmitDataSegmentLength", 262144),
-                            ("MaxBurstLength", 1048576), ("FirstBurstLength", 262144)):  # fmt: skip
-            administer("--op", "update", "--mode", "target", "--tid", "1", "--name", name, "--value", str(value))
-        flags = ["--bsoflags", "sync"] if stable else []
-        administer("--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1", "-b", str(file), *flags)
-        administer("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
-        yield Contender("tgt", f"iscsi://{portal}/{TGT_IQN}/1", process.pid)
-    finally:
-        process.kill()
-        process.wait()
+    with peers.tgt(directory, [file], stable) as peer:
+        yield Contender("tgt", peer.urls[0], peer.process_id)
 
 
 def spread(values: Sequence[float]) -> str:

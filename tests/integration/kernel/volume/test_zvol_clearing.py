@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from integration.kernel.conftest import VolumeOf
 from integration.kernel.zvol_clone.blocks import MIB, dataset_of, random_blocks, read_direct, write_direct
-from integration.kernel.zvol_clone.conftest import VolumeOf
 from support.programs import run
 from support.volume_tool import clear
 
@@ -27,7 +27,13 @@ def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: st
     content = bytearray(random_blocks(32 * MIB))
     write_direct(device, bytes(content))
     before = used(device)
-    for start, length in ((0, 4 * MIB), (5 * MIB + 512, 3 * MIB), (10 * MIB + 1024, 512), (31 * MIB, MIB), (12 * MIB + 512, block)):
+    for start, length in (
+        (0, 4 * MIB),
+        (5 * MIB + 512, 3 * MIB),
+        (10 * MIB + 1024, 512),
+        (31 * MIB, MIB),
+        (12 * MIB + 512, block),
+    ):
         clear(command, device, start, length)
         content[start : start + length] = bytes(length)
     assert read_direct(device, len(content)) == content

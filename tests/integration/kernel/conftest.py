@@ -1,4 +1,4 @@
-"""Fixtures of the zvol_clone tests: the loaded module, volumes of any shape, a second pool."""
+"""Fixtures of the kernel tier: the loaded zvol_clone, volumes of any shape, a second pool."""
 
 from __future__ import annotations
 
@@ -82,17 +82,6 @@ def other_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     pool = Pool("other", str(disk))
     yield pool
     pool.destroy()
-
-
-@pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a figure into the test's output, passed or failed."""
-
-    def tell(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n  {text}", end=" ")
-
-    return tell
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""What the LUNs of a benchmark lie on: zvols in the guest, files of XFS natively; and the kernel's own way to clone them."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.programs import CACHE, IN_GUEST, run
+
+MIB, GIB = 1 << 20, 1 << 30
+FICLONERANGE = 0x4020940D
+"""_IOW(0x94, 13, struct file_clone_range)"""
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that something takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+class Store:
+    """What the LUNs lie on: source and destination, and how to make what was done to them stable."""
+
+    def __init__(self, source: Path, destination: Path, settle: Callable[[], None], empty: Callable[[Path], None]) -> None:
+        self.source, self.destination, self.settle, self.empty = source, destination, settle, empty
+
+    def fill(self, path: Path, length: int, run_bytes: int = 0, stride: int = 0) -> None:
+        """Noise all over, or in the first `run_bytes` of each `stride`, no two blocks alike; stable when done."""
+        self.empty(path)
+        data = bytearray(os.urandom(MIB))
+        with path.open("r+b", buffering=0) as volume:
+            for at in range(0, length, MIB):
+                if not stride or at % stride < run_bytes:
+                    for block in range(0, MIB, 4096):
+                        data[block : block + 8] = (at + block).to_bytes(8)
+                    os.pwrite(volume.fileno(), data, at)
+            os.fsync(volume.fileno())
+        self.settle()
+
+
+def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride: int = 0) -> float:
+    """The kernel's clone of the same ranges in the same steps, without any target."""
+    from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone  # noqa: PLC0415  # of the guest
+
+    places = [at for at in range(0, length, step) if not stride or at % stride < run_bytes]
+    with store.source.open("rb") as source, store.destination.open("r+b") as destination:
+
+        def work() -> None:
+            if IN_GUEST:
+                device = ZvolClone()
+                for at in places:
+                    outcome = device.clone(source.fileno(), destination.fileno(), step, source_offset=at, destination_offset=at)
+                    assert outcome.bytes_done == step, outcome
+                device.close()
+            else:
+                for at in places:
+                    request = struct.pack("=qQQQ", source.fileno(), at, step, at)
+                    fcntl.ioctl(destination.fileno(), FICLONERANGE, request)
+            os.fsync(destination.fileno())
+            store.settle()
+
+        return timed(work)
+
+
+@contextmanager
+def on_zvols(length: int) -> Iterator[Store]:
+    """Two zvols of 16K on the guest's first disk, zvol_clone loaded."""
+    from integration.kernel.zvol_clone import kernel_module  # noqa: PLC0415  # of the guest
+    from support.zfs import Pool  # noqa: PLC0415
+
+    loaded = kernel_module.load()
+    assert loaded.returncode == 0, loaded.stderr
+    pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
+    core, nvpair = ctypes.CDLL("libzfs_core.so.3"), ctypes.CDLL("libnvpair.so.3")
+    nvpair.fnvlist_alloc.restype = ctypes.c_void_p
+    assert core.libzfs_core_init() == 0
+    arguments = ctypes.c_void_p(nvpair.fnvlist_alloc())
+    nvpair.fnvlist_add_boolean_value(arguments, b"force", 0)
+
+    def settle() -> None:  # lzc_sync(): starting the program `zpool` takes the guest longer than a small sync
+        assert core.lzc_sync(pool.name.encode(), arguments, None) == 0
+
+    def empty(device: Path) -> None:
+        run("blkdiscard", "--force", device)
+        settle()
+
+    source, destination = (pool.create_volume(name, length // MIB) for name in ("source", "destination"))
+    yield Store(source, destination, settle, empty)
+    for name in ("source", "destination"):
+        pool.destroy_volume(name)
+    pool.destroy()
+
+
+@contextmanager
+def on_files(length: int) -> Iterator[Store]:
+    """Two files on an XFS file system of a loop device, which shares blocks."""
+    with tempfile.TemporaryDirectory(dir=CACHE) as name:
+        image, mounted = Path(name, "image"), Path(name, "mounted")
+        with image.open("wb") as file:
+            file.truncate(3 * length + GIB)
+        run("mkfs.xfs", "-q", "-m", "reflink=1", image)
+        mounted.mkdir()
+        run("mount", "-o", "loop", image, mounted)
+
+        def settle() -> None:
+            run("sync", "-f", mounted)
+
+        def empty(file: Path) -> None:
+            run("fallocate", "--punch-hole", "--offset", "0", "--length", str(length), file)
+            settle()
+
+        try:
+            files = [mounted / name for name in ("source", "destination")]
+            for path in files:
+                with path.open("wb") as made:
+                    made.truncate(length)
+            yield Store(files[0], files[1], settle, empty)
+        finally:
+            run("umount", mounted)
