@@ -162,6 +162,12 @@ pub trait Volume: Send + Sync {
         Box::pin(zeroes::write(self, offset, length, stability))
     }
 
+    /// Most bytes that one [`Volume::write`] with [`Stability::Stable`], at a multiple of as many, puts down whole or not at all, also
+    /// when the power fails meanwhile; a power of two. `None` when nothing of the kind is known for certain.
+    fn atomic_write_bytes(&self) -> Option<u32> {
+        None
+    }
+
     /// What is known to take space in the range: extents in ascending order that cover a beginning of it, one at least, at most
     /// `most`. Neighbours differ. [`Allocation::Hole`] reads as zeroes, for certain.
     ///

@@ -36,7 +36,18 @@ impl ZvolVolume {
     }
 }
 
-volume_on_store!(ZvolVolume);
+volume_on_store!(
+    ZvolVolume,
+    /// A synchronous write of at most `zil_maxcopied` bytes (7680) is one record of the ZIL, in one log block. A longer one can be split
+    /// into records of several log blocks (`zil_lwb_assign()` of OpenZFS 2.3), of which only the first may survive: a whole volblock
+    /// is not atomic.
+    fn atomic_write_bytes(&self) -> Option<u32> {
+        Some(ATOMIC_WRITE_BYTES)
+    },
+);
+
+/// A power of two that fits one record of the ZIL, and the least volblocksize there is use for.
+const ATOMIC_WRITE_BYTES: u32 = 4096;
 
 /// What an error number of a zvol means.
 ///

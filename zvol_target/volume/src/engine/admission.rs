@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::urgent::is_urgent;
 use super::{Action, Backing, Operation};
 
 /// From this length on an operation is long, bytes. Flushes are long too.
@@ -31,6 +32,9 @@ pub(super) async fn admit(operation: &mut Operation) {
 
 /// Waits until something on `backing` may be under way.
 pub(super) async fn admission(backing: &Backing, long: bool) -> Admission {
+    if is_urgent() {
+        return Admission([permit(backing.urgent()).await, None, None]);
+    }
     // What the volume lacks is waited for first: who waits for that holds nothing others could have.
     let of_volume = [
         if long {
@@ -96,6 +100,34 @@ mod tests {
             !admit_all(&volume, LONG).is_empty(),
             "given back when it ended"
         );
+    }
+
+    #[test]
+    fn urgent_operations_wait_for_each_other_only() {
+        let volume = backing();
+        let _bulk = [admit_all(&volume, LONG), admit_all(&volume, 4096)];
+        let admit_one = || {
+            let mut operation = Operation::new(
+                Arc::clone(&volume),
+                Action::Write,
+                0,
+                Buffer::zeroed(512),
+                false,
+            );
+            let polled = {
+                let urgent = pin!(crate::engine::urgently(admit(&mut operation)));
+                urgent.poll(&mut Context::from_waker(Waker::noop()))
+            };
+            polled.is_ready().then_some(operation)
+        };
+        let first = admit_one();
+        assert!(first.is_some());
+        let all: Vec<_> = std::iter::from_fn(admit_one).collect();
+        assert!((1..64).contains(&all.len()));
+        drop(first);
+        assert!(admit_one().is_some());
+        // What is polled beside is not urgent.
+        assert!(admit_all(&volume, 512).is_empty());
     }
 
     #[test]

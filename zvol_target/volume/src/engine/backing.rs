@@ -13,6 +13,9 @@ const THREADS_OF_A_VOLUME: usize = 32;
 const OPERATIONS_OF_A_VOLUME: usize = 64;
 const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 
+/// Urgent operations of one volume that may be under way beside all others.
+const URGENT_OPERATIONS_OF_A_VOLUME: usize = 16;
+
 /// An open file or device, and its share of the thread pool.
 #[derive(Debug)]
 pub(crate) struct Backing {
@@ -21,6 +24,7 @@ pub(crate) struct Backing {
     threads: Arc<Semaphore>,
     under_way: Arc<Semaphore>,
     long: Arc<Semaphore>,
+    urgent: Arc<Semaphore>,
 }
 
 impl Backing {
@@ -31,6 +35,7 @@ impl Backing {
             threads: Arc::new(Semaphore::new(THREADS_OF_A_VOLUME)),
             under_way: Arc::new(Semaphore::new(OPERATIONS_OF_A_VOLUME)),
             long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_VOLUME)),
+            urgent: Arc::new(Semaphore::new(URGENT_OPERATIONS_OF_A_VOLUME)),
         }
     }
 
@@ -51,6 +56,11 @@ impl Backing {
     /// One permit for each long operation that may be under way.
     pub(super) fn long(&self) -> &Arc<Semaphore> {
         &self.long
+    }
+
+    /// One permit for each urgent operation that may be under way.
+    pub(super) fn urgent(&self) -> &Arc<Semaphore> {
+        &self.urgent
     }
 
     /// One permit for each thread that may work for the volume.

@@ -12,7 +12,10 @@ mod backing;
 mod operation;
 mod retry;
 mod thread_pool;
+mod urgent;
 mod uring;
+
+pub use urgent::urgently;
 
 pub(crate) use backing::Backing;
 pub(crate) use operation::{Action, Operation};

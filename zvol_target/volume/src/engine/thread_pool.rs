@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::urgent::is_urgent;
 use super::{Backing, Operation};
 use crate::Buffer;
 
@@ -34,6 +35,13 @@ pub(super) async fn run_in_thread<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
+    if is_urgent() {
+        // As many as are admitted, and none of them in the threads of others.
+        return runtime
+            .spawn_blocking(work)
+            .await
+            .map_err(io::Error::other)?;
+    }
     // The volume's first: who waits for that holds no thread others could have. Neither is ever closed.
     let volumes = Arc::clone(backing.threads());
     let of_volume = volumes.acquire_owned().await.map_err(io::Error::other)?;
