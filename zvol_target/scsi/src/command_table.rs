@@ -3,7 +3,7 @@
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
-use crate::offload::{Offload, Offloads};
+use crate::offload::Offload;
 use crate::reservations::ReservationRule;
 use crate::reservations::persistent_reserve_out::ServiceAction;
 use crate::sense::Sense;
@@ -23,6 +23,12 @@ pub(crate) enum Operation {
     ReadCapacity10,
     ReadCapacity16,
     WriteAndVerify,
+    CompareAndWrite,
+    OrWrite,
+    WriteAtomic,
+    WriteSame,
+    Unmap,
+    GetLbaStatus,
     Verify,
     SynchronizeCache,
     PreFetch,
@@ -66,16 +72,9 @@ impl CommandDescription {
     }
 
     /// The command as one that is switched.
-    #[allow(dead_code, reason = "for the offloads that come")]
     const fn switched_with(mut self, offload: Offload) -> Self {
         self.offload = Some(offload);
         self
-    }
-
-    /// Whether a host with these offloads finds the command.
-    pub(crate) fn is_offered(&self, offloads: Offloads) -> bool {
-        self.offload
-            .is_none_or(|offload| offloads.contains(offload))
     }
 
     /// Whether a pending unit attention is left for a later command (SAM-5 5.14).
@@ -116,6 +115,7 @@ impl CommandDescription {
             Operation::StartStopUnit if cdb.bit(4, START) => ReservationRule::AllowedWhenPersistent,
             Operation::Read
             | Operation::Verify
+            | Operation::GetLbaStatus
             | Operation::PreFetch
             | Operation::ReadDefectData
             | Operation::ModeSense
@@ -123,6 +123,11 @@ impl CommandDescription {
             | Operation::ReportSupportedTaskManagementFunctions => ReservationRule::Read,
             Operation::Write
             | Operation::WriteAndVerify
+            | Operation::CompareAndWrite
+            | Operation::OrWrite
+            | Operation::WriteAtomic
+            | Operation::WriteSame
+            | Operation::Unmap
             | Operation::SynchronizeCache
             | Operation::ModeSelect
             | Operation::SendDiagnostic
@@ -214,6 +219,9 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::PreFetch, Family::Other, &[0x34, 0x02, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0]),
     command(Operation::SynchronizeCache, Family::SynchronizeCache, &[0x35, 0x02, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0]),
     command(Operation::ReadDefectData, Family::Other, &[0x37, 0, 0x1f, 0, 0, 0, 0, 0xff, 0xff, 0]),
+    command(Operation::WriteSame, Family::WriteSame, &[0x41, 0x08, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0])
+        .switched_with(Offload::WriteSame),
+    command(Operation::Unmap, Family::Unmap, &[0x42, 0, 0, 0, 0, 0, 0x1f, 0xff, 0xff, 0]).switched_with(Offload::Unmap),
     command(Operation::LogSense, Family::Other, &[0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     command(Operation::ModeSelect, Family::Other, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),
     command(Operation::Reserve, Family::Reservation, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -241,8 +249,13 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
         &[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     command(Operation::Read, Family::Read,
         &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
+    command(Operation::CompareAndWrite, Family::CompareAndWrite,
+        &[0x89, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0x1f, 0])
+        .switched_with(Offload::CompareAndWrite),
     command(Operation::Write, Family::Write,
         &[0x8a, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
+    command(Operation::OrWrite, Family::Write,
+        &[0x8b, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::WriteAndVerify, Family::Write,
         &[0x8e, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::Verify, Family::Verify,
@@ -251,8 +264,15 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
         &[0x90, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::SynchronizeCache, Family::SynchronizeCache,
         &[0x91, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
+    command(Operation::WriteSame, Family::WriteSame,
+        &[0x93, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0])
+        .switched_with(Offload::WriteSame),
+    command(Operation::WriteAtomic, Family::Write,
+        &[0x9c, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0x1f, 0]),
     service_action(Operation::ReadCapacity16, Family::Other,
         &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+    service_action(Operation::GetLbaStatus, Family::Other,
+        &[0x9e, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
     command(Operation::ReportLuns, Family::Other, &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
     service_action(Operation::ReportTargetPortGroups, Family::Other,
         &[0xa3, 0x2a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
@@ -268,7 +288,7 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::ReadDefectData, Family::Other, &[0xb7, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
 ];
 
-/// Commands with the operation code, switched off or not: one, or one for each service action; none when the code is not
+/// Commands with the operation code, offered or not: one, or one for each service action; none when the code is not
 /// supported.
 pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     let first = COMMANDS.partition_point(|command| command.operation_code() < code);
@@ -280,21 +300,18 @@ pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     rest.get(..count).unwrap_or_default()
 }
 
-/// Commands with the operation code that a host with these offloads finds.
-pub(crate) fn offered(
-    code: u8,
-    offloads: Offloads,
-) -> impl Iterator<Item = &'static CommandDescription> {
-    let candidates = with_operation_code(code).iter();
-    candidates.filter(move |command| command.is_offered(offloads))
-}
-
-/// The command a CDB asks for, its reserved bits checked, for a host with these offloads.
+/// The command a CDB asks for among those that are `offered`, its reserved bits checked.
 ///
 /// # Errors
 /// The sense data to report: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
-pub(crate) fn find(cdb: Cdb, offloads: Offloads) -> Result<&'static CommandDescription, Sense> {
-    let mut candidates = offered(cdb.operation_code(), offloads).peekable();
+pub(crate) fn find(
+    cdb: Cdb,
+    offered: impl Fn(&CommandDescription) -> bool,
+) -> Result<&'static CommandDescription, Sense> {
+    let mut candidates = with_operation_code(cdb.operation_code())
+        .iter()
+        .filter(|&command| offered(command))
+        .peekable();
     if candidates.peek().is_none() {
         return Err(Sense::illegal_request(
             AdditionalSense::INVALID_COMMAND_OPERATION_CODE,
@@ -343,7 +360,7 @@ mod tests {
     fn every_command_is_found_with_all_its_bits_and_refused_with_any_other() {
         for command in COMMANDS {
             assert_eq!(
-                find(Cdb(command.usage), Offloads::ALL).unwrap().usage,
+                find(Cdb(command.usage), |_| true).unwrap().usage,
                 command.usage
             );
             for at in 1..command.usage.len() {
@@ -355,7 +372,7 @@ mod tests {
                     }
                     cdb[at] |= 1 << bit;
                     assert_eq!(
-                        find(Cdb(&cdb), Offloads::ALL).unwrap_err(),
+                        find(Cdb(&cdb), |_| true).unwrap_err(),
                         Sense::invalid_field_in_cdb(at as u16, Some(bit))
                     );
                 }
@@ -366,23 +383,21 @@ mod tests {
     #[test]
     fn unknown_codes_and_service_actions_are_told_apart() {
         assert_eq!(
-            find(Cdb(&[0xff; 16]), Offloads::ALL)
-                .unwrap_err()
-                .additional,
+            find(Cdb(&[0xff; 16]), |_| true).unwrap_err().additional,
             AdditionalSense::INVALID_COMMAND_OPERATION_CODE
         );
         assert_eq!(
-            find(Cdb(&[0; 0]), Offloads::ALL).unwrap_err().additional,
+            find(Cdb(&[0; 0]), |_| true).unwrap_err().additional,
             AdditionalSense::INVALID_FIELD_IN_CDB
         );
         let mut cdb = [0; 16];
         cdb[..2].copy_from_slice(&[0x9e, 0x1f]);
         assert_eq!(
-            find(Cdb(&cdb), Offloads::ALL).unwrap_err(),
+            find(Cdb(&cdb), |_| true).unwrap_err(),
             Sense::invalid_field_in_cdb(1, Some(4))
         );
         assert_eq!(
-            find(Cdb(&[0x28, 0, 0, 0, 0, 0]), Offloads::ALL)
+            find(Cdb(&[0x28, 0, 0, 0, 0, 0]), |_| true)
                 .unwrap_err()
                 .additional,
             AdditionalSense::INVALID_FIELD_IN_CDB

@@ -3,13 +3,13 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use volume::{Buffer, VolumeError};
+use volume::{Buffer, Stability, VolumeError};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::{BlockRange, Cdb};
 use crate::device::Device;
 use crate::logical_unit::{Capacity, LogicalUnit};
-use crate::offload::Offloads;
+use crate::offload::{Offload, Offloads};
 use crate::offload_statistics::OffloadStatistics;
 use crate::range_lock::RangeGuard;
 use crate::sam::{DataOut, DeliveryError, Nexus};
@@ -27,6 +27,9 @@ pub(crate) const ACCEPTED_TRANSFER_BYTES: u32 = 16 << 20;
 
 /// Most bytes moved at once between Data-Out and the volume, and most a VERIFY reads at once.
 pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
+
+/// Most bytes cleared at once, by UNMAP and WRITE SAME: a multiple of every granule there is, so that none is cut.
+pub(crate) const CLEARING_STEP_BYTES: u64 = 16 << 20;
 
 /// Data of a command that ended with GOOD.
 #[derive(Debug, Default)]
@@ -123,6 +126,17 @@ impl ByteRange {
         })
     }
 
+    /// Ranges that end at multiples of `most`, so long at most, in order: offset and length.
+    pub(crate) fn aligned_pieces(self, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let end = self.offset + self.length;
+        let mut at = self.offset;
+        std::iter::from_fn(move || {
+            let piece = (at, end.min((at / most + 1) * most) - at);
+            at += piece.1;
+            (piece.1 > 0).then_some(piece)
+        })
+    }
+
     /// Ranges of at most [`CHUNK_BYTES`].
     pub(crate) fn chunks(self) -> impl Iterator<Item = (u64, u32)> {
         self.pieces(CHUNK_BYTES)
@@ -144,7 +158,31 @@ impl Execution<'_> {
         let BlockRange {
             address, blocks, ..
         } = self.cdb.block_range();
-        byte_range(self.unit.capacity(), address, u64::from(blocks))
+        self.blocks(address, u64::from(blocks))
+    }
+
+    /// `blocks` blocks from `address` on in bytes, if they all exist.
+    ///
+    /// # Errors
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub(crate) fn blocks(&self, address: u64, blocks: u64) -> Result<ByteRange, Sense> {
+        byte_range(self.unit.capacity(), address, blocks)
+    }
+
+    /// How stable a write is to be for GOOD.
+    pub(crate) fn stability(&self, force_unit_access: bool) -> Stability {
+        if self.unit.options.write_cache && !force_unit_access {
+            Stability::Cached
+        } else {
+            Stability::Stable
+        }
+    }
+
+    /// Unit in which blocks are unmapped, bytes; `None` where the host has nothing to unmap.
+    pub(crate) fn unmap_granularity(&self) -> Option<u32> {
+        self.unit
+            .unmap_granularity()
+            .filter(|_| self.offloads.contains(Offload::Unmap))
     }
 
     /// [`Execution::byte_range`] of a command that transfers the blocks.
@@ -241,7 +279,6 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// [`Aborted`] while it waited for others.
-    #[allow(dead_code, reason = "for the offloads that come")]
     pub(crate) async fn hold_exclusive(
         &self,
         offset: u64,

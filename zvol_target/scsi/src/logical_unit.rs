@@ -7,14 +7,17 @@ use volume::{Geometry, Volume};
 
 use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
+use crate::command_table::{CommandDescription, Operation};
+use crate::commands::mode_pages;
 use crate::identity::{self, ProductIdentification};
+use crate::offload::Offloads;
 use crate::provisioning::{Provisioning, SpaceFigures, SpaceState};
 use crate::range_lock::RangeLocks;
 use crate::reservations::{
     PersistentReservations, ReservationRule, ReservationStore, Reservations,
 };
 use crate::sam::Nexus;
-use crate::sense::SenseFormat;
+use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counters, Statistics};
 use crate::task_set::TaskSet;
 use crate::unit_attention::UnitAttentions;
@@ -309,6 +312,27 @@ impl LogicalUnit {
             .is_some_and(|reservations| reservations.conflicts_with_host(initiator_device, rule))
     }
 
+    /// Unit in which blocks are unmapped, bytes; `None` when there is nothing to unmap: the unit is thick, or its volume can't.
+    pub(crate) fn unmap_granularity(&self) -> Option<u32> {
+        match self.space.provisioning() {
+            Provisioning::Thin => self.volume.unmap_granularity(),
+            Provisioning::Thick => None,
+        }
+    }
+
+    /// Whether a host with these offloads finds the command here.
+    pub(crate) fn offers(&self, command: &CommandDescription, offloads: Offloads) -> bool {
+        let is_possible = match command.operation {
+            Operation::Unmap => self.unmap_granularity().is_some(),
+            Operation::WriteAtomic => self.volume.atomic_write_bytes().is_some(),
+            _ => true,
+        };
+        is_possible
+            && command
+                .offload
+                .is_none_or(|offload| offloads.contains(offload))
+    }
+
     /// Says how its blocks get their space; thin, where the volume can unmap, until this is called. When it is another than before,
     /// every nexus finds INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED.
     pub fn set_provisioning(&self, provisioning: Provisioning) {
@@ -322,14 +346,25 @@ impl LogicalUnit {
         }
     }
 
-    /// Says what space there is now: for the Logical Block Provisioning log and mode pages. When a soft threshold is reached that
+    /// Says what space there is now: for the Logical Block Provisioning log and mode pages of a thin unit. When a soft threshold is reached that
     /// was not before, every nexus finds THIN PROVISIONING SOFT THRESHOLD REACHED, once until it was left again.
     pub fn set_space(&self, figures: SpaceFigures) {
-        if self.space.set_figures(figures) {
+        if self.space.set_figures(figures) && self.unmap_granularity().is_some() {
             self.unit_attentions.establish(
                 AdditionalSense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
                 None,
             );
+        }
+    }
+
+    /// Sense data of a unit attention of this unit. That of a soft threshold points to its descriptor in the Logical Block
+    /// Provisioning mode page (SBC-4 4.7.3.7).
+    pub(crate) fn unit_attention_sense(&self, condition: AdditionalSense) -> Sense {
+        let is_threshold = condition == AdditionalSense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED;
+        let reached = self.space.reached_last().filter(|_| is_threshold);
+        Sense {
+            information: reached.map(mode_pages::threshold_descriptor_at),
+            ..Sense::new(SenseKey::UnitAttention, condition)
         }
     }
 

@@ -41,6 +41,11 @@ pub(crate) enum Resource {
     Used = 0x02,
 }
 
+/// Bytes as a RESOURCE COUNT or THRESHOLD COUNT.
+pub(crate) fn threshold_sets(bytes: u64) -> u32 {
+    u32::try_from(bytes / THRESHOLD_SET_BYTES).unwrap_or(u32::MAX)
+}
+
 /// What a logical unit knows of its space.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceState {
@@ -64,7 +69,6 @@ struct Reached {
 }
 
 impl SpaceState {
-    #[allow(dead_code, reason = "for the offloads that come")]
     pub(crate) fn provisioning(&self) -> Provisioning {
         if self.thick.load(Ordering::Relaxed) {
             Provisioning::Thick
@@ -79,12 +83,10 @@ impl SpaceState {
         self.thick.swap(thick, Ordering::Relaxed) != thick
     }
 
-    #[allow(dead_code, reason = "for the offloads that come")]
     pub(crate) fn figures(&self) -> Option<SpaceFigures> {
         lock(&self.known).figures
     }
 
-    #[allow(dead_code, reason = "for the offloads that come")]
     /// The resource whose threshold was reached last.
     pub(crate) fn reached_last(&self) -> Option<Resource> {
         lock(&self.known).reached.last

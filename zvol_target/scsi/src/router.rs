@@ -8,9 +8,9 @@ use crate::address::Address;
 use crate::cdb::Cdb;
 use crate::command_table::{self, CommandDescription, Operation};
 use crate::commands::{
-    capacity, defects, diagnostic, inquiry, log_sense, mode_select, mode_sense, power, pre_fetch,
-    read_write, report_luns, report_supported, request_sense, synchronize_cache,
-    target_port_groups, verify,
+    capacity, compare_and_write, defects, diagnostic, inquiry, lba_status, log_sense, mode_select,
+    mode_sense, or_write, power, pre_fetch, read_write, report_luns, report_supported,
+    request_sense, synchronize_cache, target_port_groups, unmap, verify, write_atomic, write_same,
 };
 use crate::device::Device;
 use crate::execution::{Execution, Failure, Reply};
@@ -69,7 +69,7 @@ pub(crate) async fn execute(
         offloads,
         offloaded: OffloadStatistics::default(),
     };
-    let description = command_table::find(execution.cdb, offloads);
+    let description = command_table::find(execution.cdb, |command| unit.offers(command, offloads));
     let result = run(&mut execution, description, command.attribute).await;
     let Execution {
         data_out_wanted,
@@ -188,6 +188,12 @@ async fn run(
         Operation::Write => read_write::write(execution).await,
         Operation::WriteAndVerify => verify::write_and_verify(execution).await,
         Operation::Verify => verify::verify(execution).await,
+        Operation::CompareAndWrite => compare_and_write::compare_and_write(execution).await,
+        Operation::OrWrite => or_write::or_write(execution).await,
+        Operation::WriteAtomic => write_atomic::write_atomic(execution).await,
+        Operation::WriteSame => write_same::write_same(execution).await,
+        Operation::Unmap => unmap::unmap(execution).await,
+        Operation::GetLbaStatus => lba_status::get_lba_status(execution).await,
         Operation::SynchronizeCache => synchronize_cache::synchronize_cache(execution).await,
         Operation::PreFetch => Ok(pre_fetch::pre_fetch(execution)?),
         Operation::ReadDefectData => Ok(defects::read_defect_data(execution)),
@@ -204,10 +210,9 @@ async fn run(
             execution.nexus,
             execution.cdb,
         )?),
-        Operation::ReportSupportedOperationCodes => Ok(report_supported::operation_codes(
-            execution.cdb,
-            execution.offloads,
-        )?),
+        Operation::ReportSupportedOperationCodes => {
+            Ok(report_supported::operation_codes(execution)?)
+        }
         Operation::ReportSupportedTaskManagementFunctions => {
             Ok(report_supported::task_management_functions(execution.cdb)?)
         }
@@ -250,7 +255,7 @@ fn report_unit_attention(
     if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
         execution.device.clear_reported_luns_changed(nexus);
     }
-    Err(Sense::new(SenseKey::UnitAttention, condition))
+    Err(execution.unit.unit_attention_sense(condition))
 }
 
 /// Answers a command to the REPORT LUNS well-known logical unit, or to a number with no logical unit (SAM-5,
@@ -293,7 +298,7 @@ fn answer_without_unit(
         _ => return Err(not_supported),
     }
     // None of these is switched.
-    match command_table::find(cdb, Offloads::ALL)?.operation {
+    match command_table::find(cdb, |_| true)?.operation {
         Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, well_known),
         Operation::ReportLuns => report_luns::report_luns(device, nexus, cdb),
         Operation::RequestSense if well_known => {

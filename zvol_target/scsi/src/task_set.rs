@@ -43,6 +43,8 @@ const DORMANT: u8 = 0;
 const ENABLED: u8 = 1;
 const ABORTED: u8 = 2;
 const ABORTED_WITH_STATUS: u8 = 3;
+/// Past the point where it can be aborted: it ends with its status.
+const COMMITTED: u8 = 4;
 
 /// One task, as other threads see it.
 #[derive(Debug)]
@@ -64,6 +66,10 @@ impl Task {
         self.abort().is_some()
     }
 
+    fn is_committed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == COMMITTED
+    }
+
     fn abort(&self) -> Option<Abort> {
         match self.state.load(Ordering::Acquire) {
             ABORTED => Some(Abort::Silent),
@@ -76,7 +82,7 @@ impl Task {
     pub(crate) async fn enabled(&self) -> Result<(), Aborted> {
         loop {
             match self.state.load(Ordering::Acquire) {
-                ENABLED => return Ok(()),
+                ENABLED | COMMITTED => return Ok(()),
                 ABORTED | ABORTED_WITH_STATUS => return Err(Aborted),
                 _ => self.wake.notified().await,
             }
@@ -311,6 +317,7 @@ impl TaskSet {
                 (None, _) => continue,
                 // Its own nexus gave it up: it expects no status any more.
                 (Some(_), Some(Abort::Silent)) => {}
+                (Some(_), None) if task.is_committed() => {}
                 (Some(Abort::Silent), _) => task.change(ABORTED),
                 (Some(Abort::WithStatus), _) => task.change(ABORTED_WITH_STATUS),
             }
@@ -335,6 +342,19 @@ impl TaskSet {
         }
     }
 
+    /// From here on the task can't be aborted any more: who tries waits for its end. To be done when what it did can't be undone.
+    ///
+    /// # Errors
+    /// [`Aborted`] before.
+    pub(crate) fn commit(&self, task: &Task) -> Result<(), Aborted> {
+        let _sets = lock(&self.sets);
+        if task.is_aborted() {
+            return Err(Aborted);
+        }
+        task.state.store(COMMITTED, Ordering::Release);
+        Ok(())
+    }
+
     /// Takes the task out, enables what waited for it, and says how it was aborted, if it was. Called once for each task.
     fn leave(&self, task: &Task, now: Instant) -> Option<Abort> {
         let mut sets = lock(&self.sets);
@@ -348,7 +368,7 @@ impl TaskSet {
         let aborted = task.abort();
         drop(sets);
         task.ended.store(true, Ordering::Release);
-        if aborted.is_some() {
+        if aborted.is_some() || task.is_committed() {
             self.aborted_task_ended.notify_waiters();
         }
         aborted

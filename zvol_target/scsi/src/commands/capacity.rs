@@ -11,13 +11,17 @@ pub(crate) fn read_capacity_10(execution: &Execution) -> Reply {
     Reply::parameter_data(&data, 8)
 }
 
-/// Without protection information (`PROT_EN` = 0) and provisioning management (LBPME = 0). The volume begins at the border of a
+/// Without protection information (`PROT_EN` = 0). LBPME and LBPRZ where there are blocks to unmap. The volume begins at the border of a
 /// physical block, so LOWEST ALIGNED LOGICAL BLOCK ADDRESS is zero.
 pub(crate) fn read_capacity_16(execution: &Execution) -> Reply {
+    const LBPME_AND_LBPRZ: u8 = 0xc0;
     let capacity = execution.unit.capacity();
     let mut data = [0; 32];
     data[..8].copy_from_slice(&capacity.blocks().saturating_sub(1).to_be_bytes());
     data[8..12].copy_from_slice(&capacity.block_bytes().to_be_bytes());
     data[13] = capacity.physical_block_exponent();
+    if execution.unmap_granularity().is_some() {
+        data[14] = LBPME_AND_LBPRZ;
+    }
     Reply::parameter_data(&data, execution.cdb.u32(10))
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::execution::{Execution, Reply};
+use crate::provisioning::{Resource, SpaceFigures, threshold_sets};
 use crate::sense::Sense;
 use crate::statistics::{FamilyStatistics, Statistics};
 
@@ -14,16 +15,18 @@ const SUPPORTED_LOG_PAGES_AND_SUBPAGES: PageCode = (0x00, 0xff);
 const WRITE_ERROR_COUNTERS: PageCode = (0x02, 0x00);
 const READ_ERROR_COUNTERS: PageCode = (0x03, 0x00);
 const VERIFY_ERROR_COUNTERS: PageCode = (0x05, 0x00);
+const LOGICAL_BLOCK_PROVISIONING: PageCode = (0x0c, 0x00);
 const GENERAL_STATISTICS_AND_PERFORMANCE: PageCode = (0x19, 0x00);
 const INFORMATIONAL_EXCEPTIONS: PageCode = (0x2f, 0x00);
 
 /// Every page, in ascending order.
-const PAGES: [PageCode; 7] = [
+const PAGES: [PageCode; 8] = [
     SUPPORTED_LOG_PAGES,
     SUPPORTED_LOG_PAGES_AND_SUBPAGES,
     WRITE_ERROR_COUNTERS,
     READ_ERROR_COUNTERS,
     VERIFY_ERROR_COUNTERS,
+    LOGICAL_BLOCK_PROVISIONING,
     GENERAL_STATISTICS_AND_PERFORMANCE,
     INFORMATIONAL_EXCEPTIONS,
 ];
@@ -41,8 +44,9 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
     let cdb = execution.cdb;
     let code = (cdb.byte(2) & 0x3f, cdb.byte(3));
     let parameter_pointer = cdb.u16(5);
-    if !PAGES.contains(&code) {
-        let field = if PAGES.iter().any(|&(page, _)| page == code.0) {
+    let pages = || PAGES.into_iter().filter(|&code| is_there(execution, code));
+    if !pages().any(|page| page == code) {
+        let field = if pages().any(|(page, _)| page == code.0) {
             Sense::invalid_field_in_cdb(3, None)
         } else {
             Sense::invalid_field_in_cdb(2, Some(5))
@@ -54,7 +58,7 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
         return Err(Sense::invalid_field_in_cdb(2, Some(7)));
     }
     let body = if is_list {
-        (parameter_pointer == 0).then(|| list(code))
+        (parameter_pointer == 0).then(|| list(code, pages()))
     } else {
         parameters(execution, code, parameter_pointer)
     }
@@ -66,17 +70,20 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(7))))
 }
 
+/// Space is reported where there are blocks to unmap and it is known.
+fn is_there(execution: &Execution, code: PageCode) -> bool {
+    code != LOGICAL_BLOCK_PROVISIONING
+        || (execution.unmap_granularity().is_some() && execution.unit.space.figures().is_some())
+}
+
 /// The pages, or the pages with their subpages.
-fn list(code: PageCode) -> Vec<u8> {
+fn list(code: PageCode, pages: impl Iterator<Item = PageCode>) -> Vec<u8> {
     if code == SUPPORTED_LOG_PAGES {
-        let mut codes: Vec<_> = PAGES.iter().map(|&(page, _)| page).collect();
+        let mut codes: Vec<_> = pages.map(|(page, _)| page).collect();
         codes.dedup();
         codes
     } else {
-        PAGES
-            .iter()
-            .flat_map(|&(page, subpage)| [page, subpage])
-            .collect()
+        pages.flat_map(|(page, subpage)| [page, subpage]).collect()
     }
 }
 
@@ -87,6 +94,10 @@ fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8
         WRITE_ERROR_COUNTERS => error_counters(&statistics.write),
         READ_ERROR_COUNTERS => error_counters(&statistics.read),
         VERIFY_ERROR_COUNTERS => error_counters(&statistics.verify),
+        LOGICAL_BLOCK_PROVISIONING => {
+            let figures = execution.unit.space.figures().unwrap_or_default();
+            logical_block_provisioning(figures)
+        }
         GENERAL_STATISTICS_AND_PERFORMANCE => {
             let block_bytes = u64::from(execution.unit.capacity().block_bytes());
             let idle = execution.unit.tasks.idle(Instant::now());
@@ -153,6 +164,23 @@ fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration)
         parameter(GENERAL_ACCESS, COUNTER, &values),
         parameter(IDLE_TIME, COUNTER, &[idle_microseconds]),
         parameter(TIME_INTERVAL, BINARY_LIST, &[MICROSECOND]),
+    ]
+}
+
+/// Available and used LBA mapping resources, in threshold sets. What is available others may use too.
+fn logical_block_provisioning(figures: SpaceFigures) -> Vec<Parameter> {
+    // SCOPE.
+    const DEDICATED: u8 = 0b01;
+    const NOT_DEDICATED: u8 = 0b10;
+    let resource = |resource: Resource, bytes, scope| {
+        let mut parameter = vec![BINARY_LIST, 8];
+        parameter.extend_from_slice(&threshold_sets(bytes).to_be_bytes());
+        parameter.extend_from_slice(&[scope, 0, 0, 0]);
+        (resource as u16, parameter)
+    };
+    vec![
+        resource(Resource::Available, figures.available_bytes, NOT_DEDICATED),
+        resource(Resource::Used, figures.used_bytes, DEDICATED),
     ]
 }
 

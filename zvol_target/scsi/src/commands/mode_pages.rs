@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::logical_unit::{Capacity, LogicalUnit};
+use crate::provisioning::{Resource, threshold_sets};
 
 /// PAGE CODE and SUBPAGE CODE.
 pub(crate) type PageCode = (u8, u8);
@@ -14,9 +15,10 @@ pub(crate) const CONTROL: PageCode = (0x0a, 0);
 pub(crate) const CONTROL_EXTENSION: PageCode = (0x0a, 0x01);
 pub(crate) const POWER_CONDITION: PageCode = (0x1a, 0);
 pub(crate) const INFORMATIONAL_EXCEPTIONS_CONTROL: PageCode = (0x1c, 0);
+pub(crate) const LOGICAL_BLOCK_PROVISIONING: PageCode = (0x1c, 0x02);
 
 /// Every page, in ascending order.
-pub(crate) const PAGES: [PageCode; 7] = [
+pub(crate) const PAGES: [PageCode; 8] = [
     READ_WRITE_ERROR_RECOVERY,
     DISCONNECT_RECONNECT,
     CACHING,
@@ -24,6 +26,7 @@ pub(crate) const PAGES: [PageCode; 7] = [
     CONTROL_EXTENSION,
     POWER_CONDITION,
     INFORMATIONAL_EXCEPTIONS_CONTROL,
+    LOGICAL_BLOCK_PROVISIONING,
 ];
 
 /// SPF, in the first byte of a page: the page has a subpage code, and four bytes of header.
@@ -34,6 +37,18 @@ pub(crate) const SPF: u8 = 0x40;
 /// Not SWP, which would let one host write-protect the disk of all others, and a host that forgot it leave it so; nor WCE, as
 /// losing writes is the administrator's risk to take. Both are chosen where the unit is configured.
 pub(crate) const D_SENSE: (usize, u8) = (2, 0x04);
+
+/// Bytes of the Logical Block Provisioning page that begin its threshold descriptors, in this order.
+const THRESHOLD_DESCRIPTORS: [(usize, Resource); 2] =
+    [(16, Resource::Available), (24, Resource::Used)];
+
+/// Where the Logical Block Provisioning page has the threshold of a resource.
+pub(crate) fn threshold_descriptor_at(resource: Resource) -> u64 {
+    THRESHOLD_DESCRIPTORS
+        .iter()
+        .find(|(_, of)| *of == resource)
+        .map_or(0, |&(at, _)| at as u64)
+}
 
 /// PAGE CONTROL: which values of the parameters (SPC-5). There are no saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +61,14 @@ pub(crate) enum PageControl {
 /// A page with its header; `None` when there is no such page. Fields that are not set here are zero: no retries and no time
 /// limits of their own, no timers of power conditions.
 pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> Option<Vec<u8>> {
+    let is_thin = unit.unmap_granularity().is_some();
     let length: u8 = match code {
         READ_WRITE_ERROR_RECOVERY | CONTROL | INFORMATIONAL_EXCEPTIONS_CONTROL => 0x0a,
         DISCONNECT_RECONNECT => 0x0e,
         CACHING => 0x12,
         CONTROL_EXTENSION => 0x1c,
         POWER_CONDITION => 0x26,
+        LOGICAL_BLOCK_PROVISIONING if is_thin => 0x1c,
         _ => return None,
     };
     let (code_byte, subpage) = code;
@@ -68,6 +85,16 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
         return Some(page);
     }
     match code {
+        READ_WRITE_ERROR_RECOVERY if is_thin => {
+            /// Soft thresholds are told of.
+            const LBPERE: u8 = 0x80;
+            page[3] = LBPERE;
+        }
+        LOGICAL_BLOCK_PROVISIONING => {
+            for (at, resource) in THRESHOLD_DESCRIPTORS {
+                page[at..at + 8].copy_from_slice(&threshold_descriptor(unit, resource));
+            }
+        }
         CACHING => {
             const WCE: u8 = 0x04;
             page[2] = if unit.options.write_cache { WCE } else { 0 };
@@ -97,6 +124,26 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
         _ => {}
     }
     Some(page)
+}
+
+/// A soft threshold; not enabled where none is set. Every nexus is told (SITUA = 0).
+fn threshold_descriptor(unit: &LogicalUnit, resource: Resource) -> [u8; 8] {
+    const ENABLED: u8 = 0x80;
+    // THRESHOLD TYPE 000b is soft. THRESHOLD ARMING: reached when the count rises, or when it falls.
+    const INCREASING: u8 = 0b001;
+    const DECREASING: u8 = 0b010;
+    let figures = unit.space.figures().unwrap_or_default();
+    let (arming, threshold) = match resource {
+        Resource::Available => (DECREASING, figures.available_threshold_bytes),
+        Resource::Used => (INCREASING, figures.used_threshold_bytes),
+    };
+    let mut descriptor = [0; 8];
+    descriptor[1] = resource as u8;
+    if let Some(bytes) = threshold {
+        descriptor[0] = ENABLED | arming;
+        descriptor[4..].copy_from_slice(&threshold_sets(bytes).to_be_bytes());
+    }
+    descriptor
 }
 
 /// Short LBA (8 bytes) or long LBA (16 bytes) mode parameter block descriptor (SBC-4).

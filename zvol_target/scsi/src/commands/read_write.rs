@@ -7,7 +7,7 @@ use crate::cdb::Cdb;
 use crate::execution::{Execution, Failure, Reply};
 
 /// DPO is only advice on caching, and taken without effect: SBC-4 allows any replacement order.
-const FUA: u8 = 0x08;
+pub(crate) const FUA: u8 = 0x08;
 
 /// The 6-byte commands have no FUA; that bit belongs to their address.
 fn force_unit_access(cdb: Cdb) -> bool {
@@ -60,12 +60,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
 pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.transfer_range()?;
     execution.require_writable()?;
-    let cached = execution.unit.options.write_cache && !force_unit_access(execution.cdb);
-    let stability = if cached {
-        Stability::Cached
-    } else {
-        Stability::Stable
-    };
+    let stability = execution.stability(force_unit_access(execution.cdb));
     execution.data_out_wanted = range.length;
     for (offset, length) in range.chunks() {
         let data = execution.receive_blocks(length, range.block_bytes).await?;

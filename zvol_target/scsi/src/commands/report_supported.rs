@@ -1,9 +1,8 @@
 //! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-5).
 
 use crate::cdb::Cdb;
-use crate::command_table::{COMMANDS, CommandDescription, offered};
-use crate::execution::Reply;
-use crate::offload::Offloads;
+use crate::command_table::{COMMANDS, CommandDescription, with_operation_code};
+use crate::execution::{Execution, Reply};
 use crate::sense::Sense;
 
 const SERVACTV: u8 = 0x01;
@@ -15,10 +14,13 @@ const TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// # Errors
 /// INVALID FIELD IN CDB for reporting options that do not fit the operation code.
-pub(crate) fn operation_codes(cdb: Cdb, offloads: Offloads) -> Result<Reply, Sense> {
+pub(crate) fn operation_codes(execution: &Execution) -> Result<Reply, Sense> {
     const RCTD: u8 = 0x80;
+    let cdb = execution.cdb;
+    let offered =
+        |command: &&CommandDescription| execution.unit.offers(command, execution.offloads);
     let with_timeouts = cdb.bit(2, RCTD);
-    let candidates = || offered(cdb.byte(3), offloads);
+    let candidates = || with_operation_code(cdb.byte(3)).iter().filter(offered);
     let has_actions = candidates().any(|command| command.has_service_action);
     let action = cdb.u16(4);
     let requested = || {
@@ -29,7 +31,7 @@ pub(crate) fn operation_codes(cdb: Cdb, offloads: Offloads) -> Result<Reply, Sen
         })
     };
     let data = match cdb.byte(2) & 0x07 {
-        0b000 => all(with_timeouts, offloads),
+        0b000 => all(COMMANDS.iter().filter(offered), with_timeouts),
         0b001 if has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
         0b001 => one(candidates().next(), with_timeouts),
         0b010 if !has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
@@ -42,12 +44,12 @@ pub(crate) fn operation_codes(cdb: Cdb, offloads: Offloads) -> Result<Reply, Sen
 }
 
 /// `All_commands` parameter data.
-fn all(with_timeouts: bool, offloads: Offloads) -> Vec<u8> {
+fn all(
+    commands: impl Iterator<Item = &'static CommandDescription>,
+    with_timeouts: bool,
+) -> Vec<u8> {
     let mut data = vec![0; 4];
-    for command in COMMANDS
-        .iter()
-        .filter(|command| command.is_offered(offloads))
-    {
+    for command in commands {
         let flags = if command.has_service_action {
             SERVACTV
         } else {

@@ -22,7 +22,7 @@ pub(crate) fn request_sense(execution: &Execution) -> Reply {
                 execution.device.clear_reported_luns_changed(nexus);
             }
             execution.unit.counters.count(Counted::UnitAttention);
-            Sense::new(SenseKey::UnitAttention, condition)
+            execution.unit.unit_attention_sense(condition)
         }
         None if !execution.unit.is_ready() => NOT_READY,
         None => NO_SENSE,

@@ -134,7 +134,7 @@ const MISCOMPARE: Sense = Sense::new(
 
 impl Execution<'_> {
     /// Reads at most a chunk of the volume.
-    async fn read_chunk(&mut self, offset: u64, length: u32) -> Result<Buffer, Failure> {
+    pub(crate) async fn read_chunk(&mut self, offset: u64, length: u32) -> Result<Buffer, Failure> {
         let buffer = self.allocate(length).await?;
         let read = self.unit.volume.read(offset, buffer).await;
         Ok(read.map_err(|error| {

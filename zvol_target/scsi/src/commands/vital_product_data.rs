@@ -1,8 +1,8 @@
 //! Vital product data pages (SPC-5 7.7, SBC-4).
 
-use crate::commands::designation;
 use crate::commands::inquiry::DIRECT_ACCESS;
-use crate::execution::{CHUNK_BYTES, Execution, MAXIMUM_TRANSFER_BYTES};
+use crate::commands::{block_pages, designation};
+use crate::execution::Execution;
 use crate::logical_unit::LogicalUnit;
 
 const SUPPORTED_PAGES: u8 = 0x00;
@@ -41,10 +41,9 @@ pub(crate) fn page(execution: &Execution, code: u8) -> Option<Vec<u8>> {
         EXTENDED_INQUIRY_DATA => extended_inquiry_data(unit),
         MODE_PAGE_POLICY => MODE_PAGES_ARE_SHARED.to_vec(),
         SCSI_PORTS => designation::scsi_ports(execution),
-        BLOCK_LIMITS => block_limits(unit),
-        BLOCK_DEVICE_CHARACTERISTICS => block_device_characteristics(),
-        // Everything zero: no unmapping, no thresholds, PROVISIONING TYPE not reported.
-        LOGICAL_BLOCK_PROVISIONING => vec![0; 4],
+        BLOCK_LIMITS => block_pages::block_limits(execution),
+        BLOCK_DEVICE_CHARACTERISTICS => block_pages::block_device_characteristics(),
+        LOGICAL_BLOCK_PROVISIONING => block_pages::logical_block_provisioning(execution),
         _ => return None,
     };
     Some(with_header(DIRECT_ACCESS, code, &body))
@@ -70,29 +69,5 @@ fn extended_inquiry_data(unit: &LogicalUnit) -> Vec<u8> {
     page[1] = HEADSUP_ORDSUP_SIMPSUP;
     page[2] = if unit.options.write_cache { V_SUP } else { 0 };
     page[3] = LUICLR;
-    page
-}
-
-/// Block Limits. Limits of commands that are not there are zero.
-fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
-    let capacity = unit.capacity();
-    let maximum = MAXIMUM_TRANSFER_BYTES / capacity.block_bytes();
-    let granularity = capacity.granularity();
-    // What is moved at once, and never less than the volume writes without reading first.
-    let optimal = (CHUNK_BYTES / capacity.block_bytes())
-        .max(granularity)
-        .min(maximum);
-    let mut page = vec![0; 60];
-    page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
-    page[4..8].copy_from_slice(&maximum.to_be_bytes());
-    page[8..12].copy_from_slice(&optimal.to_be_bytes());
-    page
-}
-
-/// Block Device Characteristics: no rotation; everything else not reported.
-fn block_device_characteristics() -> Vec<u8> {
-    const NON_ROTATING_MEDIUM: u16 = 1;
-    let mut page = vec![0; 60];
-    page[..2].copy_from_slice(&NON_ROTATING_MEDIUM.to_be_bytes());
     page
 }

@@ -89,7 +89,9 @@ proptest! {
             1..8,
         )
     ) {
-        let initiator = Initiator::new(&RamVolume::new(64), options());
+        let volume = RamVolume::thin(64);
+        volume.set_atomic_write_bytes(4096);
+        let initiator = Initiator::new(&volume, options());
         for (logical_unit, attribute, cdb, data) in commands {
             check(&answer(&initiator.to(logical_unit), attribute, &cdb, &data))?;
         }

@@ -3,12 +3,16 @@
 mod arbitrary;
 mod attributes;
 mod capacity;
+mod compare_and_write;
 mod inquiry;
 mod inventory;
 mod log;
 mod masking;
 mod mode;
 mod not_ready;
+mod offloads;
+mod or_write;
+mod provisioning;
 mod read_write;
 mod report;
 mod reservations;
@@ -18,8 +22,11 @@ mod target_port_groups;
 mod task_management;
 mod threads;
 mod unit_attentions;
+mod unmap;
 mod verify;
 mod volume;
+mod write_atomic;
+mod write_same;
 
 use std::pin::Pin;
 use std::sync::Arc;

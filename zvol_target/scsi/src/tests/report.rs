@@ -71,7 +71,7 @@ fn timeouts_are_described_on_demand() {
 fn what_is_not_supported() {
     let initiator = initiator();
     assert_eq!(
-        initiator.data(&operation_codes(1, 0x42, 0, 255)),
+        initiator.data(&operation_codes(1, 0x43, 0, 255)),
         [0, 1, 0, 0]
     );
     assert_eq!(

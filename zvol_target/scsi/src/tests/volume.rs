@@ -1,9 +1,12 @@
 //! A volume in memory whose operations can be held and made to fail.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
-use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
+use volume::{
+    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, Stability, Volume, VolumeError,
+};
 
 /// An operation that reached the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,16 @@ pub(crate) enum Event {
         length: usize,
         stability: Stability,
     },
+    Unmap {
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    },
+    WriteZeroes {
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    },
     Flush,
 }
 
@@ -27,6 +40,11 @@ struct State {
     geometry: Geometry,
     read_only: bool,
     fault: Option<fn() -> VolumeError>,
+    /// What [`Volume::unmap_granularity`] says; 0 for nothing.
+    granule: u32,
+    /// Granules that take space.
+    allocated: BTreeSet<u64>,
+    atomic_write_bytes: Option<u32>,
     events: Vec<Event>,
 }
 
@@ -57,11 +75,30 @@ impl RamVolume {
                 geometry,
                 read_only: false,
                 fault: None,
+                granule: 0,
+                allocated: BTreeSet::new(),
+                atomic_write_bytes: None,
                 events: Vec::new(),
             }),
             permits: Semaphore::new(Semaphore::MAX_PERMITS),
             begun: Semaphore::new(0),
         })
+    }
+
+    /// As [`RamVolume::new`], and unmaps physical blocks.
+    pub(crate) fn thin(blocks: u64) -> Arc<Self> {
+        let volume = Self::new(blocks);
+        volume.state().granule = 16384;
+        volume
+    }
+
+    pub(crate) fn set_atomic_write_bytes(&self, bytes: u32) {
+        self.state().atomic_write_bytes = Some(bytes);
+    }
+
+    /// Granules that take space, in ascending order.
+    pub(crate) fn allocated(&self) -> Vec<u64> {
+        self.state().allocated.iter().copied().collect()
     }
 
     pub(crate) fn resize(&self, blocks: u64) {
@@ -114,6 +151,23 @@ impl RamVolume {
         self.begun.add_permits(1);
         self.permits.acquire().await.unwrap().forget();
         self.state().fault.map_or(Ok(()), |fault| Err(fault()))
+    }
+
+    async fn clear(&self, offset: u64, length: u64, unmap: bool) -> Result<(), VolumeError> {
+        self.begin().await?;
+        let range = self.range(offset, length as usize)?;
+        let mut state = self.state();
+        let (start, end) = (
+            range.start.min(state.bytes.len()),
+            range.end.min(state.bytes.len()),
+        );
+        state.bytes[start..end].fill(0);
+        let granule = u64::from(state.granule);
+        if unmap && granule > 0 {
+            let whole = offset.div_ceil(granule)..(offset + length) / granule;
+            state.allocated.retain(|granule| !whole.contains(granule));
+        }
+        Ok(())
     }
 
     fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, VolumeError> {
@@ -175,6 +229,10 @@ impl Volume for RamVolume {
                 state.bytes.resize(range.end, 0);
             }
             state.bytes[range].copy_from_slice(&buffer);
+            if let Some(granule) = u64::from(state.granule).checked_ilog2() {
+                let last = (offset + buffer.len() as u64 - 1) >> granule;
+                state.allocated.extend((offset >> granule)..=last);
+            }
             state.events.push(Event::Write {
                 offset,
                 length: buffer.len(),
@@ -189,6 +247,84 @@ impl Volume for RamVolume {
             self.begin().await?;
             self.state().events.push(Event::Flush);
             Ok(())
+        })
+    }
+
+    fn unmap_granularity(&self) -> Option<u32> {
+        Some(self.state().granule).filter(|&granule| granule > 0)
+    }
+
+    fn atomic_write_bytes(&self) -> Option<u32> {
+        self.state().atomic_write_bytes
+    }
+
+    fn unmap(
+        &self,
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(async move {
+            self.clear(offset, length, true).await?;
+            self.state().events.push(Event::Unmap {
+                offset,
+                length,
+                stability,
+            });
+            Ok(())
+        })
+    }
+
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        length: u64,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(async move {
+            self.clear(offset, length, false).await?;
+            self.state().events.push(Event::WriteZeroes {
+                offset,
+                length,
+                stability,
+            });
+            Ok(())
+        })
+    }
+
+    fn allocation(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
+        Box::pin(async move {
+            self.begin().await?;
+            self.range(offset, length as usize)?;
+            let state = self.state();
+            let granule = u64::from(state.granule.max(512));
+            let mut extents: Vec<Extent> = Vec::new();
+            let mut at = offset;
+            while at < offset + length {
+                let end = ((at / granule + 1) * granule).min(offset + length);
+                let allocation = if state.allocated.contains(&(at / granule)) {
+                    Allocation::Allocated
+                } else {
+                    Allocation::Hole
+                };
+                let is_full = extents.len() == most;
+                match extents.last_mut() {
+                    Some(last) if last.allocation == allocation => last.length += end - at,
+                    _ if is_full => break,
+                    _ => extents.push(Extent {
+                        offset: at,
+                        length: end - at,
+                        allocation,
+                    }),
+                }
+                at = end;
+            }
+            Ok(extents)
         })
     }
 }

@@ -1,0 +1,75 @@
+//! Vital product data pages of SBC-4: Block Limits, Block Device Characteristics, Logical Block Provisioning.
+
+use crate::commands::{unmap, write_atomic, write_same};
+use crate::execution::{CHUNK_BYTES, Execution, MAXIMUM_TRANSFER_BYTES};
+use crate::offload::Offload;
+use crate::provisioning::THRESHOLD_SET_BYTES;
+
+/// MAXIMUM COMPARE AND WRITE LENGTH, blocks.
+const MAXIMUM_COMPARE_AND_WRITE_LENGTH: u8 = u8::MAX;
+
+/// Block Limits. Limits of commands that the host is not offered are zero. WSNZ is zero: WRITE SAME takes zero blocks for all.
+pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
+    const UGAVALID: u32 = 1 << 31;
+    let capacity = execution.unit.capacity();
+    let block_bytes = capacity.block_bytes();
+    let maximum = MAXIMUM_TRANSFER_BYTES / block_bytes;
+    let granularity = capacity.granularity();
+    // What is moved at once, and never less than the volume writes without reading first.
+    let optimal = (CHUNK_BYTES / block_bytes).max(granularity).min(maximum);
+    let mut page = vec![0; 60];
+    if execution.offloads.contains(Offload::CompareAndWrite) {
+        page[1] = MAXIMUM_COMPARE_AND_WRITE_LENGTH;
+    }
+    page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
+    let mut set = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    set(4, maximum);
+    set(8, optimal);
+    if let Some(granule) = execution.unmap_granularity() {
+        set(16, unmap::MAXIMUM_LBA_COUNT);
+        set(20, unmap::MAXIMUM_BLOCK_DESCRIPTOR_COUNT);
+        set(24, (granule / block_bytes).max(1));
+        // Aligned to the beginning of the volume.
+        set(28, UGAVALID);
+    }
+    if let Some(blocks) = write_atomic::maximum_blocks(execution) {
+        set(40, blocks);
+        set(44, blocks);
+        set(48, 1);
+    }
+    if execution.offloads.contains(Offload::WriteSame) {
+        let maximum = write_same::maximum_length(execution.unit) / u64::from(block_bytes);
+        page[32..40].copy_from_slice(&maximum.to_be_bytes());
+    }
+    page
+}
+
+/// Block Device Characteristics: no rotation; everything else not reported.
+pub(crate) fn block_device_characteristics() -> Vec<u8> {
+    const NON_ROTATING_MEDIUM: u16 = 1;
+    let mut page = vec![0; 60];
+    page[..2].copy_from_slice(&NON_ROTATING_MEDIUM.to_be_bytes());
+    page
+}
+
+/// Logical Block Provisioning. Everything zero where there is nothing to unmap.
+pub(crate) fn logical_block_provisioning(execution: &Execution) -> Vec<u8> {
+    const LBPU: u8 = 0x80;
+    const LBPWS: u8 = 0x40;
+    const LBPWS10: u8 = 0x20;
+    /// 001b: unmapped blocks read as zeroes.
+    const LBPRZ: u8 = 0x04;
+    /// PROVISIONING TYPE.
+    const THIN: u8 = 0x02;
+    if execution.unmap_granularity().is_none() {
+        return vec![0; 4];
+    }
+    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+    let exponent = (THRESHOLD_SET_BYTES / block_bytes).ilog2() as u8;
+    let write_same = if execution.offloads.contains(Offload::WriteSame) {
+        LBPWS | LBPWS10
+    } else {
+        0
+    };
+    vec![exponent, LBPU | write_same | LBPRZ, THIN, 0]
+}

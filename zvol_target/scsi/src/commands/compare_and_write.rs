@@ -1,0 +1,103 @@
+//! COMPARE AND WRITE (SBC-4): what VMFS locks with (ATS).
+
+use volume::Buffer;
+use volume::engine::urgently;
+
+use crate::additional_sense::AdditionalSense;
+use crate::commands::read_write::FUA;
+use crate::execution::{ByteRange, Execution, Failure, Reply};
+use crate::sense::{Sense, SenseKey};
+
+/// Compares the blocks with the first half of Data-Out, and if they are equal writes the second half: as one, whatever else writes
+/// there. It goes ahead of bulk work in the volume.
+///
+/// Aborted, it has done nothing: when the abort comes while the second half is being written, what was there is written back before
+/// anybody else may write. Its host would otherwise try again, and find its own success as a miscompare.
+///
+/// # Errors
+/// MISCOMPARE DURING VERIFY OPERATION, INFORMATION being the first byte of Data-Out that differs; those of WRITE. A Data-Out that is
+/// shorter than both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
+pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    let range = execution.byte_range()?;
+    execution.require_writable()?;
+    if range.length == 0 {
+        return Ok(Reply::default());
+    }
+    // At most 255 blocks.
+    let half = range.length as u32;
+    execution.data_out_wanted = 2 * u64::from(half);
+    let data = execution.receive(2 * half).await?;
+    let (expected, new) = data
+        .split_at_checked(half as usize)
+        .filter(|(_, new)| new.len() == half as usize)
+        .ok_or(Sense::illegal_request(
+            AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
+        ))?;
+    let _alone = execution.hold_exclusive(range.offset, range.length).await?;
+    execution.check_aborted()?;
+    compare(execution, range, expected).await?;
+    // Nothing waits for memory here: it is less than what this command was given for its Data-Out.
+    let stability = execution.stability(execution.cdb.bit(1, FUA));
+    let written = |bytes: &[u8]| {
+        let write = execution
+            .unit
+            .volume
+            .write(range.offset, Buffer::from(bytes), stability);
+        urgently(write)
+    };
+    execution.check_aborted()?;
+    let result = written(new).await;
+    if execution.unit.tasks.commit(execution.task).is_err() {
+        if let Err(error) = written(expected).await {
+            tracing::error!(
+                logical_unit = execution.number,
+                initiator = %execution.nexus.initiator_port,
+                %error,
+                "a COMPARE AND WRITE was aborted, and what it wrote could not be undone"
+            );
+        }
+        return Err(Failure::Aborted);
+    }
+    result.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
+    execution.bytes += range.length;
+    Ok(Reply::default())
+}
+
+/// # Errors
+/// MISCOMPARE, UNRECOVERED READ ERROR.
+async fn compare(
+    execution: &mut Execution<'_>,
+    range: ByteRange,
+    expected: &[u8],
+) -> Result<(), Failure> {
+    let mut compared = 0;
+    // So short that none waits for memory while the range is held.
+    for (offset, length) in range.short_chunks() {
+        let buffer = execution.allocate(length).await?;
+        let stored = urgently(execution.unit.volume.read(offset, buffer)).await;
+        let stored = stored.map_err(|error| {
+            execution.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
+        })?;
+        let expected = expected.get(compared..).unwrap_or_default();
+        let differs = stored
+            .iter()
+            .zip(expected)
+            .position(|(is, expected)| is != expected);
+        if let Some(at) = differs {
+            execution.offloaded.miscompares += 1;
+            return Err(miscompare((compared + at) as u64).into());
+        }
+        compared += stored.len();
+    }
+    Ok(())
+}
+
+fn miscompare(at: u64) -> Sense {
+    Sense {
+        information: Some(at),
+        ..Sense::new(
+            SenseKey::Miscompare,
+            AdditionalSense::MISCOMPARE_DURING_VERIFY_OPERATION,
+        )
+    }
+}

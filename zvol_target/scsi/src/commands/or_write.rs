@@ -1,0 +1,33 @@
+//! ORWRITE(16) (SBC-4), of which the whole is a bitwise or of what is there and what is sent.
+
+use crate::commands::read_write::FUA;
+use crate::execution::{Execution, Failure, Reply};
+
+/// Each block is read and written as one. The command is not: between two of its steps others may write.
+///
+/// # Errors
+/// Those of READ and WRITE.
+pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    let range = execution.transfer_range()?;
+    execution.require_writable()?;
+    let stability = execution.stability(execution.cdb.bit(1, FUA));
+    execution.data_out_wanted = range.length;
+    for (offset, length) in range.short_chunks() {
+        let mut data = execution.receive_blocks(length, range.block_bytes).await?;
+        let received = data.len();
+        if received > 0 {
+            let _alone = execution.hold_exclusive(offset, received as u64).await?;
+            execution.check_aborted()?;
+            // At most a short chunk.
+            let stored = execution.read_chunk(offset, received as u32).await?;
+            for (byte, stored) in data.iter_mut().zip(&stored[..]) {
+                *byte |= stored;
+            }
+            execution.write_chunk(offset, data, stability).await?;
+        }
+        if received < length as usize {
+            break;
+        }
+    }
+    Ok(Reply::default())
+}

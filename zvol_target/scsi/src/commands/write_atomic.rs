@@ -1,0 +1,53 @@
+//! WRITE ATOMIC(16) (SBC-4).
+
+use volume::Stability;
+
+use crate::additional_sense::AdditionalSense;
+use crate::execution::{Execution, Failure, Reply};
+use crate::sense::Sense;
+
+/// MAXIMUM ATOMIC TRANSFER LENGTH and ATOMIC ALIGNMENT, blocks; `None` when the volume promises nothing.
+pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
+    let bytes = execution.unit.volume.atomic_write_bytes()?;
+    // Of a power of two.
+    let blocks = bytes / execution.unit.capacity().block_bytes();
+    (blocks > 0).then_some(blocks)
+}
+
+/// Writes all blocks or none, whatever happens; always stable, as volumes promise it for stable writes only.
+///
+/// # Errors
+/// INVALID FIELD IN CDB: longer than [`maximum_blocks`], or not aligned to as many. INVALID FIELD IN COMMAND INFORMATION UNIT:
+/// less Data-Out than blocks. Those of WRITE.
+pub(crate) async fn write_atomic(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    const LOGICAL_BLOCK_ADDRESS: u16 = 2;
+    const TRANSFER_LENGTH: u16 = 12;
+    let range = execution.byte_range()?;
+    let blocks = execution.cdb.block_range();
+    let most = maximum_blocks(execution).unwrap_or(0);
+    if blocks.blocks > most {
+        return Err(Sense::invalid_field_in_cdb(TRANSFER_LENGTH, None).into());
+    }
+    if most > 0 && blocks.address % u64::from(most) != 0 {
+        return Err(Sense::invalid_field_in_cdb(LOGICAL_BLOCK_ADDRESS, None).into());
+    }
+    execution.require_writable()?;
+    if range.length == 0 {
+        return Ok(Reply::default());
+    }
+    execution.data_out_wanted = range.length;
+    // A few blocks.
+    let data = execution.receive(range.length as u32).await?;
+    if data.len() as u64 != range.length {
+        return Err(Sense::illegal_request(
+            AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
+        )
+        .into());
+    }
+    let _alone = execution.hold_exclusive(range.offset, range.length).await?;
+    execution.check_aborted()?;
+    execution
+        .write_chunk(range.offset, data, Stability::Stable)
+        .await?;
+    Ok(Reply::default())
+}

@@ -1,0 +1,154 @@
+//! WRITE SAME(10) and (16) (SBC-4).
+
+use volume::{Buffer, Stability};
+
+use crate::additional_sense::AdditionalSense;
+use crate::cdb::BlockRange;
+use crate::execution::{ByteRange, CLEARING_STEP_BYTES, Execution, Failure, Reply};
+use crate::logical_unit::LogicalUnit;
+use crate::sense::Sense;
+
+/// Operation code of the 10-byte command.
+const WRITE_SAME_10: u8 = 0x41;
+
+/// MAXIMUM WRITE SAME LENGTH, bytes: what is done within half a minute, the least a host waits, at 150 MB/s where zeroes need no data
+/// and only other patterns do, and at 20 MB/s where everything is written.
+pub(crate) fn maximum_length(unit: &LogicalUnit) -> u64 {
+    const WHERE_ZEROES_TAKE_NO_DATA: u64 = 4 << 30;
+    const WHERE_THEY_ARE_WRITTEN: u64 = 512 << 20;
+    if unit.volume.unmap_granularity().is_some() {
+        WHERE_ZEROES_TAKE_NO_DATA
+    } else {
+        WHERE_THEY_ARE_WRITTEN
+    }
+}
+
+/// Writes one block to all of a range, in steps: other tasks have their turn between them, and abort the rest.
+///
+/// A block of zeroes, or none (NDOB), is left to the volume: with UNMAP to unmap, which a unit does that is thin; else to write
+/// zeroes, which keep what is reserved for them. NUMBER OF LOGICAL BLOCKS 0 is all up to the last block (WSNZ = 0).
+///
+/// # Errors
+/// INVALID FIELD IN CDB: longer than [`maximum_length`], or UNMAP where there is nothing to unmap. LOGICAL BLOCK ADDRESS OUT OF RANGE.
+/// Those of WRITE.
+pub(crate) async fn write_same(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    const UNMAP: u8 = 0x08;
+    const NDOB: u8 = 0x01;
+    let cdb = execution.cdb;
+    let unmap = cdb.bit(1, UNMAP);
+    if unmap && execution.unmap_granularity().is_none() {
+        return Err(Sense::invalid_field_in_cdb(1, Some(3)).into());
+    }
+    let range = range(execution)?;
+    execution.require_writable()?;
+    let without_data = cdb.operation_code() != WRITE_SAME_10 && cdb.bit(1, NDOB);
+    let block = if without_data {
+        None
+    } else {
+        execution.data_out_wanted = u64::from(range.block_bytes);
+        let block = execution
+            .receive_blocks(range.block_bytes, range.block_bytes)
+            .await?;
+        if block.is_empty() {
+            return Err(Sense::illegal_request(
+                AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
+            )
+            .into());
+        }
+        block.iter().any(|&byte| byte != 0).then_some(block)
+    };
+    match block {
+        Some(block) => write_pattern(execution, range, &block).await?,
+        None => execution.clear(range, unmap).await?,
+    }
+    Ok(Reply::default())
+}
+
+fn range(execution: &Execution) -> Result<ByteRange, Sense> {
+    let BlockRange {
+        address,
+        blocks,
+        blocks_at,
+    } = execution.cdb.block_range();
+    let capacity = execution.unit.capacity();
+    let blocks = match blocks {
+        0 if address >= capacity.blocks() => return Err(Sense::address_out_of_range(address)),
+        0 => capacity.blocks() - address,
+        blocks => u64::from(blocks),
+    };
+    let range = execution.blocks(address, blocks)?;
+    if range.length > maximum_length(execution.unit) {
+        return Err(Sense::invalid_field_in_cdb(blocks_at, None));
+    }
+    Ok(range)
+}
+
+async fn write_pattern(
+    execution: &mut Execution<'_>,
+    range: ByteRange,
+    block: &[u8],
+) -> Result<(), Failure> {
+    let stability = execution.stability(false);
+    for (offset, length) in range.chunks() {
+        if execution.bytes > 0 {
+            execution.next_step().await?;
+        }
+        let mut buffer = execution.allocate(length).await?;
+        repeat(block, &mut buffer);
+        let _held = execution.hold_for_write(offset, u64::from(length)).await?;
+        execution.check_aborted()?;
+        execution.write_chunk(offset, buffer, stability).await?;
+    }
+    Ok(())
+}
+
+/// Fills a buffer of whole blocks with copies of one.
+fn repeat(block: &[u8], buffer: &mut Buffer) {
+    for place in buffer.chunks_exact_mut(block.len()) {
+        place.copy_from_slice(block);
+    }
+}
+
+impl Execution<'_> {
+    /// Has a range read as zeroes, in steps, and counts it; with `unmap`, whole granules take no space any more.
+    ///
+    /// # Errors
+    /// Those of WRITE.
+    pub(crate) async fn clear(&mut self, range: ByteRange, unmap: bool) -> Result<(), Failure> {
+        let stability = self.stability(false);
+        for (offset, length) in range.aligned_pieces(CLEARING_STEP_BYTES) {
+            if self.bytes > 0 {
+                self.next_step().await?;
+            }
+            let _held = self.hold_for_write(offset, length).await?;
+            self.check_aborted()?;
+            self.clear_step(offset, length, unmap, stability).await?;
+            self.bytes += length;
+        }
+        Ok(())
+    }
+
+    async fn clear_step(
+        &mut self,
+        offset: u64,
+        length: u64,
+        unmap: bool,
+        stability: Stability,
+    ) -> Result<(), Failure> {
+        let volume = &self.unit.volume;
+        let cleared = if unmap {
+            volume.unmap(offset, length, stability).await
+        } else {
+            volume.write_zeroes(offset, length, stability).await
+        };
+        cleared.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
+        if unmap {
+            let granule = self.unmap_granularity().map_or(1, u64::from);
+            let whole = (offset + length) / granule * granule;
+            self.offloaded.unmapped_bytes += whole.saturating_sub(offset.next_multiple_of(granule));
+        } else {
+            self.offloaded.zeroed_bytes += length;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Offloads that a host is not offered.
+
+use std::sync::Arc;
+
+use super::{
+    BLOCKS, CAPACITY_CHANGED, Initiator, RamVolume, TEST_UNIT_READY, block_10, block_16, options,
+};
+use crate::sam::Status;
+use crate::{Offload, OffloadPolicy, Offloads};
+
+const INQUIRY_CHANGED: (u8, u8, u8) = (6, 0x3f, 0x03);
+const NO_SUCH_COMMAND: (u8, u8, u8) = (5, 0x20, 0);
+
+fn policy(initiator: &Initiator, offloads: Offloads) -> OffloadPolicy {
+    OffloadPolicy {
+        default: Offloads::ALL,
+        by_initiator: [(initiator.nexus.initiator_device.clone(), offloads)].into(),
+    }
+}
+
+fn clear(initiator: &Initiator) {
+    while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
+}
+
+fn page(initiator: &Initiator, code: u8) -> Vec<u8> {
+    initiator.data(&[0x12, 1, code, 0, 64, 0])
+}
+
+/// Operation codes by REPORT SUPPORTED OPERATION CODES.
+fn reported(initiator: &Initiator) -> Vec<u8> {
+    let data = initiator.data(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0]);
+    data[4..]
+        .chunks(8)
+        .map(|descriptor| descriptor[0])
+        .collect()
+}
+
+#[test]
+fn what_is_off_is_as_if_it_were_not_there() {
+    let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let device = Arc::clone(&initiator.device);
+    for (offload, cdb) in [
+        (Offload::CompareAndWrite, block_16(0x89, 0, 0, 0).to_vec()),
+        (Offload::WriteSame, block_10(0x41, 0, 0, 1).to_vec()),
+        (Offload::WriteSame, block_16(0x93, 0x01, 0, 1).to_vec()),
+        (Offload::Unmap, block_10(0x42, 0, 0, 0).to_vec()),
+    ] {
+        clear(&initiator);
+        assert!(reported(&initiator).contains(&cdb[0]));
+        device.set_offload_policy(policy(&initiator, Offloads::ALL.without(offload)));
+        clear(&initiator);
+        assert_eq!(initiator.code(&cdb, &[0; 512]), NO_SUCH_COMMAND);
+        assert!(!reported(&initiator).contains(&cdb[0]));
+        assert!(reported(&other).contains(&cdb[0]));
+        assert_ne!(
+            other
+                .run_with(&cdb, super::Sent::boxed(&[0; 512]))
+                .sense
+                .get(12),
+            Some(&0x20)
+        );
+        device.set_offload_policy(OffloadPolicy::default());
+    }
+}
+
+#[test]
+fn pages_show_what_is_on() {
+    let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
+    let all = page(&initiator, 0xb0);
+    assert_eq!(all[5], 255);
+    let device = &initiator.device;
+    device.set_offload_policy(policy(&initiator, Offloads::NONE));
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), INQUIRY_CHANGED);
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
+    let none = page(&initiator, 0xb0);
+    assert_eq!(none[5], 0);
+    assert!(none[20..44].iter().all(|&byte| byte == 0));
+    assert_eq!(none[6..16], all[6..16]);
+    assert_eq!(page(&initiator, 0xb2)[4..], [0; 4]);
+    let only_unmap = Offloads::NONE.with(Offload::Unmap);
+    device.set_offload_policy(policy(&initiator, only_unmap));
+    clear(&initiator);
+    assert_eq!(page(&initiator, 0xb2)[4..], [11, 0x84, 2, 0]);
+    assert_eq!(page(&initiator, 0xb0)[20..36], all[20..36]);
+    // WRITE SAME without UNMAP writes zeroes, and unmaps nothing.
+    device.set_offload_policy(policy(&initiator, Offloads::ALL.without(Offload::Unmap)));
+    clear(&initiator);
+    initiator.send(&block_16(0x93, 0x01, 0, 1), &[]);
+    assert_eq!(initiator.sense(&block_16(0x93, 0x09, 0, 1)).code, (0x24, 0));
+}
+
+#[test]
+fn a_change_is_told_to_those_it_is_for() {
+    let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let device = Arc::clone(&initiator.device);
+    let copies_off = policy(&initiator, Offloads::ALL.without(Offload::ExtendedCopy));
+    device.set_offload_policy(copies_off.clone());
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), INQUIRY_CHANGED);
+    device.set_offload_policy(copies_off);
+    for host in [&initiator, &other] {
+        assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
+    }
+    // A host that comes later has its own too.
+    let policy = OffloadPolicy {
+        default: Offloads::NONE,
+        ..OffloadPolicy::default()
+    };
+    device.set_offload_policy(policy);
+    let late = Initiator::of(Arc::clone(&device));
+    assert_eq!(late.code(&block_16(0x89, 0, 0, 0), &[]), NO_SUCH_COMMAND);
+}

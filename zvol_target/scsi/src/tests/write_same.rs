@@ -1,0 +1,299 @@
+//! WRITE SAME(10) and (16).
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use volume::{Geometry, Stability, VolumeError};
+
+use super::{
+    BLOCKS, Event, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT, block_10, block_16, has_status,
+    is_aborted, manage, options, pattern, poll, seen, write_10,
+};
+use crate::sam::{Status, TaskAttribute, TaskManagementFunction};
+use crate::{LogicalUnitOptions, Provisioning};
+
+const UNMAP: u8 = 0x08;
+const NDOB: u8 = 0x01;
+
+fn thin() -> (Arc<RamVolume>, Initiator) {
+    let volume = RamVolume::thin(BLOCKS);
+    let initiator = Initiator::new(&volume, options());
+    (volume, initiator)
+}
+
+#[test]
+fn any_block_is_repeated() {
+    let (volume, initiator) = thin();
+    let block = pattern(1, 1);
+    initiator.send(&block_10(0x41, 0, 7, 9), &block);
+    assert_eq!(
+        volume.bytes(6 * 512, 11 * 512),
+        [&[0; 512], &block.repeat(9)[..], &[0; 512]].concat()
+    );
+    initiator.send(&block_16(0x93, 0, 100, 5000), &block);
+    assert_eq!(volume.bytes(100 * 512, 5000 * 512), block.repeat(5000));
+    // In steps, each stable.
+    let longest = volume.events().into_iter().map(|event| match event {
+        Event::Write {
+            length,
+            stability: Stability::Stable,
+            ..
+        } => length,
+        event => panic!("{event:?}"),
+    });
+    assert_eq!(longest.max(), Some(1 << 20));
+    // A pattern that is not zero is written also where it might be unmapped.
+    initiator.send(&block_16(0x93, UNMAP, 0, 2), &block);
+    assert_eq!(volume.bytes(0, 1024), block.repeat(2));
+    let unit = initiator.device.logical_unit(0).unwrap().statistics();
+    assert_eq!(
+        (unit.write_same.operations, unit.write_same.bytes),
+        (3, (9 + 5000 + 2) * 512)
+    );
+    assert_eq!(
+        (unit.offload.zeroed_bytes, unit.offload.unmapped_bytes),
+        (0, 0)
+    );
+}
+
+#[test]
+fn zeroes_are_left_to_the_volume() {
+    let (volume, initiator) = thin();
+    initiator.send(&write_10(0, 256), &pattern(1, 256));
+    volume.events();
+    let zeroes = [0; 512];
+    let stability = Stability::Stable;
+    for (cdb, data) in [
+        (block_10(0x41, 0, 1, 3).to_vec(), &zeroes[..]),
+        (block_16(0x93, 0, 1, 3).to_vec(), &zeroes[..]),
+        (block_16(0x93, NDOB, 1, 3).to_vec(), &[]),
+    ] {
+        initiator.send(&cdb, data);
+        let (offset, length) = (512, 3 * 512);
+        assert_eq!(
+            volume.events(),
+            [Event::WriteZeroes {
+                offset,
+                length,
+                stability
+            }]
+        );
+    }
+    assert_eq!(volume.bytes(512, 3 * 512), [0; 3 * 512]);
+    for (cdb, data) in [
+        (block_10(0x41, UNMAP, 4, 100).to_vec(), &zeroes[..]),
+        (block_16(0x93, UNMAP, 4, 100).to_vec(), &zeroes[..]),
+        (block_16(0x93, UNMAP | NDOB, 4, 100).to_vec(), &[]),
+    ] {
+        initiator.send(&cdb, data);
+        let (offset, length) = (4 * 512, 100 * 512);
+        assert_eq!(
+            volume.events(),
+            [Event::Unmap {
+                offset,
+                length,
+                stability
+            }]
+        );
+    }
+    // Granules of 32 blocks: those whole in 4 to 103 are 1 and 2.
+    assert_eq!(volume.allocated(), [0, 3, 4, 5, 6, 7]);
+    let offload = initiator
+        .device
+        .logical_unit(0)
+        .unwrap()
+        .statistics()
+        .offload;
+    assert_eq!(
+        (offload.zeroed_bytes, offload.unmapped_bytes),
+        (9 * 512, 3 * 2 * 16384)
+    );
+}
+
+#[test]
+fn long_ranges_go_in_steps_that_cut_no_granule() {
+    let blocks = 200_000;
+    let volume = RamVolume::thin(blocks);
+    let cached = LogicalUnitOptions {
+        write_cache: true,
+        ..options()
+    };
+    let initiator = Initiator::new(&volume, cached);
+    initiator.send(&block_16(0x93, UNMAP | NDOB, 100, 100_000), &[]);
+    let step = 16 << 20;
+    let mut at = 100 * 512;
+    for event in volume.events() {
+        let Event::Unmap {
+            offset,
+            length,
+            stability: Stability::Cached,
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        assert!(offset == at && length <= step);
+        at += length;
+        assert!(at % step == 0 || at == 100_100 * 512);
+    }
+    assert_eq!(at, 100_100 * 512);
+}
+
+#[test]
+fn no_number_of_blocks_means_all_to_the_last() {
+    let (volume, initiator) = thin();
+    let block = pattern(1, 1);
+    initiator.send(&block_10(0x41, 0, BLOCKS as u32 - 3, 0), &block);
+    assert_eq!(
+        volume.bytes((BLOCKS as usize - 4) * 512, 5 * 512),
+        [&[0; 512], &block.repeat(3)[..], &[0; 512]].concat()
+    );
+    for address in [BLOCKS, BLOCKS + 1, u64::MAX] {
+        assert_eq!(
+            initiator.code(&block_16(0x93, 0, address, 0), &block),
+            OUT_OF_RANGE
+        );
+    }
+}
+
+#[test]
+fn the_longest_is_what_the_page_says() {
+    for (volume, bytes) in [
+        (RamVolume::new(1 << 24), 512 << 20),
+        (RamVolume::thin(1 << 24), 4_u64 << 30),
+    ] {
+        let initiator = Initiator::new(&volume, options());
+        let page = initiator.data(&[0x12, 1, 0xb0, 0, 64, 0]);
+        let most = u64::from_be_bytes(page[36..44].try_into().unwrap());
+        assert_eq!((most * 512, page[4] & 1), (bytes, 0));
+        initiator.send(&block_16(0x93, NDOB, 1, most as u32), &[]);
+        for blocks in [most as u32 + 1, 0] {
+            let seen = initiator.sense(&block_16(0x93, NDOB, 0, blocks));
+            assert_eq!((seen.code, seen.field), ((0x24, 0), Some([0xc0, 0, 10])));
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    let (volume, initiator) = thin();
+    let block = pattern(1, 1);
+    // ANCHOR, PBDATA, LBDATA.
+    for flags in [0x10, 0x18, 0x04, 0x02] {
+        let completion = initiator.run_with(&block_10(0x41, flags, 0, 1), Sent::boxed(&block));
+        assert_eq!(seen(&completion).code, (0x24, 0));
+    }
+    // NDOB is not of the short command.
+    assert_eq!(
+        initiator.sense(&block_10(0x41, NDOB, 0, 1)).field,
+        Some([0xc8, 0, 1])
+    );
+    assert_eq!(
+        initiator.code(&block_10(0x41, 0, BLOCKS as u32 - 1, 2), &block),
+        OUT_OF_RANGE
+    );
+    for length in [0, 100] {
+        assert_eq!(
+            initiator.code(&block_10(0x41, 0, 0, 1), &block[..length]),
+            (5, 0x0e, 3)
+        );
+    }
+    volume.set_read_only();
+    assert_eq!(
+        initiator.code(&block_10(0x41, 0, 0, 1), &block),
+        (7, 0x27, 0)
+    );
+    assert_eq!(volume.events(), []);
+}
+
+#[test]
+fn a_thick_unit_writes_zeroes_and_unmaps_nothing() {
+    let (volume, initiator) = thin();
+    let unit = initiator.device.logical_unit(0).unwrap();
+    unit.set_provisioning(Provisioning::Thick);
+    while initiator.run(&super::TEST_UNIT_READY).status != Status::Good {}
+    let seen = initiator.sense(&block_16(0x93, UNMAP | NDOB, 0, 1));
+    assert_eq!((seen.code, seen.field), ((0x24, 0), Some([0xcb, 0, 1])));
+    initiator.send(&block_16(0x93, NDOB, 0, 1), &[]);
+    assert!(matches!(volume.events()[..], [Event::WriteZeroes { .. }]));
+}
+
+#[test]
+fn a_full_volume_says_so() {
+    let (volume, initiator) = thin();
+    volume.fail(|| VolumeError::OutOfSpace);
+    assert_eq!(
+        initiator.code(&block_10(0x41, 0, 0, 1), &pattern(1, 1)),
+        (7, 0x27, 7)
+    );
+    assert_eq!(
+        initiator.code(&block_10(0x41, 0, 0, 1), &[0; 512]),
+        (7, 0x27, 7)
+    );
+}
+
+#[test]
+fn between_its_steps_it_can_be_aborted() {
+    let volume = RamVolume::thin(200_000);
+    let initiator = Initiator::new(&volume, options());
+    for (cdb, data) in [
+        (block_16(0x93, 0, 0, 100_000), pattern(1, 1)),
+        (block_16(0x93, NDOB, 0, 100_000), Vec::new()),
+    ] {
+        volume.hold();
+        let mut task = initiator.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&data));
+        assert!(poll(&mut task).is_pending());
+        let mut function = manage(&initiator, TaskManagementFunction::AbortTaskSet(UNIT));
+        assert!(poll(&mut task).is_pending());
+        volume.release(1);
+        // The step that is under way ends, and none begins.
+        assert!(poll(&mut task).is_pending());
+        assert!(is_aborted(&poll(&mut task)));
+        assert!(poll(&mut function).is_ready());
+        assert_eq!(volume.events().len(), 1);
+        volume.release(1 << 20);
+    }
+}
+
+#[test]
+fn large_blocks() {
+    let volume = RamVolume::with_geometry(Geometry {
+        size_bytes: 1 << 20,
+        logical_block_bytes: 4096,
+        physical_block_bytes: 65536,
+    });
+    let initiator = Initiator::new(&volume, options());
+    let block = pattern(3, 8);
+    initiator.send(&block_10(0x41, 0, 1, 20), &block);
+    assert_eq!(volume.bytes(4096, 20 * 4096), block.repeat(20));
+    let short = initiator.run_with(&block_10(0x41, 0, 1, 20), Sent::boxed(&block[..512]));
+    assert!(has_status(
+        &std::task::Poll::Ready(crate::sam::Outcome::Completed(short)),
+        Status::CheckCondition
+    ));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_the_block_and_nothing_else(
+        address in 0_u32..300,
+        blocks in 1_u16..4000,
+        seed in any::<u8>(),
+        zero in any::<bool>(),
+        unmap in any::<bool>(),
+    ) {
+        let (volume, initiator) = thin();
+        let before = pattern(0x77, 5000);
+        initiator.send(&write_10(0, 5000), &before);
+        let block = if zero { vec![0; 512] } else { pattern(seed, 1) };
+        let flags = if unmap { UNMAP } else { 0 };
+        initiator.send(&block_10(0x41, flags, address, blocks), &block);
+        let mut after = before;
+        let start = address as usize * 512;
+        for place in after[start..start + usize::from(blocks) * 512].chunks_mut(512) {
+            place.copy_from_slice(&block);
+        }
+        prop_assert_eq!(volume.bytes(0, 5000 * 512), after);
+    }
+}
