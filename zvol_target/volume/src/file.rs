@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
-use crate::{Buffer, Extent, Geometry, LocalBoxFuture, VolumeError};
+use crate::{Buffer, Extent, Geometry, LocalBoxFuture, Space, VolumeError};
 
 const LOGICAL_BLOCK_BYTES: u32 = 512;
 
@@ -102,6 +102,9 @@ volume_on_store!(
         most: usize,
     ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
         Box::pin(self.store.holes(offset, length, most))
+    },
+    fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
+        Box::pin(self.store.file_space())
     },
 );
 

@@ -13,12 +13,14 @@ mod buffer;
 pub mod copy;
 pub mod engine;
 mod file;
+mod growth;
 mod in_place;
 mod ioctl;
 mod open;
 mod space;
 mod store;
 mod zeroes;
+pub mod zfs;
 mod zvol;
 
 pub use block::BlockVolume;
@@ -193,6 +195,11 @@ pub trait Volume: Send + Sync {
     /// [`VolumeError::Gone`], [`VolumeError::Device`].
     fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
         Box::pin(ready(Ok(None)))
+    }
+
+    /// The dataset of OpenZFS that it is, by its present name, if it is a zvol.
+    fn dataset(&self) -> Option<String> {
+        None
     }
 
     /// What writes that would take more space meet with from now on.

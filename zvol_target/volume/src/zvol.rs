@@ -4,10 +4,11 @@ use std::fs::Metadata;
 use std::io;
 use std::path::Path;
 
-use crate::VolumeError;
 use crate::block::{device_size, open_device};
+use crate::growth::Gate;
 use crate::open::{OpenOptions, Problem};
 use crate::store::{self, Clearing, Store, Way, volume_on_store};
+use crate::{LocalBoxFuture, Space, VolumeError, zfs};
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
 ///
@@ -25,9 +26,10 @@ impl ZvolVolume {
     ) -> Result<Self, Problem> {
         // A zvol reads zeroes where it was discarded, and frees whole volblocks: it rounds a discard inward, and says success
         // for the edges it left (zvol_discard() of OpenZFS 2.3). So it is never asked for more than whole ones.
-        let store = open_device(path, metadata, options, classify, |device| {
+        let mut store = open_device(path, metadata, options, classify, |device| {
             Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
         })?;
+        store.gate = Gate::of_zvol();
         Ok(Self { store })
     }
 
@@ -44,6 +46,28 @@ volume_on_store!(
     fn atomic_write_bytes(&self) -> Option<u32> {
         Some(ATOMIC_WRITE_BYTES)
     },
+    fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
+        Box::pin(async {
+            let Some(dataset) = self.dataset() else {
+                return Ok(None);
+            };
+            let found = tokio::task::spawn_blocking(move || zfs::datasets(&[dataset])).await;
+            Ok(match found.map_err(io::Error::other)? {
+                Ok(found) => found.first().map(|dataset| Space {
+                    used_bytes: dataset.used_by_dataset,
+                    available_bytes: dataset.available,
+                    reserved_bytes: dataset.reserved_bytes(),
+                }),
+                Err(error) => {
+                    tracing::debug!(%error, "the space of a zvol is not known");
+                    None
+                }
+            })
+        })
+    },
+    fn dataset(&self) -> Option<String> {
+        zfs::dataset_of(self.store.file()).ok()
+    },
 );
 
 /// A power of two that fits one record of the ZIL, and the least volblocksize there is use for.
@@ -52,8 +76,7 @@ const ATOMIC_WRITE_BYTES: u32 = 4096;
 /// What an error number of a zvol means.
 ///
 /// A zvol can say EIO where no space is left: the kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too.
-/// An EIO alone does not tell; only the space left in pool and dataset does, and this crate cannot see it. It is therefore
-/// reported as the device's error, and this is the place that decides.
+/// An EIO alone does not tell; [`crate::growth`] looks at the space left.
 fn classify(error: io::Error) -> VolumeError {
     store::classify(error)
 }

@@ -91,14 +91,32 @@ pub fn start(choice: EngineChoice) -> Result<EngineKind, EngineError> {
     }
 }
 
+/// Why an operation failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// That of read(2), write(2) or fsync(2); `UnexpectedEof` or `WriteZero` when the file ended early.
+    pub error: io::Error,
+    /// Its buffer, to try again with; `None` when the engine stopped.
+    pub buffer: Option<Buffer>,
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self {
+            error,
+            buffer: None,
+        }
+    }
+}
+
 /// Runs `operation` to its end; the buffer comes back with what was read.
 ///
 /// # Errors
-/// Those of read(2), write(2) and fsync(2), and `UnexpectedEof` or `WriteZero` when the file ended early.
-pub(crate) async fn run(mut operation: Operation) -> io::Result<Buffer> {
+/// [`Failed`].
+pub(crate) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     if operation.completes_in_memory() {
-        operation.run_blocking()?;
-        return Ok(operation.into_buffer());
+        let result = operation.run_blocking();
+        return operation.finish(result);
     }
     admission::admit(&mut operation).await;
     match uring::current() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
-use super::Backing;
 use super::admission::Admission;
+use super::{Backing, Failed};
 use crate::Buffer;
 
 /// How often an operation that the kernel could not take now (EAGAIN) is handed in again.
@@ -109,8 +109,15 @@ impl Operation {
         &self.buffer
     }
 
-    pub(crate) fn into_buffer(self) -> Buffer {
-        self.buffer
+    /// What comes of it, given how it ended.
+    pub(super) fn finish(self, result: io::Result<()>) -> Result<Buffer, Failed> {
+        match result {
+            Ok(()) => Ok(self.buffer),
+            Err(error) => Err(Failed {
+                error,
+                buffer: Some(self.buffer),
+            }),
+        }
     }
 
     /// Takes a result of the kernel: bytes moved, or an error.

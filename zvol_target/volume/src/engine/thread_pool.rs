@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::urgent::is_urgent;
-use super::{Backing, Operation};
+use super::{Backing, Failed, Operation};
 use crate::Buffer;
 
 /// Threads that work for one reactor: two volumes that answer nobody do not take them all.
@@ -20,13 +20,14 @@ thread_local! {
     static THREADS: Arc<Semaphore> = Arc::new(Semaphore::new(MOST_THREADS));
 }
 
-pub(super) async fn run(mut operation: Operation) -> io::Result<Buffer> {
+pub(super) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     let backing = Arc::clone(operation.backing());
-    run_in_thread(&backing, move || {
-        operation.run_blocking()?;
-        Ok(operation.into_buffer())
-    })
-    .await
+    let ended = run_in_thread(&backing, move || {
+        let result = operation.run_blocking();
+        Ok((operation, result))
+    });
+    let (operation, result) = ended.await?;
+    operation.finish(result)
 }
 
 /// Runs `work` in one of the threads that may work for `backing`, to its end whether or not anybody waits for it.

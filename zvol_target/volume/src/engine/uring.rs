@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::operation::Progress;
 use super::retry::{Retry, Verdict};
-use super::{Action, EngineError, Operation, thread_pool};
+use super::{Action, EngineError, Failed, Operation, thread_pool};
 use crate::Buffer;
 
 /// Entries of the submission queue; the completion queue has twice as many (`io_uring_setup(2)`).
@@ -168,7 +168,7 @@ enum SlotState {
 
 impl Ring {
     /// Queues `operation` and waits for its end. Dropping the future leaves the operation to run.
-    pub(super) async fn run(self: Rc<Self>, operation: Operation) -> io::Result<Buffer> {
+    pub(super) async fn run(self: Rc<Self>, operation: Operation) -> Result<Buffer, Failed> {
         let key = {
             let shared = &mut *self.shared.borrow_mut();
             let key = shared.slots.insert(Slot {
@@ -415,7 +415,7 @@ impl Drop for Shared {
 
 /// How an operation left the ring.
 enum Ended {
-    Completed(io::Result<Buffer>),
+    Completed(Result<Buffer, Failed>),
     /// The kernel never had it, or not all of it.
     Refused(Operation),
 }
@@ -437,7 +437,7 @@ impl Future for Completion {
         let shared = &mut *this.ring.shared.borrow_mut();
         let stopped = || {
             let error = io::Error::other("the I/O engine has stopped");
-            Poll::Ready(Ended::Completed(Err(error)))
+            Poll::Ready(Ended::Completed(Err(error.into())))
         };
         let Some(key) = this.key else {
             return stopped();
@@ -456,9 +456,9 @@ impl Future for Completion {
                 this.key = None;
                 let slot = shared.slots.remove(key);
                 Poll::Ready(match slot.state {
-                    SlotState::Finished(Err(error)) => Ended::Completed(Err(error)),
+                    SlotState::Finished(result) => Ended::Completed(slot.operation.finish(result)),
                     SlotState::Refused => Ended::Refused(slot.operation),
-                    _ => Ended::Completed(Ok(slot.operation.into_buffer())),
+                    _ => return stopped(),
                 })
             }
             _ => stopped(),

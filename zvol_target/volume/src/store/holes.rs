@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{SeekFrom, fstatvfs, seek};
 use rustix::io::Errno;
 
 use super::Store;
 use crate::engine;
-use crate::{Allocation, Extent, VolumeError};
+use crate::{Allocation, Extent, Space, VolumeError};
 
 impl Store {
     /// Extents of a regular file, `most` at most. `Hole` is what its file system says holds no data: an extent that is preallocated
@@ -29,6 +30,22 @@ impl Store {
             extents(backing.file(), offset, offset + length, block, most.max(1))
         });
         found.await.map_err(self.classify)
+    }
+}
+
+impl Store {
+    /// Space of a regular file and its file system.
+    pub(crate) async fn file_space(&self) -> Result<Option<Space>, VolumeError> {
+        let found = engine::call(&self.backing, |backing| {
+            let blocks = backing.file().metadata()?.blocks();
+            let system = fstatvfs(backing.file())?;
+            Ok(Space {
+                used_bytes: blocks * 512,
+                available_bytes: system.f_bavail.saturating_mul(system.f_frsize),
+                reserved_bytes: 0,
+            })
+        });
+        found.await.map(Some).map_err(self.classify)
     }
 }
 

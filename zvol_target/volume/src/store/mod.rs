@@ -16,6 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::RwLock;
 
 use crate::engine::{self, Action, Backing, Operation};
+use crate::growth::Gate;
 use crate::in_place::InPlace;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
@@ -40,6 +41,8 @@ pub(crate) struct Store {
     in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
     clearing: Clearing,
+    /// What writes that need new space meet with.
+    pub(crate) gate: Gate,
     /// Counts cached writes, each when it begins and when it has completed. Starts at 1: who had the store before may have left
     /// unflushed writes.
     written: AtomicU64,
@@ -55,11 +58,27 @@ pub(crate) struct Store {
     errors: RwLock<()>,
 }
 
+/// A write that failed, with its data where that can be had.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub error: VolumeError,
+    pub buffer: Option<Buffer>,
+}
+
+impl From<VolumeError> for Unwritten {
+    fn from(error: VolumeError) -> Self {
+        Self {
+            error,
+            buffer: None,
+        }
+    }
+}
+
 /// An operation that may be told of lost writes. Dropped without its result, the worst is assumed.
 struct Doubt<'a>(&'a Store);
 
 impl Doubt<'_> {
-    fn settle(self, result: Result<Buffer, VolumeError>) -> Result<Buffer, VolumeError> {
+    fn settle<E>(self, result: Result<Buffer, E>) -> Result<Buffer, E> {
         if result.is_ok() {
             std::mem::forget(self);
         }
@@ -106,6 +125,7 @@ impl Store {
             in_memory: facts.in_memory,
             classify: facts.classify,
             clearing: facts.clearing,
+            gate: Gate::default(),
             written: AtomicU64::new(1),
             flushed: AtomicU64::new(u64::from(matches!(left_behind, Some(Ok(()))))),
             page_cache,
@@ -153,8 +173,19 @@ impl Store {
         buffer: Buffer,
         stability: Stability,
     ) -> Result<(), VolumeError> {
+        let written = self.try_write(offset, buffer, stability).await;
+        written.map_err(|unwritten| unwritten.error)
+    }
+
+    /// [`Store::write`] that gives the data back when it fails.
+    pub(crate) async fn try_write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> Result<(), Unwritten> {
         if self.read_only {
-            return Err(VolumeError::ReadOnly);
+            return Err(VolumeError::ReadOnly.into());
         }
         self.check(offset, buffer.len() as u64)?;
         if buffer.is_empty() {
@@ -165,10 +196,10 @@ impl Store {
                 if self.page_cache {
                     let _alongside = self.errors.read().await;
                     let doubt = Doubt(self);
-                    let result = self.run(Action::WriteStable, offset, buffer).await;
+                    let result = self.try_run(Action::WriteStable, offset, buffer).await;
                     doubt.settle(result)?;
                 } else {
-                    self.run(Action::WriteStable, offset, buffer).await?;
+                    self.try_run(Action::WriteStable, offset, buffer).await?;
                 }
             }
             Stability::Cached => {
@@ -181,14 +212,14 @@ impl Store {
         Ok(())
     }
 
-    async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), VolumeError> {
+    async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), Unwritten> {
         match &self.in_place {
             Some(in_place) if in_place.admits(buffer.len()) => {
                 let mut operation = self.operation(Action::Write, offset, buffer);
                 let written = in_place.run(|| operation.run_blocking());
-                written.map_err(self.classify)
+                Ok(written.map_err(self.classify)?)
             }
-            _ => self.run(Action::Write, offset, buffer).await.map(drop),
+            _ => self.try_run(Action::Write, offset, buffer).await.map(drop),
         }
     }
 
@@ -233,8 +264,22 @@ impl Store {
         offset: u64,
         buffer: Buffer,
     ) -> Result<Buffer, VolumeError> {
+        let run = self.try_run(action, offset, buffer).await;
+        run.map_err(|unwritten| unwritten.error)
+    }
+
+    async fn try_run(
+        &self,
+        action: Action,
+        offset: u64,
+        buffer: Buffer,
+    ) -> Result<Buffer, Unwritten> {
         let operation = self.operation(action, offset, buffer);
-        engine::run(operation).await.map_err(self.classify)
+        let run = engine::run(operation).await;
+        run.map_err(|failed| Unwritten {
+            error: (self.classify)(failed.error),
+            buffer: failed.buffer,
+        })
     }
 
     fn operation(&self, action: Action, offset: u64, buffer: Buffer) -> Operation {
@@ -309,7 +354,7 @@ macro_rules! volume_on_store {
                 buffer: $crate::Buffer,
                 stability: $crate::Stability,
             ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
-                Box::pin(self.store.write(offset, buffer, stability))
+                Box::pin($crate::growth::write(self, &self.store, offset, buffer, stability))
             }
 
             fn flush(&self) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
@@ -326,7 +371,7 @@ macro_rules! volume_on_store {
                 length: u64,
                 stability: $crate::Stability,
             ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
-                Box::pin(self.store.clear(offset, length, stability))
+                Box::pin($crate::growth::clear(self, &self.store, offset, length, stability))
             }
 
             fn write_zeroes(
@@ -335,7 +380,11 @@ macro_rules! volume_on_store {
                 length: u64,
                 stability: $crate::Stability,
             ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
-                Box::pin(self.store.clear(offset, length, stability))
+                Box::pin($crate::growth::clear(self, &self.store, offset, length, stability))
+            }
+
+            fn set_growth(&self, growth: $crate::Growth) {
+                self.store.gate.set(growth);
             }
 
             $($more)*

@@ -1,0 +1,219 @@
+//! Writes where space is short: what would take more of it is refused when it shall be, what overwrites goes on.
+//!
+//! On a zvol an overwrite can fail for want of space though there is enough of it. OpenZFS demands up to 24 times
+//! (`spa_asize_inflation`) what is written to be free, and counts what is not in the pool yet as if it took that much. Once
+//! a transaction group has ended, nothing is counted any more, and the same write succeeds where space is held for it.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use crate::store::{Store, Unwritten};
+use crate::{Allocation, Buffer, Growth, Stability, Volume, VolumeError, zfs};
+
+/// How long an overwrite is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes up to this length are tried again at once after a transaction group, longer ones one after the other: a heartbeat
+/// finds room beside them.
+const SHORT: usize = 64 << 10;
+
+/// EIO of a zvol with less than this left is want of space, bytes. It comes when nothing is left; somebody may free some before that
+/// can be looked at.
+const NOTHING_LEFT: u64 = 64 << 20;
+
+/// How long what was found of the space left is good for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Most extents asked for at once.
+const EXTENTS: usize = 64;
+
+/// What writes that need new space meet with in a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    closed: AtomicBool,
+    /// Of a zvol: when it was looked how much is left, and whether that was next to nothing.
+    zvol: Option<Mutex<Option<(Instant, bool)>>>,
+}
+
+impl Gate {
+    pub(crate) fn of_zvol() -> Self {
+        Self {
+            zvol: Some(Mutex::default()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn set(&self, growth: Growth) {
+        self.closed
+            .store(growth == Growth::Refused, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// Writes, unless it needs space that it shall not get.
+pub(crate) async fn write<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    buffer: Buffer,
+    stability: Stability,
+) -> Result<(), VolumeError> {
+    if store.gate.is_closed() {
+        require_allocated(volume, offset, buffer.len() as u64).await?;
+    }
+    match store.try_write(offset, buffer, stability).await {
+        Ok(()) => Ok(()),
+        Err(unwritten) => match &store.gate.zvol {
+            Some(looked) => write_again(volume, store, looked, offset, unwritten, stability).await,
+            None => Err(unwritten.error),
+        },
+    }
+}
+
+/// Makes a range read as zeroes, unless that needs space which it shall not get: giving space back never does.
+pub(crate) async fn clear<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    length: u64,
+    stability: Stability,
+) -> Result<(), VolumeError> {
+    if store.gate.is_closed() && store.granularity().is_none() {
+        require_allocated(volume, offset, length).await?;
+    }
+    store.clear(offset, length, stability).await
+}
+
+async fn write_again<V: Volume>(
+    volume: &V,
+    store: &Store,
+    looked: &Mutex<Option<(Instant, bool)>>,
+    offset: u64,
+    mut unwritten: Unwritten,
+    stability: Stability,
+) -> Result<(), VolumeError> {
+    let until = Instant::now() + PATIENCE;
+    let mut overwrites = None;
+    loop {
+        let Unwritten { error, buffer } = unwritten;
+        let Some(buffer) = buffer else {
+            return Err(error);
+        };
+        let pool = match zfs::dataset_of(store.file()) {
+            Ok(dataset) if is_shortage(&error, &dataset, looked).await => {
+                zfs::pool_of(&dataset).to_owned()
+            }
+            _ => return Err(error),
+        };
+        // What needs new space has one more try: other writes may have been in the way only.
+        if overwrites == Some(false) || Instant::now() > until {
+            store.gate.set(Growth::Refused);
+            return Err(VolumeError::OutOfSpace);
+        }
+        if overwrites.is_none() {
+            let length = buffer.len() as u64;
+            overwrites = Some(require_allocated(volume, offset, length).await.is_ok());
+        }
+        let pool = zfs::TransactionGroups::of(&pool);
+        let _turn = if buffer.len() > SHORT {
+            Some(pool.turn().await)
+        } else {
+            None
+        };
+        pool.next().await;
+        match store.try_write(offset, buffer, stability).await {
+            Ok(()) => return Ok(()),
+            Err(again) => unwritten = again,
+        }
+    }
+}
+
+/// Whether a zvol's error is want of space. The kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too: of an
+/// EIO only the space left tells.
+async fn is_shortage(
+    error: &VolumeError,
+    dataset: &str,
+    looked: &Mutex<Option<(Instant, bool)>>,
+) -> bool {
+    match error {
+        VolumeError::OutOfSpace => return true,
+        VolumeError::Device(error) if Errno::from_io_error(error) == Some(Errno::IO) => {}
+        _ => return false,
+    }
+    let known = looked.lock().ok().and_then(|looked| *looked);
+    if let Some((_, short)) = known.filter(|(when, _)| when.elapsed() < LOOK) {
+        return short;
+    }
+    let name = dataset.to_owned();
+    let found = tokio::task::spawn_blocking(move || zfs::datasets(&[name])).await;
+    let short = match found.map_err(io::Error::other) {
+        Ok(Ok(found)) => found
+            .first()
+            .is_some_and(|dataset| dataset.unreserved_bytes() < NOTHING_LEFT),
+        Ok(Err(error)) => {
+            tracing::warn!(dataset, %error, "a zvol failed a write, and how much space is left can't be found out");
+            false
+        }
+        Err(_) => false,
+    };
+    if let Ok(mut looked) = looked.lock() {
+        *looked = Some((Instant::now(), short));
+    }
+    short
+}
+
+/// Makes sure that all of a range takes space already, and writing it no more.
+///
+/// # Errors
+/// [`VolumeError::OutOfSpace`] when it may not; those of reading.
+pub(crate) async fn require_allocated<V: Volume>(
+    volume: &V,
+    offset: u64,
+    length: u64,
+) -> Result<(), VolumeError> {
+    let (mut at, end) = (offset, offset.saturating_add(length));
+    while at < end {
+        let extents = volume.allocation(at, end - at, EXTENTS).await?;
+        let before = at;
+        for extent in extents {
+            match extent.allocation {
+                Allocation::Allocated => {}
+                Allocation::Hole => return Err(VolumeError::OutOfSpace),
+                Allocation::Unknown => require_data(volume, extent.offset, extent.length).await?,
+            }
+            at = extent.offset + extent.length;
+        }
+        if at <= before {
+            return Err(VolumeError::OutOfSpace);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a range: a block that is not all zeroes takes space. Of one that is, nobody knows.
+async fn require_data<V: Volume>(volume: &V, offset: u64, length: u64) -> Result<(), VolumeError> {
+    const STEP: u64 = 1 << 20;
+    let geometry = volume.geometry();
+    let block = u64::from(geometry.physical_block_bytes);
+    let end = (offset + length)
+        .next_multiple_of(block)
+        .min(geometry.size_bytes);
+    let mut at = offset - offset % block;
+    while at < end {
+        let step = (end - at).min(STEP.max(block));
+        let data = volume.read(at, Buffer::new(step as usize)).await?;
+        if data.chunks(block as usize).any(crate::buffer::is_zero) {
+            return Err(VolumeError::OutOfSpace);
+        }
+        at += step;
+    }
+    Ok(())
+}
