@@ -4,6 +4,7 @@
 //! A [`Server`] has reactor threads; each connection, which is a session (`MaxConnections` is 1), lives on one of them as a
 //! single future that receives, runs commands and sends in turn. There is no channel and no lock on the way of a command.
 
+mod admission;
 mod arrivals;
 mod config;
 #[cfg(feature = "fuzzing")]

@@ -3,7 +3,7 @@
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
-use crate::offload::Offload;
+use crate::offload::{Offload, Offloads};
 use crate::reservations::ReservationRule;
 use crate::reservations::persistent_reserve_out::ServiceAction;
 use crate::sense::Sense;
@@ -46,6 +46,13 @@ pub(crate) enum Operation {
     PersistentReserveOut(ServiceAction),
     Reserve,
     Release,
+    ExtendedCopy,
+    CopyOperationAbort,
+    ReceiveCopyStatusLid1,
+    ReceiveCopyData,
+    ReceiveCopyOperatingParameters,
+    ReceiveCopyFailureDetails,
+    ReceiveCopyStatusLid4,
 }
 
 /// One command.
@@ -55,6 +62,8 @@ pub(crate) struct CommandDescription {
     pub(crate) family: Family,
     /// What it is switched with; `None` when it is always there.
     pub(crate) offload: Option<Offload>,
+    /// Another offload that it belongs to: it is there when one of the two is.
+    pub(crate) also: Option<Offload>,
     pub(crate) has_service_action: bool,
     /// CDB usage data (SPC-5): the operation code, then a one for every bit that is looked at; in byte 1 of a command
     /// with a service action, that action in bits 4 to 0. As long as the CDB.
@@ -75,6 +84,18 @@ impl CommandDescription {
     const fn switched_with(mut self, offload: Offload) -> Self {
         self.offload = Some(offload);
         self
+    }
+
+    /// The command as one that is there with another offload too.
+    const fn and_with(mut self, offload: Offload) -> Self {
+        self.also = Some(offload);
+        self
+    }
+
+    /// Whether it is on for a host with these offloads.
+    pub(crate) fn is_on(&self, offloads: Offloads) -> bool {
+        let contains = |offload| offloads.contains(offload);
+        self.offload.is_none_or(contains) || self.also.is_some_and(contains)
     }
 
     /// Whether a pending unit attention is left for a later command (SAM-5 5.14).
@@ -131,7 +152,14 @@ impl CommandDescription {
             | Operation::SynchronizeCache
             | Operation::ModeSelect
             | Operation::SendDiagnostic
-            | Operation::StartStopUnit => ReservationRule::Write,
+            | Operation::StartStopUnit
+            | Operation::ExtendedCopy
+            | Operation::CopyOperationAbort
+            | Operation::ReceiveCopyStatusLid1
+            | Operation::ReceiveCopyData
+            | Operation::ReceiveCopyOperatingParameters
+            | Operation::ReceiveCopyFailureDetails
+            | Operation::ReceiveCopyStatusLid4 => ReservationRule::Write,
             Operation::PersistentReserveInReadKeys
             | Operation::PersistentReserveInReadReservation
             | Operation::PersistentReserveInReportCapabilities
@@ -174,6 +202,7 @@ const fn command(operation: Operation, family: Family, usage: &'static [u8]) -> 
         operation,
         family,
         offload: None,
+        also: None,
         has_service_action: false,
         usage,
     }
@@ -188,6 +217,7 @@ const fn service_action(
         operation,
         family,
         offload: None,
+        also: None,
         has_service_action: true,
         usage,
     }
@@ -247,6 +277,22 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
         &[0x5f, 0x06, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     service_action(Operation::PersistentReserveOut(ServiceAction::RegisterAndMove), Family::Reservation,
         &[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
+    service_action(Operation::ExtendedCopy, Family::ExtendedCopy,
+        &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::CopyOperationAbort, Family::ExtendedCopy,
+        &[0x83, 0x1c, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        .switched_with(Offload::ExtendedCopy).and_with(Offload::Token),
+    service_action(Operation::ReceiveCopyStatusLid1, Family::ExtendedCopy,
+        &[0x84, 0x00, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::ReceiveCopyData, Family::ExtendedCopy,
+        &[0x84, 0x01, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::ReceiveCopyOperatingParameters, Family::ExtendedCopy,
+        &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::ReceiveCopyFailureDetails, Family::ExtendedCopy,
+        &[0x84, 0x04, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::ReceiveCopyStatusLid4, Family::ExtendedCopy,
+        &[0x84, 0x05, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0])
+        .switched_with(Offload::ExtendedCopy).and_with(Offload::Token),
     command(Operation::Read, Family::Read,
         &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::CompareAndWrite, Family::CompareAndWrite,

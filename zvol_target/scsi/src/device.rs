@@ -1,7 +1,7 @@
 //! A SCSI target device: logical units by number, and the nexuses that reach them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::access::LogicalUnitAccess;
@@ -13,13 +13,14 @@ use crate::logical_unit::{LogicalUnit, UnitTasks};
 use crate::offload::OffloadPolicy;
 use crate::router::{self, Admitted};
 use crate::sam::{
-    Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
-    Status, TaskManagementFunction,
+    Admission, Command, Completion, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome,
+    ScsiTarget, Status, TaskManagementFunction,
 };
 use crate::statistics::Statistics;
 use crate::target_port::TargetPort;
 use crate::task_management;
 use crate::task_set::TaskSet;
+use crate::third_party_copy::CopyManager;
 
 /// Why the inventory of logical units was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +54,7 @@ const OTHER_DISK: [AdditionalSense; 4] = [
 pub struct Device {
     product: ProductIdentification,
     inventory: RwLock<Inventory>,
+    copy_manager: OnceLock<Arc<CopyManager>>,
 }
 
 impl Device {
@@ -61,6 +63,7 @@ impl Device {
         Self {
             product,
             inventory: RwLock::default(),
+            copy_manager: OnceLock::new(),
         }
     }
 
@@ -228,6 +231,66 @@ impl Device {
         self.read().visible_numbers(nexus.id).collect()
     }
 
+    /// What copies of the device share with others; one of its own, unless [`CopyManager::add`] was called.
+    pub(crate) fn copy_manager(&self) -> &Arc<CopyManager> {
+        self.copy_manager.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn set_copy_manager(&self, copy_manager: &Arc<CopyManager>) {
+        // A second one would part the device from the first's others.
+        let _ = self.copy_manager.set(Arc::clone(copy_manager));
+    }
+
+    /// The unit that a nexus of this device finds at the number.
+    pub(crate) fn unit_of_nexus(&self, nexus: &Nexus, number: u16) -> Option<Arc<LogicalUnit>> {
+        self.read().visible_unit(nexus.id, number).cloned()
+    }
+
+    /// The first unit that a nexus of this device finds, and that is as asked.
+    pub(crate) fn find_for_nexus(
+        &self,
+        nexus: &Nexus,
+        wanted: impl Fn(&LogicalUnit) -> bool,
+    ) -> Option<(u16, Arc<LogicalUnit>)> {
+        let inventory = self.read();
+        let mut units = inventory.visible_units(nexus.id);
+        let found = units.find(|(_, unit)| wanted(unit));
+        found.map(|(number, unit)| (number, Arc::clone(unit)))
+    }
+
+    /// The unit that the nexus of another device would find at the number, if it may come here.
+    pub(crate) fn unit_of_foreign_nexus(
+        &self,
+        nexus: &Nexus,
+        number: u16,
+    ) -> Option<Arc<LogicalUnit>> {
+        let found = self.find_foreign(nexus, |at, _| at == number);
+        found.map(|(_, unit)| unit)
+    }
+
+    /// The first unit that the nexus of another device would find here, if it may come, and that is as asked.
+    pub(crate) fn find_for_foreign_nexus(
+        &self,
+        nexus: &Nexus,
+        wanted: impl Fn(&LogicalUnit) -> bool,
+    ) -> Option<(u16, Arc<LogicalUnit>)> {
+        self.find_foreign(nexus, |_, unit| wanted(unit))
+    }
+
+    fn find_foreign(
+        &self,
+        nexus: &Nexus,
+        wanted: impl Fn(u16, &LogicalUnit) -> bool,
+    ) -> Option<(u16, Arc<LogicalUnit>)> {
+        let inventory = self.read();
+        if !inventory.admission.as_ref()?.admits(nexus) {
+            return None;
+        }
+        let mut units = inventory.units_for(&nexus.initiator_device);
+        let found = units.find(|&(number, unit)| wanted(number, unit));
+        found.map(|(number, unit)| (number, Arc::clone(unit)))
+    }
+
     /// The name of the device, and its ports.
     pub(crate) fn names(&self) -> (Option<String>, Vec<TargetPort>) {
         let inventory = self.read();
@@ -307,14 +370,14 @@ impl Device {
 
     /// Puts the command into the task set of the unit it addresses, if its nexus sees one there. The lock is held meanwhile,
     /// so that a nexus that loses the unit leaves no task behind.
-    fn admit(&self, nexus: Arc<Nexus>, command: &Command) -> Admission {
+    fn admit(&self, nexus: Arc<Nexus>, command: &Command) -> Addressed {
         let Address::Number(number) = Address::from(command.logical_unit) else {
-            return Admission::NoUnit(nexus);
+            return Addressed::NoUnit(nexus);
         };
         let inventory = self.read();
         let Some(unit) = inventory.visible_unit(nexus.id, number) else {
             drop(inventory);
-            return Admission::NoUnit(nexus);
+            return Addressed::NoUnit(nexus);
         };
         let since = Instant::now();
         let task = TaskSet::enter(
@@ -324,8 +387,8 @@ impl Device {
             command.attribute,
             since,
         );
-        task.map_or(Admission::TaskSetFull, |task| {
-            Admission::Admitted(Admitted {
+        task.map_or(Addressed::TaskSetFull, |task| {
+            Addressed::Admitted(Admitted {
                 number,
                 unit: Arc::clone(unit),
                 counted: inventory.nexus(nexus.id).cloned(),
@@ -350,13 +413,17 @@ impl Device {
     }
 }
 
-enum Admission {
+enum Addressed {
     Admitted(Admitted),
     NoUnit(Arc<Nexus>),
     TaskSetFull,
 }
 
 impl ScsiTarget for Device {
+    fn set_admission(&self, admission: Admission) {
+        self.write().admission = Some(admission);
+    }
+
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.write().add_nexus(nexus, &NEW_UNIT);
     }
@@ -372,11 +439,11 @@ impl ScsiTarget for Device {
         data_out: Box<dyn DataOut>,
     ) -> LocalBoxFuture<'static, Outcome> {
         let completion = match self.admit(nexus, &command) {
-            Admission::Admitted(admitted) => {
+            Addressed::Admitted(admitted) => {
                 return Box::pin(router::execute(self, admitted, command, data_out));
             }
-            Admission::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
-            Admission::TaskSetFull => Completion::with_status(Status::TaskSetFull),
+            Addressed::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
+            Addressed::TaskSetFull => Completion::with_status(Status::TaskSetFull),
         };
         Box::pin(std::future::ready(Outcome::Completed(completion)))
     }

@@ -321,31 +321,13 @@ impl Execution<'_> {
     /// Sense data for an operation of the volume that failed, `otherwise` naming what a failure of the backing store is
     /// here. The range that failed is not known closer than the whole operation, so INFORMATION stays invalid.
     pub(crate) fn volume_failure(&self, error: &VolumeError, otherwise: AdditionalSense) -> Sense {
-        match error {
-            VolumeError::OutOfSpace => Sense::new(
-                SenseKey::DataProtect,
-                AdditionalSense::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
-            ),
-            VolumeError::ReadOnly => {
-                Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED)
-            }
-            // The volume shrank after the range was checked.
-            VolumeError::OutOfRange { .. } => {
-                Sense::address_out_of_range(self.unit.capacity().blocks())
-            }
-            // No MEDIUM ERROR: hosts would take every block they tried for a bad one.
-            VolumeError::Gone(_) => {
-                self.log_failure(error);
-                crate::router::NOT_READY
-            }
-            error => {
-                self.log_failure(error);
-                Sense::new(SenseKey::MediumError, otherwise)
-            }
+        if matches!(error, VolumeError::Gone(_) | VolumeError::Device(_)) {
+            self.log_failure(error);
         }
+        volume_sense(self.unit, error, otherwise)
     }
 
-    fn log_failure(&self, error: &VolumeError) {
+    pub(crate) fn log_failure(&self, error: &VolumeError) {
         tracing::warn!(
             logical_unit = self.number,
             initiator = %self.nexus.initiator_port,
@@ -353,6 +335,28 @@ impl Execution<'_> {
             %error,
             "the volume failed a command"
         );
+    }
+}
+
+/// [`Execution::volume_failure`] of any logical unit.
+pub(crate) fn volume_sense(
+    unit: &LogicalUnit,
+    error: &VolumeError,
+    otherwise: AdditionalSense,
+) -> Sense {
+    match error {
+        VolumeError::OutOfSpace => Sense::new(
+            SenseKey::DataProtect,
+            AdditionalSense::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
+        ),
+        VolumeError::ReadOnly => {
+            Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED)
+        }
+        // The volume shrank after the range was checked.
+        VolumeError::OutOfRange { .. } => Sense::address_out_of_range(unit.capacity().blocks()),
+        // No MEDIUM ERROR: hosts would take every block they tried for a bad one.
+        VolumeError::Gone(_) => crate::router::NOT_READY,
+        _ => Sense::new(SenseKey::MediumError, otherwise),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::additional_sense::AdditionalSense;
 use crate::hosts::{CountedNexus, Hosts};
 use crate::logical_unit::LogicalUnit;
 use crate::offload::{Offload, OffloadPolicy, Offloads};
-use crate::sam::Nexus;
+use crate::sam::{Admission, Nexus};
 use crate::target_port::TargetPort;
 use crate::task_set::Abort;
 
@@ -53,6 +53,8 @@ pub(crate) struct Inventory {
     nexuses: BTreeMap<u64, Present>,
     policy: OffloadPolicy,
     pub(crate) hosts: Hosts,
+    /// Who may come; `None` while that was not said.
+    pub(crate) admission: Option<Admission>,
     pub(crate) device_name: Option<String>,
     pub(crate) target_ports: Vec<TargetPort>,
 }
@@ -116,6 +118,28 @@ impl Inventory {
             .get(&number)
             .filter(|mapping| mapping.audience.includes(nexus))
             .map(|mapping| &mapping.unit)
+    }
+
+    /// Units that the nexus finds, and their numbers, in ascending order.
+    pub(crate) fn visible_units(
+        &self,
+        nexus: u64,
+    ) -> impl Iterator<Item = (u16, &Arc<LogicalUnit>)> {
+        self.mappings
+            .iter()
+            .filter(move |(_, mapping)| mapping.audience.includes(nexus))
+            .map(|(&number, mapping)| (number, &mapping.unit))
+    }
+
+    /// Units that a nexus of the host would find, and their numbers, in ascending order.
+    pub(crate) fn units_for(
+        &self,
+        initiator_device: &str,
+    ) -> impl Iterator<Item = (u16, &Arc<LogicalUnit>)> {
+        self.mappings
+            .iter()
+            .filter(move |(_, mapping)| mapping.audience.access.permits(initiator_device))
+            .map(|(&number, mapping)| (number, &mapping.unit))
     }
 
     /// Numbers at which the nexus finds units, in ascending order.
@@ -186,6 +210,7 @@ impl Inventory {
     pub(crate) fn remove_nexus(&mut self, nexus: &Nexus) {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
+            unit.copies.remove_nexus(nexus.id);
             unit.tasks
                 .abort(|of, _| (of == nexus.id).then_some(Abort::Silent));
             if let Some(reservations) = unit.reservations() {

@@ -29,6 +29,7 @@ mod statistics;
 mod target_port;
 mod task_management;
 mod task_set;
+mod third_party_copy;
 mod unit_attention;
 
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub use reservations::{
 };
 pub use statistics::{FamilyStatistics, Statistics};
 pub use target_port::TargetPort;
+pub use third_party_copy::CopyManager;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

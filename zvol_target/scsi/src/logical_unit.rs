@@ -20,6 +20,7 @@ use crate::sam::Nexus;
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counters, Statistics};
 use crate::task_set::TaskSet;
+use crate::third_party_copy::CopyOperations;
 use crate::unit_attention::UnitAttentions;
 
 /// What a logical unit is made with.
@@ -66,6 +67,7 @@ pub struct LogicalUnit {
     pub(crate) ranges: RangeLocks,
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
+    pub(crate) copies: CopyOperations,
     pub(crate) counters: Counters,
     pub(crate) mode: ModeParameters,
     /// Of the disk: those of the unit that it took the place of, or those restored.
@@ -133,6 +135,7 @@ impl LogicalUnit {
             ranges: RangeLocks::default(),
             space: SpaceState::default(),
             unit_attentions: UnitAttentions::default(),
+            copies: CopyOperations::default(),
             counters: Counters::default(),
             mode: ModeParameters::default(),
             reservations: OnceLock::new(),
@@ -301,7 +304,6 @@ impl LogicalUnit {
 
     /// [`LogicalUnit::reservation_conflict`] for a source or destination of a third-party copy that is in another device than the one
     /// the host sent the copy to, so that no nexus of this unit is involved: the host may do what any of its registered nexuses may do.
-    #[expect(dead_code, reason = "for third-party copies between devices")]
     pub(crate) fn reservation_conflict_of_host(
         &self,
         initiator_device: &str,
@@ -327,10 +329,7 @@ impl LogicalUnit {
             Operation::WriteAtomic => self.volume.atomic_write_bytes().is_some(),
             _ => true,
         };
-        is_possible
-            && command
-                .offload
-                .is_none_or(|offload| offloads.contains(offload))
+        is_possible && command.is_on(offloads)
     }
 
     /// Says how its blocks get their space; thin, where the volume can unmap, until this is called. When it is another than before,
@@ -385,6 +384,7 @@ impl LogicalUnit {
         if let Some(reservations) = self.reservations() {
             reservations.reset();
         }
+        self.copies.reset();
         self.unit_attentions.establish(condition, None);
     }
 }

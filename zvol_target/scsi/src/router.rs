@@ -23,6 +23,7 @@ use crate::sam::{Command, Completion, DataOut, Nexus, Outcome, Status, TaskAttri
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::{Counted, Family};
 use crate::task_set::{Abort, EnteredTask};
+use crate::third_party_copy as copy;
 use crate::unit_attention::UnitAttentions;
 
 /// A command in the task set of its logical unit.
@@ -234,6 +235,15 @@ async fn run(
         }
         Operation::Reserve => reserve::reserve(execution).await,
         Operation::Release => reserve::release(execution).await,
+        Operation::ExtendedCopy => copy::extended_copy(execution).await,
+        Operation::CopyOperationAbort => Ok(copy::copy_operation_abort(execution)?),
+        Operation::ReceiveCopyStatusLid1 => Ok(copy::receive_copy_status_lid1(execution)?),
+        Operation::ReceiveCopyData => Ok(copy::receive_copy_data(execution)?),
+        Operation::ReceiveCopyOperatingParameters => {
+            Ok(copy::receive_copy_operating_parameters(execution))
+        }
+        Operation::ReceiveCopyFailureDetails => Ok(copy::receive_copy_failure_details(execution)?),
+        Operation::ReceiveCopyStatusLid4 => Ok(copy::receive_copy_status_lid4(execution)?),
     }
 }
 

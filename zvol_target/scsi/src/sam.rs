@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 pub use volume::{Buffer, LocalBoxFuture};
 
+use crate::access::LogicalUnitAccess;
+
 /// An `I_T` nexus: one initiator port and one target port that know each other (SAM-5 4.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nexus {
@@ -18,6 +20,55 @@ pub struct Nexus {
     pub initiator_device: String,
     /// Relative target port identifier of the port the initiator came in by (SPC-5 7.7.6.8); 1 to 65535.
     pub relative_target_port: u16,
+    /// What the initiator proved of itself; `None` if nothing.
+    pub proof: Option<AccountProof>,
+}
+
+/// That an initiator has shown to know the secret of an account: the same for the same account with the same secret, whichever
+/// target asked for it, and of no use to find the secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AccountProof(pub [u8; 32]);
+
+impl std::fmt::Debug for AccountProof {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("AccountProof(..)")
+    }
+}
+
+/// An account that a target takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedAccount {
+    /// What its holders prove.
+    pub proof: AccountProof,
+    /// The only initiator device that may use it; any if `None`.
+    pub initiator_device: Option<String>,
+}
+
+/// Who may have a nexus with a target: what its logical units ask of the nexuses of other targets, whose third-party copies name
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Initiator devices that may come.
+    pub initiators: LogicalUnitAccess,
+    /// Accounts of which one has to be proven; `None` when nothing has to.
+    pub accounts: Option<Vec<AcceptedAccount>>,
+}
+
+impl Admission {
+    /// Whether an initiator that has proven as much as the nexus's may come.
+    pub fn admits(&self, nexus: &Nexus) -> bool {
+        let name = &nexus.initiator_device;
+        self.initiators.permits(name)
+            && self.accounts.as_ref().is_none_or(|accounts| {
+                accounts.iter().any(|account| {
+                    nexus.proof == Some(account.proof)
+                        && account
+                            .initiator_device
+                            .as_ref()
+                            .is_none_or(|only| only == name)
+                })
+            })
+    }
 }
 
 /// Task attribute (SAM-5 8.6).
@@ -185,6 +236,11 @@ pub enum FunctionResponse {
 ///
 /// Futures stay on the reactor thread that polls them. Every method may be called from several threads at once.
 pub trait ScsiTarget: Send + Sync {
+    /// Says who may have a nexus from now on. Until this is called, no nexus of another target reaches the logical units of this one.
+    fn set_admission(&self, admission: Admission) {
+        let _ = admission;
+    }
+
     /// A nexus came into being: from now on its commands may come, and unit attentions are kept for it.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 

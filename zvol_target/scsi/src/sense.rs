@@ -1,6 +1,7 @@
 //! Sense data (SPC-5 4.4).
 
 use crate::additional_sense::AdditionalSense;
+use crate::sam::Status;
 
 /// Sense key (SPC-5 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,7 @@ pub(crate) enum SenseKey {
     IllegalRequest = 0x5,
     UnitAttention = 0x6,
     DataProtect = 0x7,
+    CopyAborted = 0xa,
     AbortedCommand = 0xb,
     Miscompare = 0xe,
 }
@@ -56,6 +58,71 @@ impl FieldPointer {
     }
 }
 
+/// What is said of a copy that ended at a segment (SPC-4 5.17.7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentFailure {
+    /// Number of the segment descriptor, from zero.
+    pub(crate) segment: u16,
+    /// Byte in error.
+    pub(crate) pointer: SegmentPointer,
+    /// What a copy source or copy destination reported.
+    pub(crate) forwarded: Option<Forwarded>,
+}
+
+/// Where the byte in error is: the sense-key specific data of COPY ABORTED (SPC-4 4.5.2.4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentPointer {
+    /// Counted from the beginning of the parameter list.
+    ParameterList(u16),
+    /// Counted from the beginning of the segment descriptor.
+    Segment(u16),
+}
+
+impl SegmentPointer {
+    fn to_bytes(self) -> [u8; 3] {
+        const SKSV: u8 = 0x80;
+        const SD: u8 = 0x20;
+        let (flags, byte) = match self {
+            Self::ParameterList(byte) => (SKSV, byte),
+            Self::Segment(byte) => (SKSV | SD, byte),
+        };
+        let [high, low] = byte.to_be_bytes();
+        [flags, high, low]
+    }
+}
+
+/// An end of a copy, as SOURCE of a forwarded sense data descriptor counts them (SPC-4 4.5.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum CopyEndRole {
+    Source = 1,
+    Destination = 2,
+}
+
+/// Status and sense data of a copy source or copy destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    pub(crate) from: CopyEndRole,
+    pub(crate) status: Status,
+    /// Key, additional sense code and INFORMATION; of CHECK CONDITION.
+    pub(crate) sense: Option<(SenseKey, AdditionalSense, Option<u64>)>,
+}
+
+impl Forwarded {
+    /// The status byte and sense data, as the end would have delivered them: in fixed format, or none.
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![self.status as u8];
+        if let Some((key, additional, information)) = self.sense {
+            let sense = Sense {
+                information,
+                ..Sense::new(key, additional)
+            };
+            bytes.extend_from_slice(&sense.fixed());
+        }
+        bytes
+    }
+}
+
 /// One sense condition, before it takes a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sense {
@@ -63,6 +130,8 @@ pub(crate) struct Sense {
     pub(crate) additional: AdditionalSense,
     pub(crate) information: Option<u64>,
     pub(crate) field: Option<FieldPointer>,
+    /// With COPY ABORTED, in the place of `field`.
+    pub(crate) segment: Option<SegmentFailure>,
 }
 
 impl Sense {
@@ -72,6 +141,7 @@ impl Sense {
             additional,
             information: None,
             field: None,
+            segment: None,
         }
     }
 
@@ -108,12 +178,38 @@ impl Sense {
         sense
     }
 
-    /// Bytes to send: at most 32.
+    /// Bytes to send: at most 72.
     pub(crate) fn to_bytes(self, format: SenseFormat) -> Vec<u8> {
         match format {
-            SenseFormat::Fixed => self.fixed().to_vec(),
+            SenseFormat::Fixed => self.fixed_with_forwarded(),
             SenseFormat::Descriptor => self.descriptors(),
         }
+    }
+
+    /// In fixed format what an end of a copy reported comes behind; COMMAND-SPECIFIC INFORMATION says where (SPC-4 5.17.7.4).
+    fn fixed_with_forwarded(self) -> Vec<u8> {
+        let mut data = self.fixed().to_vec();
+        let Some(SegmentFailure {
+            segment,
+            pointer,
+            forwarded,
+        }) = self.segment
+        else {
+            return data;
+        };
+        data[10..12].copy_from_slice(&segment.to_be_bytes());
+        data[15..18].copy_from_slice(&pointer.to_bytes());
+        if let Some(forwarded) = forwarded {
+            let offset_at = match forwarded.from {
+                CopyEndRole::Source => 8,
+                CopyEndRole::Destination => 9,
+            };
+            // 18 bytes stand before it.
+            data[offset_at] = data.len() as u8;
+            data.extend_from_slice(&forwarded.to_bytes());
+            data[7] = (data.len() - 8) as u8;
+        }
+        data
     }
 
     /// SPC-5 4.4. An INFORMATION that does not fit four bytes is left out, as VALID then has to be zero.
@@ -140,7 +236,9 @@ impl Sense {
     fn descriptors(self) -> Vec<u8> {
         const RESPONSE_CODE: u8 = 0x72;
         const INFORMATION: u8 = 0x00;
+        const COMMAND_SPECIFIC_INFORMATION: u8 = 0x01;
         const SENSE_KEY_SPECIFIC: u8 = 0x02;
+        const FORWARDED_SENSE_DATA: u8 = 0x0c;
         const VALID: u8 = 0x80;
         let mut data = vec![
             RESPONSE_CODE,
@@ -159,6 +257,22 @@ impl Sense {
         if let Some(field) = self.field {
             let [flags, high, low] = field.to_bytes();
             data.extend_from_slice(&[SENSE_KEY_SPECIFIC, 0x06, 0, 0, flags, high, low, 0]);
+        }
+        if let Some(failure) = self.segment {
+            let [high, low] = failure.segment.to_be_bytes();
+            let information = [COMMAND_SPECIFIC_INFORMATION, 0x0a, 0, 0];
+            data.extend_from_slice(&information);
+            data.extend_from_slice(&[0, 0, high, low, 0, 0, 0, 0]);
+            let [flags, high, low] = failure.pointer.to_bytes();
+            data.extend_from_slice(&[SENSE_KEY_SPECIFIC, 0x06, 0, 0, flags, high, low, 0]);
+            if let Some(forwarded) = failure.forwarded {
+                let mut bytes = forwarded.to_bytes();
+                // The descriptor is as long as a multiple of four.
+                bytes.resize((bytes.len() + 3).next_multiple_of(4) - 3, 0);
+                let length = bytes.len() as u8 + 1;
+                data.extend_from_slice(&[FORWARDED_SENSE_DATA, length, forwarded.from as u8]);
+                data.extend_from_slice(&bytes);
+            }
         }
         data[7] = (data.len() - 8) as u8;
         data
@@ -194,6 +308,63 @@ mod tests {
         assert_eq!(
             data,
             [0x72, 5, 0x26, 0, 0, 0, 0, 8, 2, 6, 0, 0, 0x80, 0, 7, 0]
+        );
+    }
+
+    #[test]
+    fn a_failed_segment_carries_its_number_the_byte_and_what_the_end_reported() {
+        let mut sense = Sense::new(
+            SenseKey::CopyAborted,
+            AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,
+        );
+        sense.information = Some(5);
+        sense.segment = Some(SegmentFailure {
+            segment: 0x102,
+            pointer: SegmentPointer::ParameterList(0x30),
+            forwarded: Some(Forwarded {
+                from: CopyEndRole::Destination,
+                status: Status::CheckCondition,
+                sense: Some((
+                    SenseKey::DataProtect,
+                    AdditionalSense::WRITE_PROTECTED,
+                    None,
+                )),
+            }),
+        });
+        let there = [0x70, 0, 7, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x27, 0, 0, 0, 0, 0];
+        let data = sense.to_bytes(SenseFormat::Fixed);
+        assert_eq!(
+            data[..19],
+            [
+                0xf0, 0, 0xa, 0, 0, 0, 5, 29, 0, 18, 1, 2, 0x0d, 1, 0, 0x80, 0, 0x30, 2
+            ]
+        );
+        assert_eq!(data[19..], there);
+        let data = sense.to_bytes(SenseFormat::Descriptor);
+        assert_eq!(data[..8], [0x72, 0xa, 0x0d, 1, 0, 0, 0, 56]);
+        assert_eq!(data[20..32], [1, 0x0a, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0]);
+        assert_eq!(data[32..40], [2, 6, 0, 0, 0x80, 0, 0x30, 0]);
+        assert_eq!(data[40..44], [0x0c, 22, 2, 2]);
+        assert_eq!((&data[44..62], &data[62..]), (&there[..], &[0, 0][..]));
+    }
+
+    #[test]
+    fn a_segment_may_fail_with_no_word_of_its_ends() {
+        let mut sense = Sense::new(
+            SenseKey::CopyAborted,
+            AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION,
+        );
+        sense.segment = Some(SegmentFailure {
+            segment: 3,
+            pointer: SegmentPointer::Segment(10),
+            forwarded: None,
+        });
+        let data = sense.to_bytes(SenseFormat::Fixed);
+        assert_eq!(
+            data,
+            [
+                0x70, 0, 0xa, 0, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, 0xa0, 0, 10
+            ]
         );
     }
 

@@ -6,11 +6,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use scsi::Device;
 use scsi::sam::{
-    Command, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
+    Admission, Command, DataOut, FunctionResponse, LocalBoxFuture, Nexus, Outcome, ScsiTarget,
     TaskManagementFunction,
 };
+use scsi::{CopyManager, Device};
 use volume::engine::{self, EngineChoice};
 
 thread_local! {
@@ -24,12 +24,12 @@ pub struct ReactorDevice {
 }
 
 impl ReactorDevice {
-    /// `engine` is what each reactor thread asks for.
-    pub fn new(device: Device, engine: EngineChoice) -> Self {
-        Self {
-            device: Arc::new(device),
-            engine,
-        }
+    /// `engine` is what each reactor thread asks for; the logical units of all devices with the same copy manager can be copied to each
+    /// other.
+    pub fn new(device: Device, engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Self {
+        let device = Arc::new(device);
+        copy_manager.add(&device);
+        Self { device, engine }
     }
 
     /// The device.
@@ -39,6 +39,10 @@ impl ReactorDevice {
 }
 
 impl ScsiTarget for ReactorDevice {
+    fn set_admission(&self, admission: Admission) {
+        self.device.set_admission(admission);
+    }
+
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         if !STARTED.replace(true) {
             match engine::start(self.engine) {

@@ -1,6 +1,7 @@
 //! Designation descriptors (SPC-5 7.7.6): the names of a logical unit, its target port and its target.
 
 use crate::execution::Execution;
+use crate::logical_unit::LogicalUnit;
 use crate::target_port::TargetPort;
 
 // CODE SET.
@@ -20,6 +21,18 @@ const RELATIVE_TARGET_PORT: u8 = 4;
 const TARGET_PORT_GROUP: u8 = 5;
 const SCSI_NAME_STRING: u8 = 8;
 
+impl LogicalUnit {
+    /// Its own names, as designation descriptors with association 0: CODE SET, DESIGNATOR TYPE, DESIGNATOR.
+    pub(crate) fn designators(&self) -> [(u8, u8, Vec<u8>); 2] {
+        let vendor = self.options.product.vendor();
+        let vendor_and_serial = [vendor, self.serial_number().as_bytes()].concat();
+        [
+            (BINARY, NAA, self.naa().to_vec()),
+            (ASCII, T10_VENDOR_ID, vendor_and_serial),
+        ]
+    }
+}
+
 /// Target port group of a port that nothing was said about.
 pub(crate) const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
 
@@ -33,19 +46,10 @@ pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
         .iter()
         .find(|port| port.relative_target_port == relative_target_port);
     let group = port.map_or(DEFAULT_TARGET_PORT_GROUP, |port| port.target_port_group);
-    let vendor_and_serial = [
-        unit.options.product.vendor(),
-        unit.serial_number().as_bytes(),
-    ]
-    .concat();
     let mut page = Vec::with_capacity(256);
-    add(&mut page, BINARY, LOGICAL_UNIT | NAA, &unit.naa());
-    add(
-        &mut page,
-        ASCII,
-        LOGICAL_UNIT | T10_VENDOR_ID,
-        &vendor_and_serial,
-    );
+    for (code_set, kind, designator) in unit.designators() {
+        add(&mut page, code_set, LOGICAL_UNIT | kind, &designator);
+    }
     let kind = TARGET_PORT | RELATIVE_TARGET_PORT;
     add(&mut page, BINARY, kind, &low_half(relative_target_port));
     let kind = TARGET_PORT | TARGET_PORT_GROUP;

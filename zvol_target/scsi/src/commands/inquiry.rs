@@ -5,6 +5,7 @@ use crate::commands::vital_product_data;
 use crate::device::Device;
 use crate::execution::{Execution, Reply};
 use crate::identity::ProductIdentification;
+use crate::offload::Offload;
 use crate::sense::Sense;
 
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct-access block device is connected.
@@ -16,6 +17,9 @@ pub(crate) const NOT_PRESENT: u8 = 0x7f;
 
 const EVPD: u8 = 0x01;
 
+/// 3PC, in byte 5.
+const THIRD_PARTY_COPY: u8 = 0x08;
+
 /// # Errors
 /// INVALID FIELD IN CDB for a page that is not there, or a page code without EVPD.
 pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
@@ -25,7 +29,14 @@ pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
             .ok_or(Sense::invalid_field_in_cdb(2, None))?
     } else {
         let product = &execution.unit.options.product;
-        standard_data(execution.device, cdb, DIRECT_ACCESS, product)?
+        let mut data = standard_data(execution.device, cdb, DIRECT_ACCESS, product)?;
+        if [Offload::ExtendedCopy, Offload::Token]
+            .into_iter()
+            .any(|offload| execution.offloads.contains(offload))
+        {
+            data[5] |= THIRD_PARTY_COPY;
+        }
+        data
     };
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
 }

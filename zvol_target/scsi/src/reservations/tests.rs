@@ -10,6 +10,7 @@ fn nexus(id: u64, isid: u8) -> Nexus {
         initiator_port: format!("{HOST},i,0x{isid:012x}"),
         initiator_device: HOST.to_owned(),
         relative_target_port: 1,
+        proof: None,
     }
 }
 

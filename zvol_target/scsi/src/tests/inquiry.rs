@@ -27,7 +27,7 @@ fn page(initiator: &Initiator, code: u8) -> Vec<u8> {
 #[test]
 fn standard_data() {
     let data = initiator().data(&inquiry(0, 0, 4096));
-    assert_eq!(data[..8], [0, 0, 6, 0x12, 91, 0x10, 0, 2]);
+    assert_eq!(data[..8], [0, 0, 6, 0x12, 91, 0x18, 0, 2]);
     assert_eq!(&data[8..36], b"ZVAAI   zvol            0.1 ");
     assert_eq!(data[58..64], [0x00, 0xa0, 0x04, 0x60, 0x04, 0xc0]);
     assert_eq!(data.len(), usize::from(data[4]) + 5);
@@ -50,7 +50,7 @@ fn pages_that_are_not_there_are_refused() {
     let initiator = initiator();
     for cdb in [
         inquiry(0, 0x80, 255),
-        inquiry(1, 0x8f, 255),
+        inquiry(1, 0x90, 255),
         inquiry(1, 0xff, 255),
     ] {
         let seen = initiator.sense(&cdb);
@@ -70,7 +70,10 @@ fn pages_that_are_not_there_are_refused() {
 fn every_page_listed_is_there_and_the_list_ascends() {
     let initiator = initiator();
     let list = page(&initiator, 0x00)[4..].to_vec();
-    assert_eq!(list, [0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2]);
+    assert_eq!(
+        list,
+        [0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2]
+    );
     for code in list {
         assert_eq!(page(&initiator, code)[0], 0);
     }

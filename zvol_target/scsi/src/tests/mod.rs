@@ -20,6 +20,7 @@ mod small_commands;
 mod statistics;
 mod target_port_groups;
 mod task_management;
+mod third_party_copy;
 mod threads;
 mod unit_attentions;
 mod unmap;
@@ -68,6 +69,7 @@ pub(crate) fn nexus() -> Arc<Nexus> {
         initiator_port: format!("iqn.2024-01.org.example:host{id},i,0x00023d000001"),
         initiator_device: format!("iqn.2024-01.org.example:host{id}"),
         relative_target_port: 3,
+        proof: None,
     })
 }
 

@@ -113,6 +113,21 @@ impl RamVolume {
         self.state().fault = Some(fault);
     }
 
+    pub(crate) fn mend(&self) {
+        self.state().fault = None;
+    }
+
+    /// Operations that began and were not waited for.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.available_permits()
+    }
+
+    /// Undoes [`RamVolume::hold`].
+    pub(crate) fn unhold(&self) {
+        let missing = Semaphore::MAX_PERMITS - self.permits.available_permits();
+        self.permits.add_permits(missing);
+    }
+
     /// Operations begin and do not end, until [`RamVolume::release`].
     pub(crate) fn hold(&self) {
         self.permits.forget_permits(Semaphore::MAX_PERMITS);

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iscsi::{Authentication, Portal, Server, SessionInformation, TargetDefinition};
+use scsi::CopyManager;
 use volume::engine::EngineChoice;
 
 use crate::configuration::{
@@ -63,6 +64,7 @@ pub struct Service {
     running: BTreeMap<String, Running>,
     server: Option<Server>,
     engine: EngineChoice,
+    copy_manager: Arc<CopyManager>,
     listen: Vec<Portal>,
     /// Portals that are wanted and cannot be listened at, and why.
     missing: Vec<(Portal, String)>,
@@ -84,6 +86,7 @@ impl Service {
             running: BTreeMap::new(),
             server: Some(parts.server),
             engine: parts.engine,
+            copy_manager: Arc::default(),
             listen: parts.listen,
             missing: Vec::new(),
             started: Instant::now(),
@@ -93,7 +96,7 @@ impl Service {
         if candidate != this.configuration {
             this.store(candidate)?;
         }
-        this.running = bring_up(&this.configuration, this.engine).await?;
+        this.running = bring_up(&this.configuration, this.engine, &this.copy_manager).await?;
         for (holder, accounts) in this.configuration.holders() {
             if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
                 let holder = accounts::in_words(&holder);
@@ -266,6 +269,7 @@ struct Prepared {
 async fn bring_up(
     configuration: &Configuration,
     engine: EngineChoice,
+    copy_manager: &Arc<CopyManager>,
 ) -> Result<BTreeMap<String, Running>, ServiceError> {
     let release = Instant::now() + RELEASE_TIMEOUT;
     let mut opening = Vec::new();
@@ -280,7 +284,7 @@ async fn bring_up(
     }
     let mut all = BTreeMap::new();
     for target in &configuration.targets {
-        all.insert(target.name.clone(), Running::empty(engine)?);
+        all.insert(target.name.clone(), Running::empty(engine, copy_manager)?);
     }
     // Those that wait for a release look once more when the time is over.
     let until = tokio::time::Instant::from_std(release + Duration::from_secs(1));

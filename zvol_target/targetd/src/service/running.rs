@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scsi::{Device, InventoryError, LogicalUnit, LogicalUnitOptions, ProductIdentification};
+use scsi::{
+    CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, ProductIdentification,
+};
 use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem, Volume};
 
@@ -136,10 +138,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub fn empty(engine: EngineChoice) -> Result<Self, Unusable> {
+    pub fn empty(engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Result<Self, Unusable> {
         let device = Device::new(product("")?);
         Ok(Self {
-            device: Arc::new(ReactorDevice::new(device, engine)),
+            device: Arc::new(ReactorDevice::new(device, engine, copy_manager)),
             luns: BTreeMap::new(),
             opening: BTreeSet::new(),
             looking: BTreeMap::new(),

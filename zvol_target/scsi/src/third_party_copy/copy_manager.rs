@@ -1,0 +1,163 @@
+//! Which logical units a copy may reach, and how many copies run at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::parameter_list::Cscd;
+use crate::device::Device;
+use crate::execution::Execution;
+use crate::lock;
+use crate::logical_unit::LogicalUnit;
+use crate::reservations::ReservationRule;
+use crate::sam::Nexus;
+use crate::task_set::{Aborted, Task};
+
+/// Most copies that move data at once for one nexus; more wait for their turn.
+const MAXIMUM_COPIES_OF_NEXUS: usize = 8;
+
+/// The same, for all hosts together. Each reads and writes several pieces at a time.
+const MAXIMUM_COPIES: usize = 32;
+
+/// What the copy managers of several devices have in common: the devices, whose logical units are the copy sources and copy
+/// destinations there are, and the bounds of what runs at once.
+///
+/// A nexus reaches the logical units that it sees, and those of other devices that its host could use by logging in there with what
+/// the nexus has proven ([`crate::sam::Admission`]). To all others it is as if they were not there.
+#[derive(Debug)]
+pub struct CopyManager {
+    devices: Mutex<Vec<Weak<Device>>>,
+    running: Arc<Semaphore>,
+    running_of_nexus: Mutex<HashMap<u64, Weak<Semaphore>>>,
+}
+
+impl Default for CopyManager {
+    fn default() -> Self {
+        Self {
+            devices: Mutex::default(),
+            running: Arc::new(Semaphore::new(MAXIMUM_COPIES)),
+            running_of_nexus: Mutex::default(),
+        }
+    }
+}
+
+/// The right to move data.
+pub(super) struct Turn {
+    _of_nexus: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl CopyManager {
+    /// Lets copies of the device reach the units of the others, and theirs the units of the device. Once for each device, before it
+    /// has a nexus.
+    pub fn add(self: &Arc<Self>, device: &Arc<Device>) {
+        device.set_copy_manager(self);
+        let mut devices = lock(&self.devices);
+        devices.retain(|known| known.strong_count() > 0);
+        devices.push(Arc::downgrade(device));
+    }
+
+    fn devices(&self) -> Vec<Arc<Device>> {
+        lock(&self.devices)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Waits for the turn of a copy.
+    ///
+    /// # Errors
+    /// [`Aborted`] while it waited.
+    pub(super) async fn turn(&self, nexus: &Nexus, task: &Task) -> Result<Turn, Aborted> {
+        let of_nexus = self.running_of_nexus(nexus.id);
+        let of_all = Arc::clone(&self.running);
+        let turn = async move {
+            // First the nexus's own: one that asks for much does not stand in the way of others. Neither is ever closed.
+            let of_nexus = of_nexus.acquire_owned().await.ok()?;
+            let of_all = of_all.acquire_owned().await.ok()?;
+            Some(Turn {
+                _of_nexus: of_nexus,
+                _of_all: of_all,
+            })
+        };
+        task.unless_aborted(turn).await?.ok_or(Aborted)
+    }
+
+    fn running_of_nexus(&self, nexus: u64) -> Arc<Semaphore> {
+        let mut known = lock(&self.running_of_nexus);
+        if let Some(running) = known.get(&nexus).and_then(Weak::upgrade) {
+            return running;
+        }
+        known.retain(|_, running| running.strong_count() > 0);
+        let running = Arc::new(Semaphore::new(MAXIMUM_COPIES_OF_NEXUS));
+        known.insert(nexus, Arc::downgrade(&running));
+        running
+    }
+}
+
+/// A logical unit that a nexus may copy from or to.
+#[derive(Clone)]
+pub(super) struct CopyEnd {
+    pub(super) unit: Arc<LogicalUnit>,
+    number: u16,
+    /// `None` in the device that the command came to.
+    device: Option<Arc<Device>>,
+}
+
+impl CopyEnd {
+    /// Whether the nexus may still use it: its host can lose access, and the unit can be taken away, while a copy runs.
+    pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
+        let nexus = execution.nexus;
+        let found = match &self.device {
+            None => execution.device.unit_of_nexus(nexus, self.number),
+            Some(device) => device.unit_of_foreign_nexus(nexus, self.number),
+        };
+        found.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
+    }
+
+    /// Whether a reservation keeps the nexus from what `rule` says.
+    pub(super) fn has_reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
+        if self.device.is_none() {
+            self.unit.reservation_conflict(nexus, rule)
+        } else {
+            let host = &nexus.initiator_device;
+            self.unit.reservation_conflict_of_host(host, rule)
+        }
+    }
+}
+
+/// The logical unit that a CSCD descriptor names, if the nexus of the command may use it.
+pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
+    let nexus = execution.nexus;
+    let is_named = |unit: &LogicalUnit| names(unit, cscd);
+    if let Some((number, unit)) = execution.device.find_for_nexus(nexus, is_named) {
+        return Some(CopyEnd {
+            unit,
+            number,
+            device: None,
+        });
+    }
+    let others = execution.device.copy_manager().devices();
+    others
+        .into_iter()
+        .filter(|device| !std::ptr::eq(&raw const **device, execution.device))
+        .find_map(|device| {
+            let (number, unit) = device.find_for_foreign_nexus(nexus, is_named)?;
+            Some(CopyEnd {
+                unit,
+                number,
+                device: Some(device),
+            })
+        })
+}
+
+/// Whether one of the unit's designation descriptors with association 0 is the one given.
+fn names(unit: &LogicalUnit, cscd: &Cscd) -> bool {
+    unit.designators()
+        .into_iter()
+        .any(|(code_set, designator_type, designator)| {
+            (code_set, designator_type) == (cscd.code_set, cscd.designator_type)
+                && designator == cscd.designator
+        })
+}

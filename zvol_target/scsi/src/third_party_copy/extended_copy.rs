@@ -1,0 +1,240 @@
+//! EXTENDED COPY(LID1) (SPC-4 6.5).
+
+use super::copy_manager::{CopyEnd, resolve};
+use super::operations::RunningOperation;
+use super::parameter_list::{
+    self, BLOCKS_AT, Cscd, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, LENGTH_ERROR,
+    MAXIMUM_LIST_BYTES, ParameterList, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
+};
+use super::transfer::{Stop, Transfer, check_end, transfer};
+use crate::additional_sense::AdditionalSense;
+use crate::commands::inquiry::DIRECT_ACCESS;
+use crate::execution::{Execution, Failure, Reply};
+use crate::sam::Status;
+use crate::sense::{CopyEndRole, SegmentFailure, SegmentPointer, Sense, SenseKey};
+
+const SERVICE_ACTION: u8 = 0x00;
+
+/// All segments are checked before anything is copied, then they are copied in order.
+///
+/// # Errors
+/// As [`parameter_list::parse`]; OPERATION IN PROGRESS, INSUFFICIENT RESOURCES; COPY ABORTED with the number of the segment: no such
+/// CSCD descriptor, a logical unit that is not there for the nexus, blocks that do not exist, what a logical unit reported.
+pub(crate) async fn extended_copy(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    let length = execution.cdb.u32(10);
+    if length == 0 {
+        return Ok(Reply::default());
+    }
+    if length as usize > MAXIMUM_LIST_BYTES {
+        return Err(LENGTH_ERROR.into());
+    }
+    execution.data_out_wanted = u64::from(length);
+    let list = execution.receive(length).await?;
+    let list = parameter_list::parse(&list)?;
+    let operation = match list.list_identifier {
+        Some(identifier) => execution.unit.copies.begin(
+            execution.nexus.id,
+            u32::from(identifier),
+            SERVICE_ACTION,
+        )?,
+        None => RunningOperation::unidentified(SERVICE_ACTION),
+    };
+    let copied = copy(execution, &list, &operation).await;
+    match &copied {
+        Ok(()) => operation.complete(Status::Good, Vec::new()),
+        Err(Failure::Check(sense)) => {
+            let sense = sense.to_bytes(execution.unit.sense_format());
+            operation.complete(Status::CheckCondition, sense);
+        }
+        Err(Failure::Aborted | Failure::ReservationConflict) => drop(operation),
+    }
+    copied.map(|()| Reply::default())
+}
+
+async fn copy(
+    execution: &mut Execution<'_>,
+    list: &ParameterList,
+    operation: &RunningOperation,
+) -> Result<(), Failure> {
+    let ends: Vec<_> = list
+        .cscds
+        .iter()
+        .map(|cscd| resolve(execution, cscd))
+        .collect();
+    let mut transfers = Vec::with_capacity(list.segments.len());
+    for (number, segment) in list.segments.iter().enumerate() {
+        // At most a few dozen segments.
+        let checking = Checking {
+            list,
+            ends: &ends,
+            segment,
+            number: number as u16,
+        };
+        transfers.push((checking.check(execution)?, checking));
+    }
+    if transfers.iter().all(|(transfer, _)| transfer.length == 0) {
+        return Ok(());
+    }
+    let copy_manager = execution.device.copy_manager();
+    let _turn = copy_manager.turn(execution.nexus, execution.task).await?;
+    for (what, checked) in &transfers {
+        let before = operation.progress().bytes;
+        operation.change(|progress| progress.segments += 1);
+        if let Err(stop) = transfer(execution, operation, what).await {
+            let written = operation.progress().bytes - before;
+            return Err(checked.stopped(stop, what, written));
+        }
+    }
+    Ok(())
+}
+
+/// A segment on its way from what was sent to what is copied.
+struct Checking<'a> {
+    list: &'a ParameterList,
+    /// Logical units by CSCD descriptor ID; `None` where there is none for the nexus.
+    ends: &'a [Option<CopyEnd>],
+    segment: &'a Segment,
+    number: u16,
+}
+
+impl<'a> Checking<'a> {
+    fn check(&self, execution: &Execution) -> Result<Transfer<'a>, Failure> {
+        let segment = self.segment;
+        let source = self.end(execution, CopyEndRole::Source)?;
+        let destination = self.end(execution, CopyEndRole::Destination)?;
+        let [source_block, destination_block] =
+            [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
+        let counted = if segment.destination_count {
+            destination_block
+        } else {
+            source_block
+        };
+        let length = u64::from(segment.blocks) * counted;
+        if length % source_block != 0 || length % destination_block != 0 {
+            let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
+            return Err(self.invalid(code, BLOCKS_AT));
+        }
+        let source_offset = offset(source, segment.source_address, length);
+        let destination_offset = offset(destination, segment.destination_address, length);
+        // What the copy manager finds wrong in a segment has no code of its own (SPC-4 5.17.7.4).
+        let out_of_range = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
+        Ok(Transfer {
+            source,
+            source_offset: source_offset
+                .ok_or_else(|| self.invalid(out_of_range, SOURCE_ADDRESS_AT))?,
+            destination,
+            destination_offset: destination_offset
+                .ok_or_else(|| self.invalid(out_of_range, DESTINATION_ADDRESS_AT))?,
+            length,
+        })
+    }
+
+    /// The logical unit that is one end of the segment, if it may be.
+    fn end(&self, execution: &Execution, role: CopyEndRole) -> Result<&'a CopyEnd, Failure> {
+        let (cscd, at) = self.cscd(role);
+        let index = match role {
+            CopyEndRole::Source => self.segment.source,
+            CopyEndRole::Destination => self.segment.destination,
+        };
+        let cscd =
+            cscd.ok_or_else(|| self.invalid(AdditionalSense::UNREACHABLE_COPY_TARGET, at))?;
+        let end = self.ends.get(usize::from(index)).and_then(Option::as_ref);
+        let end = end.ok_or_else(|| self.unreachable(cscd.at))?;
+        check_end(execution, end, role).map_err(|stop| self.failed(stop, None))?;
+        if cscd.peripheral_device_type != DIRECT_ACCESS {
+            let code = AdditionalSense::INCORRECT_COPY_TARGET_DEVICE_TYPE;
+            return Err(self.aborted(code, SegmentPointer::ParameterList(cscd.at + 1)));
+        }
+        let block_bytes = end.unit.capacity().block_bytes();
+        if cscd.block_bytes.is_some_and(|said| said != block_bytes) {
+            let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
+            return Err(self.aborted(code, SegmentPointer::ParameterList(cscd.at + 29)));
+        }
+        Ok(end)
+    }
+
+    /// The CSCD descriptor of one end, and where the segment descriptor names it.
+    fn cscd(&self, role: CopyEndRole) -> (Option<&'a Cscd>, u16) {
+        let (index, at) = match role {
+            CopyEndRole::Source => (self.segment.source, SOURCE_ID_AT),
+            CopyEndRole::Destination => (self.segment.destination, DESTINATION_ID_AT),
+        };
+        (self.list.cscds.get(usize::from(index)), at)
+    }
+
+    /// A transfer of this segment ended early, with `written` bytes copied.
+    fn stopped(&self, stop: Stop, what: &Transfer, written: u64) -> Failure {
+        let block_bytes = u64::from(what.destination.unit.capacity().block_bytes());
+        let residual = (what.length - written).div_ceil(block_bytes);
+        self.failed(stop, (written > 0).then_some(residual))
+    }
+
+    /// `residual` is in blocks of the destination, where any was written.
+    fn failed(&self, stop: Stop, residual: Option<u64>) -> Failure {
+        let pointer = |role| {
+            let (cscd, _) = self.cscd(role);
+            SegmentPointer::ParameterList(cscd.map_or(0, |cscd| cscd.at))
+        };
+        let (code, pointer, forwarded) = match stop {
+            Stop::Aborted => return Failure::Aborted,
+            Stop::Cancelled => {
+                let code = AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER;
+                return Sense {
+                    information: residual,
+                    ..Sense::new(SenseKey::CopyAborted, code)
+                }
+                .into();
+            }
+            Stop::Unreachable(role) => (
+                AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE,
+                pointer(role),
+                None,
+            ),
+            Stop::Failed(forwarded) => (
+                AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,
+                pointer(forwarded.from),
+                Some(forwarded),
+            ),
+        };
+        Sense {
+            information: residual,
+            segment: Some(SegmentFailure {
+                segment: self.number,
+                pointer,
+                forwarded,
+            }),
+            ..Sense::new(SenseKey::CopyAborted, code)
+        }
+        .into()
+    }
+
+    fn unreachable(&self, cscd_at: u16) -> Failure {
+        let code = AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE;
+        self.aborted(code, SegmentPointer::ParameterList(cscd_at))
+    }
+
+    /// A byte of the segment descriptor is wrong.
+    fn invalid(&self, code: AdditionalSense, byte: u16) -> Failure {
+        self.aborted(code, SegmentPointer::Segment(byte))
+    }
+
+    fn aborted(&self, code: AdditionalSense, pointer: SegmentPointer) -> Failure {
+        Sense {
+            segment: Some(SegmentFailure {
+                segment: self.number,
+                pointer,
+                forwarded: None,
+            }),
+            ..Sense::new(SenseKey::CopyAborted, code)
+        }
+        .into()
+    }
+}
+
+/// First byte of `length` bytes at the address; `None` when they do not all exist.
+fn offset(end: &CopyEnd, address: u64, length: u64) -> Option<u64> {
+    let capacity = end.unit.capacity();
+    let block_bytes = u64::from(capacity.block_bytes());
+    let behind = address.checked_add(length / block_bytes)?;
+    (behind <= capacity.blocks()).then(|| address * block_bytes)
+}

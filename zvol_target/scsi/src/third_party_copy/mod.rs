@@ -1,0 +1,35 @@
+//! Third-party copy (SPC-4 5.17, SBC-4 4.28): copies that a host asks for and the target makes, within one logical unit and between
+//! those of all its devices.
+//!
+//! A copy manager is part of every logical unit. Which units it may copy from and to is the business of [`CopyManager`], which all
+//! devices of a daemon share.
+
+mod copy_manager;
+mod extended_copy;
+mod operating_parameters;
+mod operations;
+mod parameter_list;
+mod receive_results;
+mod transfer;
+
+pub use copy_manager::CopyManager;
+pub(crate) use extended_copy::extended_copy;
+pub(crate) use operating_parameters::third_party_copy_page;
+pub(crate) use operations::CopyOperations;
+pub(crate) use receive_results::{
+    copy_operation_abort, receive_copy_data, receive_copy_failure_details,
+    receive_copy_operating_parameters, receive_copy_status_lid1, receive_copy_status_lid4,
+};
+
+/// MAXIMUM CSCD DESCRIPTOR COUNT. Hosts send one or two.
+const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
+
+/// MAXIMUM SEGMENT DESCRIPTOR COUNT.
+const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 64;
+
+/// MAXIMUM SEGMENT LENGTH, bytes. With the largest number of segments that makes 2 GiB for one command: two seconds of cloning, ten
+/// of reading and writing, where hosts wait thirty. What the field of a segment descriptor holds is copied nevertheless: 65,535 blocks.
+const MAXIMUM_SEGMENT_BYTES: u32 = 32 << 20;
+
+/// MAXIMUM IDENTIFIED CONCURRENT COPIES: copies with a list identifier, under way or with results kept, of one nexus in one unit.
+const MAXIMUM_IDENTIFIED_COPIES: usize = 64;

@@ -1,0 +1,102 @@
+//! What the copy manager can do: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
+
+use super::parameter_list::{
+    BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES,
+};
+use super::{
+    MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_IDENTIFIED_COPIES, MAXIMUM_SEGMENT_BYTES,
+    MAXIMUM_SEGMENT_DESCRIPTORS,
+};
+use crate::command_table::{CommandDescription, with_operation_code};
+use crate::execution::Execution;
+use crate::task_set::MAXIMUM_TASKS;
+
+/// Codes of the descriptors that are taken, in ascending order.
+const DESCRIPTOR_TYPES: [u8; 2] = [BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR];
+
+/// TOTAL CONCURRENT COPIES: as many as there may be tasks. More than some run wait for their turn.
+const CONCURRENT_COPIES: u16 = MAXIMUM_TASKS as u16;
+
+/// What data of a segment are a multiple of, as a power of two: the smallest logical block, 512 bytes.
+const DATA_SEGMENT_GRANULARITY: u8 = 9;
+
+/// Parameter data of RECEIVE COPY OPERATING PARAMETERS. Fields of inline data, held data and stream devices are zero.
+pub(super) fn operating_parameters() -> Vec<u8> {
+    const SNLID: u8 = 0x01;
+    let mut data = vec![0; 44];
+    data[4] = SNLID;
+    data[8..10].copy_from_slice(&(MAXIMUM_CSCD_DESCRIPTORS as u16).to_be_bytes());
+    data[10..12].copy_from_slice(&(MAXIMUM_SEGMENT_DESCRIPTORS as u16).to_be_bytes());
+    data[12..16].copy_from_slice(&(MAXIMUM_DESCRIPTOR_LIST_BYTES as u32).to_be_bytes());
+    data[16..20].copy_from_slice(&MAXIMUM_SEGMENT_BYTES.to_be_bytes());
+    data[34..36].copy_from_slice(&CONCURRENT_COPIES.to_be_bytes());
+    data[36] = MAXIMUM_IDENTIFIED_COPIES as u8;
+    data[37] = DATA_SEGMENT_GRANULARITY;
+    data[43] = DESCRIPTOR_TYPES.len() as u8;
+    data.extend_from_slice(&DESCRIPTOR_TYPES);
+    // AVAILABLE DATA.
+    let available = data.len() as u32 - 4;
+    data[..4].copy_from_slice(&available.to_be_bytes());
+    data
+}
+
+/// Body of the Third-party Copy page: third-party copy descriptors in ascending order of their types.
+pub(crate) fn third_party_copy_page(execution: &Execution) -> Vec<u8> {
+    const SUPPORTED_COMMANDS: u16 = 0x0001;
+    const PARAMETER_DATA: u16 = 0x0004;
+    const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
+    const SUPPORTED_CSCD_DESCRIPTOR_IDS: u16 = 0x000c;
+    const GENERAL_COPY_OPERATIONS: u16 = 0x8001;
+    let mut page = Vec::with_capacity(256);
+    let commands = supported_commands(execution);
+    add(&mut page, SUPPORTED_COMMANDS, &with_length(&commands));
+    let mut parameters = [0; 28];
+    parameters[4..6].copy_from_slice(&(MAXIMUM_CSCD_DESCRIPTORS as u16).to_be_bytes());
+    parameters[6..8].copy_from_slice(&(MAXIMUM_SEGMENT_DESCRIPTORS as u16).to_be_bytes());
+    parameters[8..12].copy_from_slice(&(MAXIMUM_DESCRIPTOR_LIST_BYTES as u32).to_be_bytes());
+    add(&mut page, PARAMETER_DATA, &parameters);
+    let descriptors = with_length(&DESCRIPTOR_TYPES);
+    add(&mut page, SUPPORTED_DESCRIPTORS, &descriptors);
+    // None beside those of CSCD descriptors.
+    add(&mut page, SUPPORTED_CSCD_DESCRIPTOR_IDS, &[0, 0]);
+    let mut operations = [0; 32];
+    operations[..4].copy_from_slice(&u32::from(CONCURRENT_COPIES).to_be_bytes());
+    operations[4..8].copy_from_slice(&(MAXIMUM_IDENTIFIED_COPIES as u32).to_be_bytes());
+    operations[8..12].copy_from_slice(&MAXIMUM_SEGMENT_BYTES.to_be_bytes());
+    operations[12] = DATA_SEGMENT_GRANULARITY;
+    add(&mut page, GENERAL_COPY_OPERATIONS, &operations);
+    page
+}
+
+/// Operation codes of third-party copy, each with its service actions, as the command table has them for the host.
+fn supported_commands(execution: &Execution) -> Vec<u8> {
+    const THIRD_PARTY_COPY_OUT: u8 = 0x83;
+    const THIRD_PARTY_COPY_IN: u8 = 0x84;
+    [THIRD_PARTY_COPY_OUT, THIRD_PARTY_COPY_IN]
+        .into_iter()
+        .flat_map(|code| {
+            let actions: Vec<u8> = with_operation_code(code)
+                .iter()
+                .filter(|command| execution.unit.offers(command, execution.offloads))
+                .filter_map(CommandDescription::service_action)
+                .collect();
+            [vec![code, actions.len() as u8], actions].concat()
+        })
+        .collect()
+}
+
+/// A list of at most 255 bytes behind its length.
+fn with_length(list: &[u8]) -> Vec<u8> {
+    [&[list.len() as u8], list].concat()
+}
+
+/// Third-party copy descriptor, as long as a multiple of four.
+fn add(page: &mut Vec<u8>, descriptor_type: u16, body: &[u8]) {
+    let length = body.len().next_multiple_of(4);
+    page.extend_from_slice(&descriptor_type.to_be_bytes());
+    // At most a few dozen bytes.
+    page.extend_from_slice(&(length as u16).to_be_bytes());
+    let end = page.len() + length;
+    page.extend_from_slice(body);
+    page.resize(end, 0);
+}

@@ -1,0 +1,226 @@
+//! Moving data from one logical unit to another, in steps that hold their ranges.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use volume::copy::{CopyError, CopyRange, CopyReport, Step, Steps};
+use volume::{LocalBoxFuture, Stability};
+
+use super::copy_manager::CopyEnd;
+use super::operations::CopyOperation;
+use crate::additional_sense::AdditionalSense;
+use crate::execution::{Execution, volume_sense};
+use crate::offload_statistics::OffloadStatistics;
+use crate::range_lock::CopyGuard;
+use crate::reservations::ReservationRule;
+use crate::router::NOT_READY;
+use crate::sam::Status;
+use crate::sense::{CopyEndRole, Forwarded, Sense, SenseKey};
+use crate::task_set::Aborted;
+
+/// Most bytes between two looks at how far a copy is. Pieces end where a multiple of this is in the destination, so that they are aligned to
+/// whatever blocks the volumes have.
+const PIECE_BYTES: u64 = 64 << 20;
+
+/// Bytes to copy.
+pub(super) struct Transfer<'a> {
+    pub(super) source: &'a CopyEnd,
+    /// First byte there.
+    pub(super) source_offset: u64,
+    pub(super) destination: &'a CopyEnd,
+    /// First byte there.
+    pub(super) destination_offset: u64,
+    pub(super) length: u64,
+}
+
+/// Why a transfer ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Its task was aborted.
+    Aborted,
+    /// By COPY OPERATION ABORT.
+    Cancelled,
+    /// An end can't be reached any more.
+    Unreachable(CopyEndRole),
+    /// An end failed a command, or would.
+    Failed(Forwarded),
+}
+
+impl From<Aborted> for Stop {
+    fn from(Aborted: Aborted) -> Self {
+        Self::Aborted
+    }
+}
+
+/// Copies, and counts what was copied in `operation` and for the statistics. All that is copied is as stable as the destination's write
+/// cache wants it.
+///
+/// # Errors
+/// [`Stop`]; `operation` says how far it got.
+pub(super) async fn transfer(
+    execution: &mut Execution<'_>,
+    operation: &CopyOperation,
+    what: &Transfer<'_>,
+) -> Result<(), Stop> {
+    let stability = if what.destination.unit.options.write_cache {
+        Stability::Cached
+    } else {
+        Stability::Stable
+    };
+    let mut done = 0;
+    while done < what.length {
+        let at = what.destination_offset + done;
+        let until_multiple = PIECE_BYTES - at % PIECE_BYTES;
+        let range = CopyRange {
+            source: Arc::clone(&what.source.unit.volume),
+            source_offset: what.source_offset + done,
+            destination: Arc::clone(&what.destination.unit.volume),
+            destination_offset: at,
+            length: until_multiple.min(what.length - done),
+        };
+        let mut report = CopyReport::default();
+        let steps = HeldSteps {
+            execution,
+            operation,
+            what,
+            stop: RefCell::new(None),
+        };
+        let copied = volume::copy::copy(&range, stability, &steps, &mut report).await;
+        let stop = steps.stop.into_inner();
+        let bytes = report.total_bytes();
+        operation.change(|progress| progress.bytes += bytes);
+        execution.bytes += bytes;
+        execution.offloaded.add(&OffloadStatistics::from(&report));
+        copied.map_err(|error| stop_of(execution, what, error, stop))?;
+        done += range.length;
+    }
+    Ok(())
+}
+
+fn stop_of(execution: &Execution, what: &Transfer, error: CopyError, stop: Option<Stop>) -> Stop {
+    let (role, end, error, otherwise) = match error {
+        CopyError::Source(error) => (
+            CopyEndRole::Source,
+            what.source,
+            error,
+            AdditionalSense::UNRECOVERED_READ_ERROR,
+        ),
+        CopyError::Destination(error) => (
+            CopyEndRole::Destination,
+            what.destination,
+            error,
+            AdditionalSense::WRITE_ERROR,
+        ),
+        // Only a step is cancelled, and says why.
+        CopyError::Cancelled(_) => return stop.unwrap_or(Stop::Aborted),
+    };
+    execution.log_failure(&error);
+    Stop::Failed(forwarded(role, volume_sense(&end.unit, &error, otherwise)))
+}
+
+fn forwarded(from: CopyEndRole, sense: Sense) -> Forwarded {
+    Forwarded {
+        from,
+        status: Status::CheckCondition,
+        sense: Some((sense.key, sense.additional, sense.information)),
+    }
+}
+
+/// Whether the nexus of the command may use the end now, as what it is, and the end would let it.
+///
+/// # Errors
+/// [`Stop::Unreachable`], [`Stop::Failed`].
+pub(super) fn check_end(
+    execution: &Execution,
+    end: &CopyEnd,
+    role: CopyEndRole,
+) -> Result<(), Stop> {
+    let unit = &end.unit;
+    if !end.is_reachable(execution) {
+        return Err(Stop::Unreachable(role));
+    }
+    let access = match role {
+        CopyEndRole::Source => ReservationRule::Read,
+        CopyEndRole::Destination => ReservationRule::Write,
+    };
+    if end.has_reservation_conflict(execution.nexus, access) {
+        return Err(Stop::Failed(Forwarded {
+            from: role,
+            status: Status::ReservationConflict,
+            sense: None,
+        }));
+    }
+    if !unit.is_ready() {
+        return Err(Stop::Failed(forwarded(role, NOT_READY)));
+    }
+    match unit.write_protection() {
+        Some(why) if role == CopyEndRole::Destination => Err(Stop::Failed(forwarded(
+            role,
+            Sense::new(SenseKey::DataProtect, why),
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The steps of a transfer.
+struct HeldSteps<'a, 'e> {
+    execution: &'a Execution<'e>,
+    operation: &'a CopyOperation,
+    what: &'a Transfer<'a>,
+    /// Why a step was cancelled.
+    stop: RefCell<Option<Stop>>,
+}
+
+impl HeldSteps<'_, '_> {
+    /// Others have their turn, then the step waits for those it conflicts with.
+    async fn hold(&self, step: Step) -> Result<CopyGuard, Stop> {
+        let Transfer {
+            source,
+            destination,
+            ..
+        } = self.what;
+        self.execution.next_step().await?;
+        self.check()?;
+        let read = step.source_offset..step.source_offset + step.length;
+        let written = step.destination_offset..step.destination_offset + step.length;
+        let ranges = &source.unit.ranges;
+        let held = ranges.copy(read, &destination.unit.ranges, written);
+        let guard = self.execution.task.unless_aborted(held).await?;
+        // It may have waited long.
+        self.check()?;
+        Ok(guard)
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        self.execution.check_aborted()?;
+        if self.operation.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        let Transfer {
+            source,
+            destination,
+            ..
+        } = self.what;
+        check_end(self.execution, source, CopyEndRole::Source)?;
+        check_end(self.execution, destination, CopyEndRole::Destination)
+    }
+}
+
+impl Steps for HeldSteps<'_, '_> {
+    fn lock(
+        &self,
+        step: Step,
+    ) -> LocalBoxFuture<'_, Result<Box<dyn Any>, volume::copy::Cancelled>> {
+        Box::pin(async move {
+            let held = self.hold(step).await;
+            held.map_or_else(
+                |stop| {
+                    self.stop.borrow_mut().get_or_insert(stop);
+                    Err(volume::copy::Cancelled)
+                },
+                |guard| Ok(Box::new(guard) as Box<dyn Any>),
+            )
+        })
+    }
+}
