@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import struct
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ TOOL = CACHE / "target/release/examples/volume"
 
 def _call(*words: str | int | Path, timeout: float = 300) -> list[list[str]]:
     assert TOOL.exists(), f"{TOOL} is not built: packaging/build-target"
-    return [line.split() for line in run(TOOL, *words, timeout=timeout).splitlines()]
+    return [line.split() for line in run(TOOL, *map(str, words), timeout=timeout).splitlines()]
 
 
 def clear(command: str, device: Path, offset: int, length: int, stability: str = "stable") -> float:
@@ -31,8 +33,8 @@ def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, 
             continue
         start, size = (int(number) for number in numbers)
         if found and found[-1][0] == kind:
-            kind, before, so_far = found.pop()
-            start, size = before, so_far + size
+            _, start, so_far = found.pop()
+            size += so_far
         found.append((kind, start, size))
     return found, seconds
 
@@ -56,3 +58,12 @@ def copy(
     cloned, copied, zeroed = (int(found.pop(name)) for name in ("cloned", "copied", "zeroed"))
     seconds = float(found.pop("seconds"))
     return Copied(cloned, copied, zeroed, Counter({name: int(bytes_) for name, bytes_ in found.items()}), seconds)
+
+
+BLKDISCARD = 0x1277
+"""linux/fs.h"""
+
+
+def discard(device: int, offset: int, length: int) -> None:
+    """Discards a range of an open block device, as blkdiscard(8) does."""
+    fcntl.ioctl(device, BLKDISCARD, struct.pack("QQ", offset, length))

@@ -20,13 +20,14 @@
  *   (as an iSCSI target does with range locks of its own) never waits. Without that the wait ends when the txg of that write
  *   is on disk: the open, the quiescing and the syncing one at the most, each pushed at once, not after
  *   zfs_txg_timeout; no new dirt can come, because the range lock then keeps writers out.
+ * - A source block that was discarded, where the discard is not on disk yet: dmu_read_l0_bps() of 2.3.9 gives its old block
+ *   pointer (openzfs#16012, #18853). We ask dnode_block_freed() as well, and take such a block for a dirty one.
  * - dmu_tx_assign(DMU_TX_WAIT) may delay it like any write when the pool is behind.
  */
 #include <linux/fs.h>
 #include <linux/hash.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
-#include <linux/overflow.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -48,6 +49,7 @@ struct clone {
 	struct volume *source, *destination;
 	struct mutex *pool_mutex;
 	void *block_pointers;		/* room for a step's */
+	u64 holes;			/* blocks of the last step that are holes */
 };
 
 void clone_init(void)
@@ -68,13 +70,6 @@ static const void *pool_of(struct volume *volume)
 	pool = objset_pool(objset);
 	volume_release_objset(volume);
 	return pool;
-}
-
-static bool inside(const struct volume *volume, u64 offset, u64 length)
-{
-	u64 end;
-
-	return !check_add_overflow(offset, length, &end) && end <= volume_current_size(volume);
 }
 
 /* Everything that can be refused before the first step. */
@@ -101,7 +96,7 @@ static int check(struct clone *clone, struct zvol_clone_range *request)
 	if (!IS_ALIGNED(from | to | length, source->block_size))
 		return -EINVAL;
 	request->stopped = ZVOL_CLONE_OUT_OF_RANGE;
-	if (!inside(source, from, length) || !inside(destination, to, length))
+	if (!volume_contains(source, from, length) || !volume_contains(destination, to, length))
 		return -EINVAL;
 	request->stopped = ZVOL_CLONE_OVERLAP;
 	if (source->zv == destination->zv && from < to + length && to < from + length)
@@ -111,12 +106,36 @@ static int check(struct clone *clone, struct zvol_clone_range *request)
 	return 0;
 }
 
-/* Whether a block of the range is not on disk yet. Any other error is left for zvol_clone_range() to find under its locks. */
+/*
+ * Whether a block of the range, or its discard, is not on disk yet. Any other error is left for zvol_clone_range() to find under its
+ * locks, but no holes are counted then.
+ */
 static bool is_dirty(struct clone *clone, void *objset, u64 offset, u64 length)
 {
 	size_t count = length / clone->source->block_size;
+	int error = zfs_dmu_read_l0_bps(objset, ZVOL_OBJECT, offset, length, clone->block_pointers, &count);
 
-	return zfs_dmu_read_l0_bps(objset, ZVOL_OBJECT, offset, length, clone->block_pointers, &count) == EAGAIN;
+	if (error)
+		memset(clone->block_pointers, 0xff, length / clone->source->block_size * BLKPTR_SIZE);
+	return error == EAGAIN || volume_has_pending_free(clone->source, offset, length);
+}
+
+/* BP_IS_HOLE() of include/sys/spa.h: no DVA, and no data in the block pointer itself. */
+static bool is_hole(const char *block_pointer)
+{
+	const u64 *dva = (const u64 *)(block_pointer + BLKPTR_DVA);
+	const u64 *prop = (const u64 *)(block_pointer + BLKPTR_PROP);
+
+	return !dva[0] && !dva[1] && !(*prop & BIT_ULL(39));
+}
+
+static u64 count_holes(const char *block_pointers, u64 blocks)
+{
+	u64 holes = 0;
+
+	for (; blocks; blocks--, block_pointers += BLKPTR_SIZE)
+		holes += is_hole(block_pointers);
+	return holes;
 }
 
 /* How much of the range, from its start, is clean: all, or a part found by halving, or 0 when the first block is dirty. */
@@ -164,6 +183,7 @@ static int clone_clean(struct clone *clone, struct zvol_clone_range *request, u6
 	if (!clean)
 		return -EAGAIN;
 	*length = clean;
+	clone->holes = count_holes(clone->block_pointers, clean / clone->source->block_size);
 	if (!pool_of(clone->destination))
 		return -ENXIO;
 	request->stopped = ZVOL_CLONE_READ_ONLY;
@@ -174,7 +194,7 @@ static int clone_clean(struct clone *clone, struct zvol_clone_range *request, u6
 	switch (error) {
 	case 0:
 		request->stopped = ZVOL_CLONE_OUT_OF_RANGE;
-		if (!inside(clone->source, from, clean) || !inside(clone->destination, to, clean))
+		if (!volume_contains(clone->source, from, clean) || !volume_contains(clone->destination, to, clean))
 			return -EINVAL;
 		request->stopped = ZVOL_CLONE_COMPLETE;
 		return 0;
@@ -200,8 +220,13 @@ static int invalidate(struct address_space *mapping, u64 offset, u64 length)
 
 /*
  * One step with the page caches of the block devices kept true, as a direct write does it: dirty pages of both are written
- * first, those of the destination dropped. The invalidate lock keeps buffered reads from bringing the old data back meanwhile;
- * a buffered write that runs at the same time is ordered by nobody, and the second invalidation drops what it left clean.
+ * first, those of the destination dropped. The invalidate lock of the destination keeps buffered reads from bringing the old data
+ * back meanwhile; a buffered write that runs at the same time is ordered by nobody, and the second invalidation drops what it left
+ * clean.
+ *
+ * Both invalidate locks also keep BLKDISCARD out (blk_ioctl_discard() and blkdev_fallocate() take them): a discard of the
+ * source between our question and the clone is what openzfs#18853 is about. A file system on the source, or a target inside of the
+ * kernel, discards without them. The pool's mutex comes first, so that two clones in opposite directions can't each have one.
  */
 static int step(struct clone *clone, struct zvol_clone_range *request, u64 from, u64 to, u64 *length)
 {
@@ -210,28 +235,32 @@ static int step(struct clone *clone, struct zvol_clone_range *request, u64 from,
 	unsigned int noio;
 	int error;
 
+	request->stopped = ZVOL_CLONE_SIGNAL;
+	error = mutex_lock_interruptible(clone->pool_mutex);
+	if (error)
+		return error;
 	request->stopped = ZVOL_CLONE_PAGE_CACHE;
 	error = filemap_write_and_wait_range(source, from, from + *length - 1);
 	if (error)
-		return error;
+		goto unlock_mutex;
 	filemap_invalidate_lock(destination);
+	if (source != destination)
+		filemap_invalidate_lock_shared(source);
 	error = filemap_write_and_wait_range(destination, to, to + *length - 1);
 	if (!error)
 		error = invalidate(destination, to, *length);
 	if (error)
 		goto unlock;
-
-	request->stopped = ZVOL_CLONE_SIGNAL;
-	error = mutex_lock_interruptible(clone->pool_mutex);
-	if (error)
-		goto unlock;
 	noio = memalloc_noio_save();
 	error = clone_clean(clone, request, from, to, length);
 	memalloc_noio_restore(noio);
-	mutex_unlock(clone->pool_mutex);
 	invalidate(destination, to, *length);
 unlock:
+	if (source != destination)
+		filemap_invalidate_unlock_shared(source);
 	filemap_invalidate_unlock(destination);
+unlock_mutex:
+	mutex_unlock(clone->pool_mutex);
 	return error;
 }
 
@@ -243,7 +272,8 @@ int clone_range(struct volume *source, struct volume *destination, struct zvol_c
 
 	if (error || !request->length)
 		return error;
-	clone.block_pointers = kvmalloc_array(min(longest, request->length) / source->block_size, BLKPTR_SIZE, GFP_KERNEL);
+	clone.block_pointers = kvmalloc_array(min(longest, request->length) / source->block_size, BLKPTR_SIZE,
+					      GFP_KERNEL_ACCOUNT);
 	if (!clone.block_pointers) {
 		request->stopped = ZVOL_CLONE_NO_MEMORY;
 		return -ENOMEM;
@@ -261,8 +291,107 @@ int clone_range(struct volume *source, struct volume *destination, struct zvol_c
 		if (error)
 			break;
 		request->bytes_done += length;
+		request->hole_bytes += clone.holes * source->block_size;
 		cond_resched();
 	}
 	kvfree(clone.block_pointers);
 	return error;
+}
+
+/* What a block is whose pointer was read, and was not written since. */
+static enum zvol_clone_kind kind_of_clean(struct volume *volume, u64 offset, const char *block_pointer)
+{
+	if (is_hole(block_pointer) || volume_has_pending_free(volume, offset, volume->block_size))
+		return ZVOL_CLONE_HOLE;
+	return ZVOL_CLONE_DATA;
+}
+
+static enum zvol_clone_kind kind_of(struct volume *volume, void *objset, u64 offset, void *block_pointer, int *error)
+{
+	size_t count = 1;
+
+	*error = zfs_dmu_read_l0_bps(objset, ZVOL_OBJECT, offset, volume->block_size, block_pointer, &count);
+	if (*error == EAGAIN) {
+		*error = 0;
+		return ZVOL_CLONE_UNSYNCED;
+	}
+	return *error ? ZVOL_CLONE_HOLE : kind_of_clean(volume, offset, block_pointer);
+}
+
+/*
+ * One step of a map: the suspend lock is let go after it. Ends early when there is no room for another extent. All block pointers
+ * are read at once, and one by one only when that fails: a block is not on disk yet, or can't be read.
+ */
+static int map_step(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents, char *block_pointers,
+		    u64 length)
+{
+	const u64 offset = request->offset + request->bytes_done;
+	void *objset = volume_hold_objset(volume);
+	size_t count = length / volume->block_size;
+	u64 done, number = 0;
+	bool clean;
+	int error = 0;
+
+	request->stopped = ZVOL_CLONE_REMOVED;
+	if (!objset)
+		return -ENXIO;
+	request->stopped = ZVOL_CLONE_COMPLETE;
+	clean = !zfs_dmu_read_l0_bps(objset, ZVOL_OBJECT, offset, length, block_pointers, &count);
+	for (done = 0; done < length; done += volume->block_size, number++) {
+		struct zvol_clone_extent *last = extents + request->count - 1;
+		enum zvol_clone_kind kind = clean ?
+			kind_of_clean(volume, offset + done, block_pointers + number * BLKPTR_SIZE) :
+			kind_of(volume, objset, offset + done, block_pointers, &error);
+
+		if (error) {
+			request->stopped = ZVOL_CLONE_ZFS;
+			error = error > 0 && error <= MAX_ERRNO && error != EBADE ? -error : -EIO;
+			break;
+		}
+		if (!request->count || last->kind != kind) {
+			if (request->count == request->most)
+				break;
+			extents[request->count++] = (struct zvol_clone_extent) { .kind = kind };
+		}
+		extents[request->count - 1].length += volume->block_size;
+		request->bytes_done += volume->block_size;
+	}
+	volume_release_objset(volume);
+	return error;
+}
+
+int map_range(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents)
+{
+	const u64 step = max_t(u64, ZVOL_CLONE_STEP, volume->block_size);
+	const u64 most = min_t(u64, request->length, (u64)ZVOL_CLONE_MAP_BLOCKS * volume->block_size);
+	char *block_pointers;
+	unsigned int noio;
+	int error = 0;
+
+	request->stopped = ZVOL_CLONE_UNALIGNED;
+	if (!IS_ALIGNED(request->offset | request->length, volume->block_size))
+		return -EINVAL;
+	request->stopped = ZVOL_CLONE_OUT_OF_RANGE;
+	if (!request->length || !volume_contains(volume, request->offset, request->length))
+		return -EINVAL;
+	request->stopped = ZVOL_CLONE_NO_MEMORY;
+	block_pointers = kvmalloc_array(min(step, most) / volume->block_size, BLKPTR_SIZE, GFP_KERNEL_ACCOUNT);
+	if (!block_pointers)
+		return -ENOMEM;
+	while (!error && request->bytes_done < most && !signal_pending(current)) {
+		const u64 before = request->bytes_done, length = min(step, most - before);
+
+		noio = memalloc_noio_save();
+		error = map_step(volume, request, extents, block_pointers, length);
+		memalloc_noio_restore(noio);
+		if (request->bytes_done - before < length)
+			break;
+		cond_resched();
+	}
+	kvfree(block_pointers);
+	if (!error && !request->bytes_done) {
+		request->stopped = ZVOL_CLONE_SIGNAL;
+		return -EINTR;
+	}
+	return request->bytes_done ? 0 : error;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Cloning a range between two proven zvols, step by step. */
+/* Cloning a range between two proven zvols, step by step, and the map of one. */
 #ifndef CLONE_H
 #define CLONE_H
 
 struct volume;
+struct zvol_clone_extent;
+struct zvol_clone_map;
 struct zvol_clone_range;
 
 /*
@@ -12,5 +14,8 @@ struct zvol_clone_range;
  */
 int clone_range(struct volume *source, struct volume *destination, struct zvol_clone_range *request);
 void clone_init(void);
+
+/* Does what @request asks of the volume; @extents has room for request->most, at most ZVOL_CLONE_MAP_BLOCKS. As clone_range(). */
+int map_range(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents);
 
 #endif

@@ -14,6 +14,7 @@
 #include <linux/fs.h>
 #include <linux/log2.h>
 #include <linux/module.h>
+#include <linux/overflow.h>
 #include <linux/rwsem.h>
 #include <linux/uaccess.h>
 
@@ -126,6 +127,17 @@ void volume_release_objset(struct volume *volume)
 	up_read(suspend_lock(volume));
 }
 
+bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length)
+{
+	void *dnode = FIELD(volume->zv, ZV_DN, void *);
+	u64 block;
+
+	for (block = offset / volume->block_size; block < (offset + length) / volume->block_size; block++)
+		if (zfs_dnode_block_freed(dnode, block))
+			return true;
+	return false;
+}
+
 const void *objset_pool(const void *objset)
 {
 	return FIELD(objset, OS_SPA, const void *);
@@ -134,6 +146,13 @@ const void *objset_pool(const void *objset)
 u64 volume_current_size(const struct volume *volume)
 {
 	return READ_ONCE(FIELD(volume->zv, ZV_VOLSIZE, u64));
+}
+
+bool volume_contains(const struct volume *volume, u64 offset, u64 length)
+{
+	u64 end;
+
+	return !check_add_overflow(offset, length, &end) && end <= volume_current_size(volume);
 }
 
 /* zvol_set_ro() in module/zfs/zvol.c sets both, for files that are open already too. */

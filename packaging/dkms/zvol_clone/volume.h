@@ -29,11 +29,20 @@ void volume_release(struct volume *volume);
 void *volume_hold_objset(struct volume *volume);
 void volume_release_objset(struct volume *volume);
 
+/*
+ * Whether one of the blocks was freed by a discard that is not on disk yet. Its block pointer still is the old one, which
+ * dmu_read_l0_bps() of 2.3.9 gives: the block that is freed would be cloned, with its old data, and be freed twice (openzfs#18853).
+ * The objset is held.
+ */
+bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length);
+
 /* The pool (spa_t) of a held objset: for comparison only. */
 const void *objset_pool(const void *objset);
 
 /* As it is now: both can change while the file is open. */
 u64 volume_current_size(const struct volume *volume);
+/* Whether a range lies inside, as the size is now. */
+bool volume_contains(const struct volume *volume, u64 offset, u64 length);
 bool volume_is_read_only(const struct volume *volume);
 
 #endif

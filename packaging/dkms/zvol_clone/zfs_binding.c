@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finding two functions of zfs.ko without linking to it.
+ * Finding three functions of zfs.ko without linking to it.
  *
  * Their addresses come from /proc/kallsyms as module parameters. They are believed only when
  * - sprint_symbol() says that each is the very start of the function of that name in the module "zfs";
@@ -9,7 +9,7 @@
  *   build ID is a hash of the whole linked module: equal means that every structure has the layout seen by zfs_layout.c.
  *
  * Linking any symbol of zfs.ko instead would make this module inherit its licence taint and lose GPL-only symbols
- * (inherit_taint() in kernel/module/main.c), and neither function is exported.
+ * (inherit_taint() in kernel/module/main.c), and none of the functions is exported.
  *
  * The calls are static_call(): on x86 a direct call, so that it does not matter that the entry of a function which is
  * never called indirectly may lack its ENDBR or have it sealed (CONFIG_X86_KERNEL_IBT).
@@ -34,9 +34,11 @@
 /* Never defined: they give static_call() its types. zfs_layout.c asserts that the zfs headers declare the same. */
 int zvol_clone_range_type(void *, u64, void *, u64, u64);
 int dmu_read_l0_bps_type(void *, u64, u64, u64, void *, size_t *);
+u64 dnode_block_freed_type(void *, u64);
 
 DEFINE_STATIC_CALL_NULL(zvol_clone_range_call, zvol_clone_range_type);
 DEFINE_STATIC_CALL_NULL(dmu_read_l0_bps_call, dmu_read_l0_bps_type);
+DEFINE_STATIC_CALL_NULL(dnode_block_freed_call, dnode_block_freed_type);
 
 /* What zfs.ko was when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
 static const char expected_version[] = ZFS_IDENTITY_VERSION;
@@ -137,7 +139,7 @@ static bool same_build_id(void)
 	return false;
 }
 
-int zfs_binding_acquire(unsigned long zvol_clone_range, unsigned long dmu_read_l0_bps)
+int zfs_binding_acquire(const struct zfs_addresses *addresses)
 {
 	struct module *zfs = pin_zfs();
 	int error;
@@ -148,15 +150,17 @@ int zfs_binding_acquire(unsigned long zvol_clone_range, unsigned long dmu_read_l
 	if (!same("version", expected_version, zfs->version) ||
 	    !same("srcversion", expected_srcversion, zfs->srcversion) || !same_build_id())
 		goto refuse;
-	error = verify_address(zvol_clone_range, "zvol_clone_range", zfs);
-	if (error)
-		goto refuse;
-	error = verify_address(dmu_read_l0_bps, "dmu_read_l0_bps", zfs);
+	error = verify_address(addresses->zvol_clone_range, "zvol_clone_range", zfs);
+	if (!error)
+		error = verify_address(addresses->dmu_read_l0_bps, "dmu_read_l0_bps", zfs);
+	if (!error)
+		error = verify_address(addresses->dnode_block_freed, "dnode_block_freed", zfs);
 	if (error)
 		goto refuse;
 
-	static_call_update(zvol_clone_range_call, (typeof(&zvol_clone_range_type))zvol_clone_range);
-	static_call_update(dmu_read_l0_bps_call, (typeof(&dmu_read_l0_bps_type))dmu_read_l0_bps);
+	static_call_update(zvol_clone_range_call, (typeof(&zvol_clone_range_type))addresses->zvol_clone_range);
+	static_call_update(dmu_read_l0_bps_call, (typeof(&dmu_read_l0_bps_type))addresses->dmu_read_l0_bps);
+	static_call_update(dnode_block_freed_call, (typeof(&dnode_block_freed_type))addresses->dnode_block_freed);
 	zfs_module = zfs;
 	return 0;
 
@@ -185,4 +189,9 @@ int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_z
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count)
 {
 	return static_call(dmu_read_l0_bps_call)(objset, object, offset, length, block_pointers, count);
+}
+
+bool zfs_dnode_block_freed(void *dnode, u64 block)
+{
+	return static_call(dnode_block_freed_call)(dnode, block);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The two functions of zfs.ko that this module calls, found and verified at load, and zfs.ko itself, pinned. */
+/* The three functions of zfs.ko that this module calls, found and verified at load, and zfs.ko itself, pinned. */
 #ifndef ZFS_BINDING_H
 #define ZFS_BINDING_H
 
@@ -7,13 +7,18 @@
 
 struct module;
 
+/* From /proc/kallsyms. */
+struct zfs_addresses {
+	unsigned long zvol_clone_range, dmu_read_l0_bps, dnode_block_freed;
+};
+
 /*
- * Verifies both addresses and the loaded zfs module, pins it and makes the calls below possible. Refuses in any doubt and
+ * Verifies the addresses and the loaded zfs module, pins it and makes the calls below possible. Refuses in any doubt and
  * says why in the kernel log.
  * Returns -EINVAL: an address is missing or is not the function's; -ENODEV: no zfs module, or it is not usable;
  * -ENOEXEC: a zfs module other than the one this module was built for.
  */
-int zfs_binding_acquire(unsigned long zvol_clone_range, unsigned long dmu_read_l0_bps);
+int zfs_binding_acquire(const struct zfs_addresses *addresses);
 void zfs_binding_release(void);
 
 /* The pinned zfs module. */
@@ -24,5 +29,8 @@ int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_z
 
 /* dmu_read_l0_bps() of module/zfs/dmu.c: 0 or a positive errno; EAGAIN when a block is not on disk yet. */
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count);
+
+/* dnode_block_freed() of module/zfs/dnode.c: whether a transaction group that is not on disk yet frees the block. */
+bool zfs_dnode_block_freed(void *dnode, u64 block);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/zfs_context.h>
 #include <sys/dataset_kstats.h>
 #include <sys/dmu_objset.h>
+#include <sys/dnode.h>
 #include <sys/zfs_rlock.h>
 #include <sys/zvol.h>
 #include <sys/zvol_impl.h>
@@ -17,7 +18,14 @@ static_assert(__builtin_types_compatible_p(typeof(zvol_clone_range),
     int(zvol_state_t *, uint64_t, zvol_state_t *, uint64_t, uint64_t)));
 static_assert(__builtin_types_compatible_p(typeof(dmu_read_l0_bps),
     int(objset_t *, uint64_t, uint64_t, uint64_t, blkptr_t *, size_t *)));
+static_assert(__builtin_types_compatible_p(typeof(dnode_block_freed), uint64_t(dnode_t *, uint64_t)));
 static_assert(__builtin_types_compatible_p(uint64_t, u64));
+
+/*
+ * Not called. An OpenZFS without it reads zeroes from a block that was cloned over one whose discard is not on disk yet
+ * (openzfs#18421, #18724): this module is for those that have it.
+ */
+static_assert(__builtin_types_compatible_p(typeof(dnode_block_freed_after), uint64_t(dnode_t *, uint64_t, uint64_t)));
 
 void zfs_layout(void);
 void
@@ -26,12 +34,15 @@ zfs_layout(void)
 	OFFSET(ZV_VOLSIZE, zvol_state, zv_volsize);
 	OFFSET(ZV_VOLBLOCKSIZE, zvol_state, zv_volblocksize);
 	OFFSET(ZV_OBJSET, zvol_state, zv_objset);
+	OFFSET(ZV_DN, zvol_state, zv_dn);
 	OFFSET(ZV_FLAGS, zvol_state, zv_flags);
 	OFFSET(ZV_OPEN_COUNT, zvol_state, zv_open_count);
 	OFFSET(ZV_ZSO, zvol_state, zv_zso);
 	DEFINE(ZV_SUSPEND_LOCK, offsetof(struct zvol_state, zv_suspend_lock.rw_rwlock));
 	OFFSET(OS_SPA, objset, os_spa);
 	DEFINE(BLKPTR_SIZE, sizeof (blkptr_t));
+	OFFSET(BLKPTR_DVA, blkptr, blk_dva[0]);
+	OFFSET(BLKPTR_PROP, blkptr, blk_prop);
 	DEFINE(RW_SEMAPHORE_SIZE, sizeof (((krwlock_t *)0)->rw_rwlock));
 	DEFINE(ZVOL_FLAG_RDONLY, ZVOL_RDONLY);
 	DEFINE(ZVOL_FLAG_REMOVING, ZVOL_REMOVING);

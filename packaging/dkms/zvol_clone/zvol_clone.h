@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool.
+ * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool; tell which blocks of one take space.
  *
  * The interface to user space. Programs of any licence may include this file.
  */
@@ -11,17 +11,20 @@
 #include <linux/types.h>
 
 #define ZVOL_CLONE_DEVICE "/dev/zvol_clone"
-#define ZVOL_CLONE_VERSION 1
+#define ZVOL_CLONE_VERSION 2
 
 /* No range lock of a zvol is held for longer than one step. A volblocksize above it makes a step of one block. */
 #define ZVOL_CLONE_STEP (4U << 20)
+
+/* Blocks that one ZVOL_CLONE_MAP looks at, at most. */
+#define ZVOL_CLONE_MAP_BLOCKS 16384U
 
 /* Why the call stopped. The errno is the same for each, except where "any" says it is that of the part that failed. */
 enum zvol_clone_stopped {
 	ZVOL_CLONE_COMPLETE = 0,		/* 0: all of the range was cloned */
 	ZVOL_CLONE_OTHER_VERSION = 1,		/* ENOTTY: `version` now holds the module's */
 	ZVOL_CLONE_BAD_REQUEST = 2,		/* EINVAL: flags or reserved not zero */
-	ZVOL_CLONE_NOT_PERMITTED = 3,		/* EPERM: the caller lacks CAP_SYS_ADMIN */
+						/* 3: of version 1 */
 	ZVOL_CLONE_BAD_DESCRIPTOR = 4,		/* EBADF: not open, source not for reading, destination not for writing */
 	ZVOL_CLONE_NOT_BLOCK_DEVICE = 5,	/* ENOTBLK */
 	ZVOL_CLONE_NOT_ZVOL = 6,		/* ENODEV: a block device of another driver */
@@ -35,7 +38,7 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_UNALIGNED = 14,		/* EINVAL: an offset or the length is no multiple of volblocksize */
 	ZVOL_CLONE_OUT_OF_RANGE = 15,		/* EINVAL: beyond the end of a zvol (also when it shrank meanwhile) */
 	ZVOL_CLONE_OVERLAP = 16,		/* EINVAL: the ranges overlap inside one zvol */
-	ZVOL_CLONE_DIRTY = 17,			/* EAGAIN: the block after bytes_done is not on disk yet; see dirty_length */
+	ZVOL_CLONE_DIRTY = 17,			/* EAGAIN: the block after bytes_done, or its discard, is not on disk yet; see dirty_length */
 	ZVOL_CLONE_SIGNAL = 18,			/* EINTR */
 	ZVOL_CLONE_PAGE_CACHE = 19,		/* any: writing back or invalidating cached pages failed */
 	ZVOL_CLONE_NO_MEMORY = 20,		/* ENOMEM: nothing was done */
@@ -66,8 +69,43 @@ struct zvol_clone_range {
 	__u64 dirty_length;		/* out: after ZVOL_CLONE_DIRTY, dirty bytes that follow bytes_done (0: not known) */
 	__u32 stopped;			/* out: enum zvol_clone_stopped */
 	__u32 reserved;			/* in: 0 */
+	__u64 hole_bytes;		/* out: of bytes_done, those that are holes now: nobody shares them */
+};
+
+enum zvol_clone_kind {
+	ZVOL_CLONE_HOLE = 0,		/* takes no space, or none any more once its discard is on disk; reads as zeroes */
+	ZVOL_CLONE_DATA = 1,		/* takes space */
+	ZVOL_CLONE_UNSYNCED = 2,	/* was written and is not on disk yet: takes space then, unless compression makes a hole of zeroes */
+};
+
+struct zvol_clone_extent {
+	__u64 length;			/* bytes */
+	__u32 kind;			/* enum zvol_clone_kind */
+	__u32 reserved;			/* 0 */
+};
+
+/*
+ * The argument of ZVOL_CLONE_MAP: what the blocks of a range of one zvol are, now. Offset and length are multiples of its
+ * volblocksize, length not 0.
+ *
+ * The ioctl returns 0 when a beginning of the range is told, one block at least, else -1 with errno and `stopped` as for
+ * ZVOL_CLONE_RANGE. Neighbouring extents differ. It ends early when `most` extents are full, after ZVOL_CLONE_MAP_BLOCKS
+ * blocks, and for a signal.
+ */
+struct zvol_clone_map {
+	__u32 version;			/* in: ZVOL_CLONE_VERSION; out: the module's, when it differs */
+	__u32 flags;			/* in: 0 */
+	__s32 fd;			/* in: a zvol, open for reading */
+	__u32 most;			/* in: room in extents, 1 at least */
+	__u64 offset;			/* in */
+	__u64 length;			/* in */
+	__u64 extents;			/* in: address of struct zvol_clone_extent[most] */
+	__u64 bytes_done;		/* out: the sum of the lengths */
+	__u32 count;			/* out: extents filled */
+	__u32 stopped;			/* out: enum zvol_clone_stopped */
 };
 
 #define ZVOL_CLONE_RANGE _IOWR('z', 0xc1, struct zvol_clone_range)
+#define ZVOL_CLONE_MAP _IOWR('z', 0xc2, struct zvol_clone_map)
 
 #endif

@@ -1,12 +1,17 @@
 //! A volume on a regular file.
 
 use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock, fstatfs};
 use rustix::io::Errno;
 
+use crate::copy::{CloneEnd, CloneRefusal, CloneStep, FallbackReason};
+use crate::growth;
+use crate::ioctl::clone_file_range;
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
 use crate::{Buffer, Extent, Geometry, LocalBoxFuture, Space, VolumeError};
@@ -21,11 +26,16 @@ const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// with them every session of the thread that writes.
 const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
+/// `ZFS_SUPER_MAGIC` of OpenZFS. Up to 2.3.9 at least it clones blocks of a hole that was punched a moment ago as they were before, and frees
+/// them twice (openzfs#16012, #18853), and nothing tells whether the hole is on disk: files on it are read and written.
+const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
+
 /// A volume on a regular file, locked with flock(2).
 ///
 /// Logical block 512 bytes; physical block what the file system prefers (`st_blksize`, the record size on ZFS).
 pub struct FileVolume {
     store: Store,
+    clones: bool,
 }
 
 impl FileVolume {
@@ -85,6 +95,7 @@ impl FileVolume {
         };
         Ok(Self {
             store: Store::new(file, facts),
+            clones: !is_one_of(&[ZFS_SUPER_MAGIC]),
         })
     }
 
@@ -95,6 +106,9 @@ impl FileVolume {
 
 volume_on_store!(
     FileVolume,
+    fn has_allocation_map(&self) -> bool {
+        true
+    },
     fn allocation(
         &self,
         offset: u64,
@@ -106,7 +120,69 @@ volume_on_store!(
     fn space(&self) -> LocalBoxFuture<'_, Result<Option<Space>, VolumeError>> {
         Box::pin(self.store.file_space())
     },
+    fn clone_end(&self) -> Option<CloneEnd<'_>> {
+        let file = self.store.file().as_fd();
+        self.clones.then_some(CloneEnd::File(file))
+    },
+    fn clone_range<'a>(
+        &'a self,
+        offset: u64,
+        source: CloneEnd<'a>,
+        source_offset: u64,
+        length: u64,
+    ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
+        Box::pin(self.clone_from(offset, source, source_offset, length))
+    },
 );
+
+impl FileVolume {
+    async fn clone_from(
+        &self,
+        offset: u64,
+        source: CloneEnd<'_>,
+        source_offset: u64,
+        length: u64,
+    ) -> Result<CloneStep, CloneRefusal> {
+        let CloneEnd::File(source) = source else {
+            return Err(CloneRefusal::unsupported());
+        };
+        growth::admit_clone(self, &self.store, offset, length)
+            .await
+            .map_err(CloneRefusal::failed)?;
+        let failed = |error| CloneRefusal::failed(classify(error));
+        // The thread may outlive both volumes.
+        let source = source.try_clone_to_owned().map_err(failed)?;
+        let cloned = self.store.change(offset, length, move |file| {
+            Ok(clone_file_range(
+                file,
+                offset,
+                source.as_fd(),
+                source_offset,
+                length,
+            ))
+        });
+        match cloned.await {
+            Ok(Ok(())) => Ok(CloneStep {
+                done_bytes: length,
+                hole_bytes: 0,
+            }),
+            Ok(Err(error)) => Err(clone_refusal(error)),
+            Err(error) => Err(CloneRefusal::failed(error)),
+        }
+    }
+}
+
+/// What an error of `FICLONERANGE` means (`ioctl_ficlonerange(2)`).
+fn clone_refusal(error: io::Error) -> CloneRefusal {
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => FallbackReason::Unsupported,
+        Some(Errno::XDEV) => FallbackReason::OtherPool,
+        Some(Errno::INVAL) => FallbackReason::Unaligned,
+        Some(Errno::AGAIN) => FallbackReason::Dirty,
+        _ => return CloneRefusal::failed(classify(error)),
+    };
+    CloneRefusal::before_all(reason)
+}
 
 /// Whether the file system can free a part of the file, asked where there is none: well behind its end.
 fn punches_holes(file: &File, size_bytes: u64) -> bool {

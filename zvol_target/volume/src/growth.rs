@@ -92,6 +92,20 @@ pub(crate) async fn clear<V: Volume>(
     store.clear(offset, length, stability).await
 }
 
+/// Before a clone into a range. It needs no space of the pool, but the first overwrite of what it shares does: where no more may be taken,
+/// the range has to take as much already.
+pub(crate) async fn admit_clone<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    length: u64,
+) -> Result<(), VolumeError> {
+    if store.gate.is_closed() {
+        return require_allocated(volume, offset, length).await;
+    }
+    Ok(())
+}
+
 async fn write_again<V: Volume>(
     volume: &V,
     store: &Store,

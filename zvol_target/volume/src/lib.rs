@@ -22,6 +22,7 @@ mod store;
 mod zeroes;
 pub mod zfs;
 mod zvol;
+mod zvol_clone;
 
 pub use block::BlockVolume;
 pub use buffer::Buffer;
@@ -189,6 +190,11 @@ pub trait Volume: Send + Sync {
         }])))
     }
 
+    /// Whether [`Volume::allocation`] knows without reading the data.
+    fn has_allocation_map(&self) -> bool {
+        false
+    }
+
     /// Space the volume takes, and how much more it can take; `None` when its store does not tell.
     ///
     /// # Errors
@@ -212,11 +218,12 @@ pub trait Volume: Send + Sync {
         None
     }
 
-    /// Has the range share the blocks of the source, as far as one step goes: no lock of the backend is held for longer. Not stable
+    /// Has the range share the blocks of the source, as far as one step goes: no lock of the backend is held for longer. The ranges
+    /// do not overlap. Not stable
     /// before [`Volume::flush`]. [`copy`](mod@copy) is what calls it.
     ///
     /// # Errors
-    /// [`CloneRefusal`]: nothing beyond what its `done_bytes` says was cloned for certain; what follows must be written again.
+    /// [`CloneRefusal`]: nothing beyond what its `done` says was cloned for certain; what follows must be written again.
     fn clone_range<'a>(
         &'a self,
         offset: u64,

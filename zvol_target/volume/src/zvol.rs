@@ -1,14 +1,20 @@
 //! A volume on a zvol of the OpenZFS kernel module.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::block::{device_size, open_device};
-use crate::growth::Gate;
+use crate::copy::{CloneEnd, CloneRefusal, CloneStep};
+use crate::growth::{self, Gate};
 use crate::open::{OpenOptions, Problem};
 use crate::store::{self, Clearing, Store, Way, volume_on_store};
-use crate::{LocalBoxFuture, Space, VolumeError, zfs};
+use crate::{
+    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, Space, VolumeError, buffer, zfs,
+    zvol_clone,
+};
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
 ///
@@ -68,10 +74,121 @@ volume_on_store!(
     fn dataset(&self) -> Option<String> {
         zfs::dataset_of(self.store.file()).ok()
     },
+    fn has_allocation_map(&self) -> bool {
+        zvol_clone::device().is_some()
+    },
+    fn allocation(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
+        Box::pin(async move {
+            match zvol_clone::device() {
+                Some(device) => self.mapped(&device, offset, length, most).await,
+                None => self.read_map(offset, length, most).await,
+            }
+        })
+    },
+    fn clone_end(&self) -> Option<CloneEnd<'_>> {
+        Some(CloneEnd::Zvol(self.store.file().as_fd()))
+    },
+    fn clone_range<'a>(
+        &'a self,
+        offset: u64,
+        source: CloneEnd<'a>,
+        source_offset: u64,
+        length: u64,
+    ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
+        Box::pin(async move {
+            let (CloneEnd::Zvol(source), Some(device)) = (source, zvol_clone::device()) else {
+                return Err(CloneRefusal::unsupported());
+            };
+            growth::admit_clone(self, &self.store, offset, length)
+                .await
+                .map_err(CloneRefusal::failed)?;
+            let failed = |error| CloneRefusal::failed(classify(error));
+            // The thread may outlive both volumes.
+            let source = source.try_clone_to_owned().map_err(failed)?;
+            let cloned = self.store.change(offset, length, move |file| {
+                let clone = zvol_clone::clone_range;
+                Ok(clone(&device, file, offset, &source, source_offset, length))
+            });
+            cloned
+                .await
+                .unwrap_or_else(|error| Err(CloneRefusal::failed(error)))
+        })
+    },
 );
 
 /// A power of two that fits one record of the ZIL, and the least volblocksize there is use for.
 const ATOMIC_WRITE_BYTES: u32 = 4096;
+
+/// Bytes read to tell what a range is, where there is no map.
+const READ_BYTES: u64 = 1 << 20;
+
+impl ZvolVolume {
+    /// What the module says: what is allocated in the pool, and what will be when it is on disk.
+    async fn mapped(
+        &self,
+        device: &Arc<File>,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, VolumeError> {
+        let device = Arc::clone(device);
+        let block = u64::from(self.store.geometry().physical_block_bytes);
+        self.store
+            .look(offset, length, move |file| {
+                zvol_clone::map(&device, file, offset, length, block, most)
+            })
+            .await
+    }
+
+    /// What the data says of a beginning of the range: a block that is not zero takes space for certain. One that is zero is called a
+    /// hole, though without compression it takes space if zeroes were written to it.
+    async fn read_map(
+        &self,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, VolumeError> {
+        let Geometry {
+            size_bytes,
+            physical_block_bytes,
+            ..
+        } = self.store.geometry();
+        let block = u64::from(physical_block_bytes);
+        let first = offset - offset % block;
+        let end = offset + length.min(READ_BYTES);
+        let last = end.next_multiple_of(block).min(size_bytes.max(end));
+        let buffer = Buffer::new((last - first) as usize);
+        let data = self.store.read(first, buffer).await?;
+        let mut found: Vec<Extent> = Vec::new();
+        let mut at = first;
+        for bytes in data.chunks(physical_block_bytes as usize) {
+            let (begin, until) = (at.max(offset), (at + block).min(end));
+            at += block;
+            let allocation = if buffer::is_zero(bytes) {
+                Allocation::Hole
+            } else {
+                Allocation::Allocated
+            };
+            let full = found.len() == most.max(1);
+            match found.last_mut() {
+                _ if begin >= until => {}
+                Some(known) if known.allocation == allocation => known.length += until - begin,
+                _ if full => break,
+                _ => found.push(Extent {
+                    offset: begin,
+                    length: until - begin,
+                    allocation,
+                }),
+            }
+        }
+        Ok(found)
+    }
+}
 
 /// What an error number of a zvol means.
 ///

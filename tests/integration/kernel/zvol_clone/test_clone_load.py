@@ -24,7 +24,7 @@ def file(module_file: Path, pool: Pool) -> Iterator[Path]:
 @pytest.fixture
 def right(file: Path) -> dict[str, int]:
     """The right addresses."""
-    return {name: kernel_module.address_of(name) for name in ("zvol_clone_range", "dmu_read_l0_bps")}
+    return {name: kernel_module.address_of(name) for name in ("zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed")}
 
 
 def refused(file: Path, error: int, words: str, **parameters: int) -> bool:
@@ -42,7 +42,7 @@ def test_loads_and_unloads(file: Path) -> None:
         result = kernel_module.load(file)
         assert result.returncode == 0, result.stderr
         wait_for(DEVICE.is_char_device, f"{DEVICE} is there")
-        assert DEVICE.stat().st_mode & 0o777 == 0o600
+        assert DEVICE.stat().st_mode & 0o777 == 0o660
         assert int(Path("/sys/module/zfs/refcnt").read_text()) == references + 1
         assert kernel_module.load(file).returncode == 0, "loading again does nothing"
         assert kernel_module.remove("zvol_clone") == 0
@@ -57,11 +57,12 @@ def test_the_addresses_stay_secret(file: Path) -> None:
 
 def test_missing_addresses(file: Path, right: dict[str, int]) -> None:
     assert refused(file, errno.EINVAL, "refused: no address for zvol_clone_range")
-    clone = right["zvol_clone_range"]
-    assert refused(file, errno.EINVAL, "refused: no address for dmu_read_l0_bps", zvol_clone_range=clone)
+    for missing in ("dmu_read_l0_bps", "dnode_block_freed"):
+        rest = {name: address for name, address in right.items() if name != missing}
+        assert refused(file, errno.EINVAL, f"refused: no address for {missing}", **rest)
 
 
-@pytest.mark.parametrize("parameter", ["zvol_clone_range", "dmu_read_l0_bps"])
+@pytest.mark.parametrize("parameter", ["zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed"])
 @pytest.mark.parametrize("wrong", ["one byte on", "another function", "the kernel's", "nowhere", "user space", "the other one"])
 def test_wrong_addresses(file: Path, right: dict[str, int], parameter: str, wrong: str) -> None:
     addresses = {

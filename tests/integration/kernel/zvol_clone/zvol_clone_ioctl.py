@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEVICE = Path("/dev/zvol_clone")
-VERSION = 1
-ZVOL_CLONE_RANGE = 0xC0407AC1
+VERSION = 2
+ZVOL_CLONE_RANGE = 0xC0487AC1
 """_IOWR('z', 0xc1, struct zvol_clone_range)"""
+ZVOL_CLONE_MAP = 0xC0387AC2
+"""_IOWR('z', 0xc2, struct zvol_clone_map)"""
+MAP_BLOCKS = 16384
+"""ZVOL_CLONE_MAP_BLOCKS"""
 
 
 class Stopped(enum.IntEnum):
@@ -21,7 +25,6 @@ class Stopped(enum.IntEnum):
     COMPLETE = 0
     OTHER_VERSION = 1
     BAD_REQUEST = 2
-    NOT_PERMITTED = 3
     BAD_DESCRIPTOR = 4
     NOT_BLOCK_DEVICE = 5
     NOT_ZVOL = 6
@@ -57,6 +60,38 @@ class Request(ctypes.Structure):
         ("dirty_length", ctypes.c_uint64),
         ("stopped", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("hole_bytes", ctypes.c_uint64),
+    ]
+
+
+class Kind(enum.IntEnum):
+    """What a block is: enum zvol_clone_kind."""
+
+    HOLE = 0
+    DATA = 1
+    UNSYNCED = 2
+
+
+class MapExtent(ctypes.Structure):
+    """struct zvol_clone_extent"""
+
+    _fields_ = [("length", ctypes.c_uint64), ("kind", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
+class MapRequest(ctypes.Structure):
+    """struct zvol_clone_map"""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("fd", ctypes.c_int32),
+        ("most", ctypes.c_uint32),
+        ("offset", ctypes.c_uint64),
+        ("length", ctypes.c_uint64),
+        ("extents", ctypes.c_uint64),
+        ("bytes_done", ctypes.c_uint64),
+        ("count", ctypes.c_uint32),
+        ("stopped", ctypes.c_uint32),
     ]
 
 
@@ -70,6 +105,16 @@ class Outcome:
     dirty_length: int
     version: int
     seconds: float
+    hole_bytes: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What ZVOL_CLONE_MAP said: the errno, and extents as (kind, bytes)."""
+
+    error: int
+    stopped: Stopped
+    extents: list[tuple[Kind, int]]
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -110,9 +155,21 @@ class ZvolClone:
             dirty_length=0xDEAD,
             stopped=0xDEAD,
             reserved=reserved,
+            hole_bytes=0xDEAD,
         )
         start = time.monotonic()
         result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_RANGE), ctypes.byref(request))
         error = ctypes.get_errno() if result else 0
         seconds = time.monotonic() - start
-        return Outcome(error, Stopped(request.stopped), request.bytes_done, request.dirty_length, request.version, seconds)
+        stopped = Stopped(request.stopped)
+        return Outcome(error, stopped, request.bytes_done, request.dirty_length, request.version, seconds, request.hole_bytes)
+
+    def map(self, fd: int, offset: int, length: int, *, most: int = 1024, version: int = VERSION, flags: int = 0) -> Mapped:
+        """What a beginning of the range is."""
+        extents = (MapExtent * max(most, 1))()
+        address = ctypes.addressof(extents)
+        request = MapRequest(version, flags, fd, most, offset, length, address, 0xDEAD, 0xDEAD, 0xDEAD)
+        result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_MAP), ctypes.byref(request))
+        found = [(Kind(extent.kind), int(extent.length)) for extent in extents[: request.count]]
+        assert sum(length for _, length in found) == request.bytes_done
+        return Mapped(ctypes.get_errno() if result else 0, Stopped(request.stopped), found)

@@ -68,10 +68,17 @@ pub(super) async fn transfer(
     } else {
         Stability::Stable
     };
+    // Cut into pieces, a copy inside one volume would overwrite what a later one reads.
+    let overlapping = Arc::ptr_eq(&what.source.unit.volume, &what.destination.unit.volume)
+        && what.source_offset.abs_diff(what.destination_offset) < what.length;
     let mut done = 0;
     while done < what.length {
         let at = what.destination_offset + done;
-        let until_multiple = PIECE_BYTES - at % PIECE_BYTES;
+        let until_multiple = if overlapping {
+            what.length
+        } else {
+            PIECE_BYTES - at % PIECE_BYTES
+        };
         let range = CopyRange {
             source: Arc::clone(&what.source.unit.volume),
             source_offset: what.source_offset + done,

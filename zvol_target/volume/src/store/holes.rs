@@ -21,19 +21,14 @@ impl Store {
         length: u64,
         most: usize,
     ) -> Result<Vec<Extent>, VolumeError> {
-        self.check(offset, length)?;
-        if length == 0 {
-            return Ok(Vec::new());
-        }
         let block = u64::from(self.logical_block_bytes);
-        let found = engine::call(&self.backing, move |backing| {
-            extents(backing.file(), offset, offset + length, block, most.max(1))
-        });
-        found.await.map_err(self.classify)
+        let most = most.max(1);
+        self.look(offset, length, move |file| {
+            extents(file, offset, offset + length, block, most)
+        })
+        .await
     }
-}
 
-impl Store {
     /// Space of a regular file and its file system.
     pub(crate) async fn file_space(&self) -> Result<Option<Space>, VolumeError> {
         let found = engine::call(&self.backing, |backing| {

@@ -258,6 +258,36 @@ impl Store {
         }
     }
 
+    /// Changes the file by a call in a thread, which counts as a cached write of the range.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        offset: u64,
+        length: u64,
+        work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        if self.read_only {
+            return Err(VolumeError::ReadOnly);
+        }
+        self.check(offset, length)?;
+        // It may be lost from here on, and again at its end: a flush that began in between may have missed it.
+        self.written.fetch_add(1, Ordering::AcqRel);
+        let changed = engine::call(&self.backing, move |backing| work(backing.file())).await;
+        self.written.fetch_add(1, Ordering::AcqRel);
+        changed.map_err(self.classify)
+    }
+
+    /// Looks at the file by a call in a thread.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        offset: u64,
+        length: u64,
+        work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        self.check(offset, length)?;
+        let seen = engine::call(&self.backing, move |backing| work(backing.file())).await;
+        seen.map_err(self.classify)
+    }
+
     async fn run(
         &self,
         action: Action,

@@ -128,3 +128,44 @@ impl Drop for Tmpfs {
             .status();
     }
 }
+
+/// A file system on a loop device, unmounted when dropped.
+pub struct Mounted {
+    directory: tempfile::TempDir,
+    _device: LoopDevice,
+    _image: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub fn new(mkfs: &str, options: &[&str], bytes: u64) -> Self {
+        let image = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let device = LoopDevice::new(&sparse_file(image.path(), bytes), 512);
+        let directory = tempfile::tempdir().unwrap();
+        run(Command::new(mkfs).args(options).arg(&device.0));
+        run(Command::new("mount").arg(&device.0).arg(directory.path()));
+        Self {
+            directory,
+            _device: device,
+            _image: image,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Bytes that are free.
+    pub fn free(&self) -> u64 {
+        let statistics = rustix::fs::statvfs(self.directory.path()).unwrap();
+        statistics.f_bfree * statistics.f_frsize
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.path())
+            .status();
+    }
+}

@@ -1,0 +1,261 @@
+"""Copies between zvols by the volume crate: what is shared on disk, what is read and written and why, what arrives."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from integration.kernel.conftest import VolumeOf
+from integration.kernel.zvol_clone import kernel_module
+from integration.kernel.zvol_clone.blocks import (
+    MIB,
+    dataset_of,
+    dvas,
+    opened,
+    pool_property,
+    random_blocks,
+    read_direct,
+    shared,
+    write_direct,
+)
+from support.programs import ProgramFailed, run
+from support.volume_tool import Copied, allocation, clear, copy, discard
+from support.zfs import Pool
+
+BLOCK = 16384
+Tell = Callable[[str], None]
+SetParameter = Callable[[str, int], None]
+
+
+@pytest.fixture(autouse=True)
+def module(module_file: Path) -> None:
+    """The module is loaded, and held open by nobody."""
+    result = kernel_module.load(module_file)
+    assert result.returncode == 0, result.stderr
+
+
+def checked(source: Path, source_offset: int, destination: Path, offset: int, length: int, size: int) -> Copied:
+    """Copies, and compares all of the destination with what it should be."""
+    expected = bytearray(read_direct(destination, size))
+    expected[offset : offset + length] = read_direct(source, size)[source_offset : source_offset + length]
+    copied = copy(source, source_offset, destination, offset, length)
+    assert read_direct(destination, size) == expected
+    assert copied.cloned + copied.copied + copied.zeroed == length
+    return copied
+
+
+@pytest.mark.parametrize("block", [4096, 16384, 65536])
+def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None:
+    source, destination = volume(64, filled=64, volblocksize=str(block)), volume(64, filled=64, volblocksize=str(block))
+    used = pool_property(pool.name, "bcloneused")
+    allocated = pool_property(pool.name, "allocated")
+    copied = checked(source, 0, destination, 0, 64 * MIB, 64 * MIB)
+    assert (copied.cloned, copied.fallback) == (64 * MIB, {})
+    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert shared(one, other) == len(one) == 64 * MIB // block
+    assert pool_property(pool.name, "bcloneused") - used >= 64 * MIB
+    assert pool_property(pool.name, "allocated") < allocated - 60 * MIB, "what the destination had is freed, nothing is written"
+    # Each is its own from then on.
+    before = read_direct(source, 64 * MIB)
+    write_direct(destination, random_blocks(4 * MIB), 8 * MIB)
+    clear("unmap", destination, 32 * MIB, 4 * MIB)
+    assert read_direct(source, 64 * MIB) == before
+    pool.scrub()
+
+
+def test_edges_are_copied_and_holes_stay_holes(volume: VolumeOf) -> None:
+    source, destination = volume(64, volblocksize="16384"), volume(64, filled=64, volblocksize="16384")
+    write_direct(source, random_blocks(10 * MIB), 20 * MIB)
+    run("zpool", "sync")
+    copied = checked(source, 512, destination, BLOCK + 512, 60 * MIB, 64 * MIB)
+    assert copied.cloned == 10 * MIB
+    assert copied.zeroed >= 50 * MIB - 2 * BLOCK
+    extents, _ = allocation(destination, 0, 64 * MIB)
+    kinds = [(kind, length) for kind, _, length in extents]
+    assert ("Allocated", 10 * MIB) in kinds and len(kinds) == 5, extents
+    # Not aligned alike: nothing can be shared.
+    copied = checked(source, 20 * MIB + 512, destination, 0, MIB, 64 * MIB)
+    assert (copied.cloned, copied.fallback["Unaligned"]) == (0, MIB)
+
+
+@pytest.mark.parametrize("distance", [16384, 512, MIB, 5 * MIB])
+def test_inside_one_zvol(volume: VolumeOf, distance: int) -> None:
+    device = volume(32, filled=32, volblocksize="16384")
+    for source, destination in ((0, distance), (distance, 0)):
+        copied = checked(device, source, device, destination, 16 * MIB, 32 * MIB)
+        if distance >= MIB:
+            assert copied.cloned > 0, copied
+        else:
+            assert copied.cloned == 0 and copied.fallback.total() == 16 * MIB
+    copied = checked(device, 0, device, 16 * MIB, 16 * MIB, 32 * MIB)
+    assert copied.cloned + copied.fallback["Dirty"] == 16 * MIB
+
+
+def test_where_blocks_cannot_be_shared_it_says_why(volume: VolumeOf, pool: Pool, other_pool: Pool, tmp_path: Path) -> None:
+    source = volume(16, volblocksize="16384")
+    write_direct(source, random_blocks(8 * MIB), 4 * MIB)
+    key = tmp_path / "key"
+    key.write_bytes(random_blocks(32))
+    encrypted = {"encryption": "aes-256-gcm", "keyformat": "raw", "keylocation": f"file://{key}"}
+    places = {
+        "OtherBlockSize": volume(16, volblocksize="65536"),
+        "OtherPool": other_pool.create_volume("foreign", 16),
+        "OtherKey": volume(16, volblocksize="16384", **encrypted),
+    }
+    for reason, destination in places.items():
+        copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
+        # Holes of the source are holes there too.
+        assert (copied.cloned, copied.zeroed, copied.copied) == (0, 8 * MIB, 8 * MIB), (reason, copied)
+        assert copied.fallback[reason] >= 8 * MIB and copied.fallback.total() <= 16 * MIB
+    other_pool.destroy_volume("foreign")
+
+
+def test_without_the_module(volume: VolumeOf) -> None:
+    source, destination = volume(16, filled=8), volume(16, filled=16)
+    assert kernel_module.remove("zvol_clone") == 0
+    try:
+        copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
+        assert (copied.cloned, copied.zeroed) == (0, 8 * MIB)
+        assert copied.fallback == {"Unsupported": 16 * MIB}
+        # By its data.
+        extents, _ = allocation(source, 0, 16 * MIB)
+        assert extents == [("Allocated", 0, 8 * MIB), ("Hole", 8 * MIB, 8 * MIB)]
+    finally:
+        assert kernel_module.load().returncode == 0
+
+
+def test_a_source_that_was_discarded_a_moment_ago(volume: VolumeOf, zfs_parameter: SetParameter) -> None:
+    zfs_parameter("zfs_txg_timeout", 30)
+    source, destination = volume(32, filled=32), volume(32, filled=32)
+    # Open all the time: closing a zvol puts everything on disk.
+    with opened(source, os.O_RDWR) as fd:
+        discard(fd, 4 * MIB, 8 * MIB)
+        discard(fd, 20 * MIB, 64 << 10)
+        copied = checked(source, 0, destination, 0, 32 * MIB, 32 * MIB)
+        assert copied.zeroed >= 8 * MIB
+        assert not any(read_direct(destination, 8 * MIB, 4 * MIB))
+
+
+@pytest.mark.parametrize("limit", ["quota", "volsize"])
+def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -> None:
+    """What is cloned counts against the quota of the dataset it goes to."""
+    source = volume(64, filled=64)
+    run("zfs", "create", "-o", "mountpoint=none", f"{pool.name}/limited")
+    try:
+        destination = pool.create_volume("limited/volume", 64)
+        if limit == "quota":
+            run("zfs", "set", "quota=20M", f"{pool.name}/limited")
+            with pytest.raises(ProgramFailed, match="OutOfSpace"):
+                for _ in range(3):
+                    copy(source, 0, destination, 0, 64 * MIB)
+                    run("zpool", "sync")
+        else:
+            with pytest.raises(ProgramFailed, match="OutOfRange"):
+                copy(source, 0, destination, MIB, 64 * MIB)
+    finally:
+        run("udevadm", "settle")
+        run("zfs", "destroy", "-r", f"{pool.name}/limited")
+
+
+@pytest.mark.parametrize("dirty", [1, 16, 128])
+def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int) -> None:
+    """What was just written is read and written; beside it a copy that waits for the transaction group first."""
+    zfs_parameter("zfs_txg_timeout", 30)
+    seconds = {}
+    for strategy in ("read and write", "wait"):
+        source, destination = volume(256, filled=256), volume(256, filled=256)
+        data = random_blocks(MIB)
+        with opened(source, os.O_RDWR | os.O_DIRECT) as fd, opened(destination, os.O_RDONLY):
+            for at in range(dirty):
+                write_direct(fd, data, at * 2 * MIB)
+            began = time.monotonic()
+            if strategy == "wait":
+                run("zpool", "sync")
+            waited = time.monotonic() - began
+            copied = copy(source, 0, destination, 0, 256 * MIB)
+            seconds[strategy] = copied.seconds + waited
+            if strategy == "wait":
+                assert copied.fallback == {}
+            else:
+                # Much of it at once makes zfs write by itself.
+                assert 0 < copied.fallback["Dirty"] <= dirty * MIB
+            assert copied.cloned == 256 * MIB - copied.fallback["Dirty"]
+            assert read_direct(destination, 256 * MIB) == read_direct(source, 256 * MIB)
+    tell(f"{dirty} MiB dirty of 256: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
+
+
+def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell) -> None:
+    """Its holes are told by the map and cost next to nothing."""
+    source, destination = volume(40 << 10, volblocksize="16384"), volume(40 << 10, volblocksize="16384")
+    data = random_blocks(16 * MIB)
+    with opened(source, os.O_RDWR | os.O_DIRECT) as fd:
+        for at in range(64):
+            write_direct(fd, data, at * 500 * MIB)
+    copied = copy(source, 0, destination, 0, 40 << 30)
+    assert (copied.cloned, copied.zeroed) == (1 << 30, 39 << 30)
+    tell(f"1 GiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
+
+
+@pytest.mark.parametrize("block", [16384, 65536])
+def test_a_gibibyte(volume: VolumeOf, tell: Tell, block: int) -> None:
+    source, destination = volume(1024, volblocksize=str(block)), volume(1024, volblocksize=str(block))
+    data = random_blocks(16 * MIB)
+    for at in range(64):
+        write_direct(source, data, at * 16 * MIB)
+    run("zpool", "sync")
+    copied = copy(source, 0, destination, 0, 1 << 30)
+    assert copied.cloned == 1 << 30
+    again = copy(source, 0, destination, 0, 1 << 30)
+    assert again.cloned == 1 << 30
+    kernel_module.remove("zvol_clone")
+    try:
+        plain = copy(source, 0, destination, 0, 1 << 30)
+    finally:
+        assert kernel_module.load().returncode == 0
+    took = f"clone {copied.seconds:.2f} s, again {again.seconds:.2f} s, copy {plain.seconds:.2f} s"
+    tell(f"1 GiB at {block >> 10}K with its flush: {took}")
+
+
+def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int) -> None:
+    """A copy that shares what it can is not slower than one that reads and writes all of it."""
+    source, destination = volume(256, filled=256), volume(256, filled=256)
+    stop = threading.Event()
+    choice = random.Random(seed)
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        data = random_blocks(BLOCK)
+        with opened(source, os.O_WRONLY | os.O_DIRECT) as fd:
+            while not stop.is_set():
+                write_direct(fd, data, choice.randrange(16384) * BLOCK)
+                written += 1
+
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    shares = []
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for module in (True, False) * 3:
+            if not module:
+                assert kernel_module.remove("zvol_clone") == 0
+            before = written
+            copied = copy(source, 0, destination, 0, 256 * MIB)
+            assert written > before
+            seconds[module].append(copied.seconds)
+            if module:
+                shares.append(copied.cloned / (256 * MIB))
+            else:
+                assert kernel_module.load().returncode == 0
+    finally:
+        stop.set()
+        writer.join()
+    sharing, plain = (statistics.median(seconds[module]) for module in (True, False))
+    tell(f"256 MiB beside a writer: {sharing:.2f} s with {min(shares):.0%} shared, {plain:.2f} s without the module")
+    assert sharing < 1.2 * plain

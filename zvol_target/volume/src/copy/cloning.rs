@@ -1,0 +1,152 @@
+//! The upper rung: clones, step by step, with what can't be cloned in between read and written.
+
+use std::ops::Range;
+
+use super::job::Job;
+use super::{CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason, transfer};
+
+/// Longest step: no lock is held for more.
+pub(super) const STEP: u64 = 4 << 20;
+
+/// Refusals of one step after which the rest of it is read and written: so many calls cost more than they save.
+const MOST_REFUSALS: u32 = 8;
+
+/// Whether the two ends of a copy can share blocks, as far as is known.
+pub(super) struct Cloning {
+    unit: u64,
+    /// Why they can't.
+    given_up: Option<FallbackReason>,
+}
+
+impl Cloning {
+    pub(super) fn new(range: &CopyRange) -> Self {
+        let source = range.source.geometry().physical_block_bytes;
+        let destination = range.destination.geometry().physical_block_bytes;
+        let unit = u64::from(source.max(destination));
+        let ends = (range.source.clone_end(), range.destination.clone_end());
+        let given_up = if !matches!(ends, (Some(_), Some(_))) {
+            Some(FallbackReason::Unsupported)
+        } else if source != destination {
+            Some(FallbackReason::OtherBlockSize)
+        } else if range.source_offset % unit != range.destination_offset % unit {
+            Some(FallbackReason::Unaligned)
+        } else {
+            None
+        };
+        Self { unit, given_up }
+    }
+
+    /// Why nothing more will be cloned.
+    pub(super) fn reason(&self) -> Option<FallbackReason> {
+        self.given_up
+    }
+
+    pub(super) fn give_up(&mut self, reason: FallbackReason) {
+        self.given_up.get_or_insert(reason);
+    }
+
+    /// What of a part can't be cloned before the aligned middle, the middle, and what can't behind it. Without clones all of it is
+    /// middle.
+    pub(super) fn split(&self, range: &CopyRange, part: Range<u64>) -> [Range<u64>; 3] {
+        let Range { start, end } = part;
+        if self.given_up.is_some() {
+            return [start..start, start..end, end..end];
+        }
+        let from = range.source_offset + start;
+        let to = range.source_offset + end;
+        let first = from.next_multiple_of(self.unit) - from + start;
+        let last = (to - to % self.unit).saturating_sub(range.source_offset);
+        if first >= last {
+            return [start..end, end..end, end..end];
+        }
+        [start..first, first..last, last..end]
+    }
+
+    /// Clones an aligned part, from its beginning to where it turns out that nothing more can be cloned. Gives the rest.
+    pub(super) async fn run(
+        &mut self,
+        job: &Job<'_>,
+        part: Range<u64>,
+        report: &mut CopyReport,
+    ) -> Result<Range<u64>, CopyError> {
+        let mut at = part.start;
+        while at < part.end && self.given_up.is_none() {
+            let end = (at + STEP.max(self.unit)).min(part.end);
+            at = self.step(job, at..end, report).await?;
+        }
+        Ok(at..part.end)
+    }
+
+    /// One step under one lock. Gives where it ended: before its end only when cloning was given up.
+    async fn step(
+        &mut self,
+        job: &Job<'_>,
+        part: Range<u64>,
+        report: &mut CopyReport,
+    ) -> Result<u64, CopyError> {
+        let _locked = job.steps.lock(job.step(&part)).await?;
+        let mut at = part.start;
+        let mut refusals = 0;
+        while at < part.end {
+            let refusal = match clone(job, at..part.end).await {
+                Ok(step) => {
+                    at += count(step, report);
+                    continue;
+                }
+                Err(refusal) => refusal,
+            };
+            at += count(refusal.done, report);
+            refusals += 1;
+            let rest = part.end - at;
+            let length = match (refusal.reason, refusal.error) {
+                (_, Some(error)) if !is_of_the_clone(&error) => {
+                    return Err(CopyError::Destination(error));
+                }
+                (FallbackReason::Dirty, _) if refusals < MOST_REFUSALS => {
+                    match refusal.length_bytes {
+                        0 => rest,
+                        known => known.next_multiple_of(self.unit).min(rest),
+                    }
+                }
+                (FallbackReason::Dirty | FallbackReason::Reservation, _) => rest,
+                (reason, error) => {
+                    if let Some(error) = error {
+                        tracing::warn!(%error, "a clone failed; the rest of the copy is read and written");
+                    }
+                    self.give_up(reason);
+                    return Ok(at);
+                }
+            };
+            transfer::locked(job, at..at + length, refusal.reason, report).await?;
+            at += length;
+        }
+        Ok(at)
+    }
+}
+
+async fn clone(job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusal> {
+    let step = job.step(&part);
+    let Some(source) = job.range.source.clone_end() else {
+        return Err(CloneRefusal::unsupported());
+    };
+    let destination = &job.range.destination;
+    destination
+        .clone_range(
+            step.destination_offset,
+            source,
+            step.source_offset,
+            step.length,
+        )
+        .await
+}
+
+fn count(step: CloneStep, report: &mut CopyReport) -> u64 {
+    report.cloned_bytes += step.done_bytes - step.hole_bytes;
+    report.zeroed_bytes += step.hole_bytes;
+    step.done_bytes
+}
+
+/// Whether a read and a write may do better.
+fn is_of_the_clone(error: &crate::VolumeError) -> bool {
+    matches!(error, crate::VolumeError::Device(_))
+}

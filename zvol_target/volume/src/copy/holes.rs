@@ -1,0 +1,87 @@
+//! What the source's map says of the part that comes next. It is a hint: a hole is looked at again under its lock.
+
+use std::collections::VecDeque;
+
+use super::{CopyError, CopyRange};
+use crate::{Allocation, Extent};
+
+/// Shorter holes are copied with what is around them.
+const SHORTEST: u64 = 256 << 10;
+/// Extents asked for at a time.
+const EXTENTS: usize = 256;
+
+/// A part of the copy, from where it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Copied, up to here at least.
+    Data(u64),
+    /// A hole, up to here at least.
+    Hole(u64),
+}
+
+/// Extents that were told and are not copied yet.
+pub(super) struct Holes {
+    extents: VecDeque<Extent>,
+    /// Shortest hole that is told; `None`: none is.
+    shortest: Option<u64>,
+}
+
+impl Holes {
+    pub(super) fn new(range: &CopyRange) -> Self {
+        let granularity = range.destination.unmap_granularity();
+        let mapped = range.source.has_allocation_map();
+        Self {
+            extents: VecDeque::new(),
+            shortest: granularity
+                .filter(|_| mapped)
+                .map(|granularity| SHORTEST.max(granularity.into())),
+        }
+    }
+
+    /// What is next from `at` on, counted from the beginning of `range`.
+    pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
+        let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {
+            return Ok(Next::Data(range.length));
+        };
+        let offset = range.source_offset + at;
+        self.drop_before(offset);
+        if self.extents.is_empty() {
+            let left = range.length - at;
+            let extents = range.source.allocation(offset, left, EXTENTS).await;
+            self.extents = extents.map_err(CopyError::Source)?.into();
+        }
+        let is_hole =
+            |extent: &Extent| extent.allocation == Allocation::Hole && extent.length >= shortest;
+        let mut end = offset;
+        for extent in &self.extents {
+            if is_hole(extent) {
+                if end == offset {
+                    end = extent.offset + extent.length;
+                    return Ok(Next::Hole(end - range.source_offset));
+                }
+                break;
+            }
+            end = extent.offset + extent.length;
+        }
+        if end == offset {
+            return Ok(Next::Data(range.length));
+        }
+        Ok(Next::Data(end - range.source_offset))
+    }
+
+    fn drop_before(&mut self, offset: u64) {
+        while let Some(first) = self.extents.front_mut() {
+            let end = first.offset + first.length;
+            if end > offset {
+                let from = first.offset.max(offset);
+                *first = Extent {
+                    offset: from,
+                    length: end - from,
+                    ..*first
+                };
+                return;
+            }
+            self.extents.pop_front();
+        }
+    }
+}

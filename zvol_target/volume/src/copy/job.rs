@@ -1,0 +1,179 @@
+//! A copy from its beginning to its end: which part goes which way, and in what order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::cloning::Cloning;
+use super::holes::{Holes, Next};
+use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, transfer};
+use crate::{Allocation, Stability};
+
+/// Longest step of a hole: nothing is moved, but its lock is held while the map is looked at and the destination discarded.
+const LONGEST_HOLE: u64 = 64 << 20;
+/// Where source and destination overlap and lie closer together than this, steps that don't overlap themselves would be too short for clones.
+const CLOSEST: u64 = 256 << 10;
+
+/// Parts of a copy, as ranges of bytes counted from its beginning.
+pub(super) struct Job<'a> {
+    pub(super) range: &'a CopyRange,
+    pub(super) steps: &'a dyn Steps,
+}
+
+impl Job<'_> {
+    pub(super) fn step(&self, part: &Range<u64>) -> Step {
+        Step {
+            source_offset: self.range.source_offset + part.start,
+            destination_offset: self.range.destination_offset + part.start,
+            length: part.end - part.start,
+        }
+    }
+
+    /// Part by part from the beginning on.
+    async fn forward(
+        &self,
+        cloning: &mut Cloning,
+        report: &mut CopyReport,
+    ) -> Result<(), CopyError> {
+        let mut holes = Holes::new(self.range);
+        let mut at = 0;
+        while at < self.range.length {
+            let end = match holes.next(self.range, at).await? {
+                Next::Data(end) => end,
+                Next::Hole(end) => {
+                    let end = end.min(at + LONGEST_HOLE);
+                    let cleared = self.hole(at..end, cloning.reason(), report).await?;
+                    at += cleared;
+                    if cleared > 0 {
+                        continue;
+                    }
+                    // Written meanwhile.
+                    end
+                }
+            };
+            self.data(at..end, cloning, report).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Makes a hole where the source has one, as far as it still has. Gives its length.
+    async fn hole(
+        &self,
+        part: Range<u64>,
+        reason: Option<FallbackReason>,
+        report: &mut CopyReport,
+    ) -> Result<u64, CopyError> {
+        let CopyRange {
+            source,
+            destination,
+            ..
+        } = self.range;
+        let step = self.step(&part);
+        let _locked = self.steps.lock(step).await?;
+        let extents = source.allocation(step.source_offset, step.length, 1).await;
+        let extents = extents.map_err(CopyError::Source)?;
+        let length = match extents.first() {
+            Some(first) if first.allocation == Allocation::Hole => first.length.min(step.length),
+            _ => return Ok(0),
+        };
+        let cleared = destination.unmap(step.destination_offset, length, Stability::Cached);
+        cleared.await.map_err(CopyError::Destination)?;
+        report.zeroed_bytes += length;
+        if let Some(reason) = reason {
+            report.fall_back(reason, length);
+        }
+        Ok(length)
+    }
+
+    async fn data(
+        &self,
+        part: Range<u64>,
+        cloning: &mut Cloning,
+        report: &mut CopyReport,
+    ) -> Result<(), CopyError> {
+        let [head, middle, tail] = cloning.split(self.range, part);
+        let unaligned = FallbackReason::Unaligned;
+        transfer::parallel(self, head, cloning.reason().unwrap_or(unaligned), report).await?;
+        let rest = cloning.run(self, middle, report).await?;
+        let reason = cloning.reason().unwrap_or(FallbackReason::Unsupported);
+        transfer::parallel(self, rest, reason, report).await?;
+        transfer::parallel(self, tail, cloning.reason().unwrap_or(unaligned), report).await
+    }
+
+    /// One step after the other, in the direction in which none overwrites what a later one reads. What comes of them is told at the
+    /// end where that direction is not from the beginning on.
+    async fn overlapping(
+        &self,
+        cloning: &mut Cloning,
+        report: &mut CopyReport,
+    ) -> Result<(), CopyError> {
+        let CopyRange {
+            source_offset,
+            destination_offset,
+            length,
+            ..
+        } = *self.range;
+        let distance = destination_offset.abs_diff(source_offset);
+        let longest = distance.clamp(CLOSEST, super::cloning::STEP);
+        if distance < CLOSEST {
+            cloning.give_up(FallbackReason::Overlap);
+        }
+        let backward = destination_offset > source_offset;
+        let mut come = CopyReport::default();
+        let mut done = 0;
+        while done < length {
+            let (begin, end) = if backward {
+                (0, length - done)
+            } else {
+                (done, length)
+            };
+            // Steps end at multiples, so that all but the first and the last are aligned to what can be cloned.
+            let part = if backward {
+                let edge = (destination_offset + end - 1) / longest * longest;
+                edge.saturating_sub(destination_offset).max(begin)..end
+            } else {
+                let edge = ((destination_offset + begin) / longest + 1) * longest;
+                begin..(edge - destination_offset).min(end)
+            };
+            done += part.end - part.start;
+            self.one_overlapping(part, cloning, &mut come).await?;
+            if !backward {
+                report.add(&std::mem::take(&mut come));
+            }
+        }
+        report.add(&come);
+        Ok(())
+    }
+
+    async fn one_overlapping(
+        &self,
+        part: Range<u64>,
+        cloning: &mut Cloning,
+        report: &mut CopyReport,
+    ) -> Result<(), CopyError> {
+        let [head, middle, tail] = cloning.split(self.range, part.clone());
+        if middle.is_empty() || !head.is_empty() || !tail.is_empty() {
+            let reason = cloning.reason().unwrap_or(FallbackReason::Unaligned);
+            return transfer::whole(self, part, reason, report).await;
+        }
+        let rest = cloning.run(self, middle, report).await?;
+        let reason = cloning.reason().unwrap_or(FallbackReason::Unsupported);
+        transfer::whole(self, rest, reason, report).await
+    }
+}
+
+/// Copies all of `range`.
+pub(super) async fn run(
+    range: &CopyRange,
+    steps: &dyn Steps,
+    report: &mut CopyReport,
+) -> Result<(), CopyError> {
+    let job = Job { range, steps };
+    let mut cloning = Cloning::new(range);
+    let same = Arc::ptr_eq(&range.source, &range.destination);
+    if same && range.source_offset.abs_diff(range.destination_offset) < range.length {
+        job.overlapping(&mut cloning, report).await
+    } else {
+        job.forward(&mut cloning, report).await
+    }
+}

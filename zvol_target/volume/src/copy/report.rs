@@ -1,0 +1,76 @@
+//! What came of a copy.
+
+/// Why bytes were not cloned; a fallback is counted under one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FallbackReason {
+    /// The backends of source and destination can't clone from one to the other, or there is no means to ask them (`zvol_clone`
+    /// is not loaded).
+    Unsupported,
+    /// Offsets or length are no multiples of the unit of cloning: edges, or all where the two ends are not aligned alike.
+    Unaligned,
+    /// Source and destination are in different pools or file systems.
+    OtherPool,
+    /// Different volblocksize or record size.
+    OtherBlockSize,
+    /// Encrypted with different keys.
+    OtherKey,
+    /// Source blocks were not on disk yet.
+    Dirty,
+    /// Source and destination overlap.
+    Overlap,
+    /// What a clone in a thick volume would cost can't be reserved.
+    Reservation,
+    /// The backend failed a clone; the log says how.
+    Failed,
+}
+
+impl FallbackReason {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 9] = [
+        Self::Unsupported,
+        Self::Unaligned,
+        Self::OtherPool,
+        Self::OtherBlockSize,
+        Self::OtherKey,
+        Self::Dirty,
+        Self::Overlap,
+        Self::Reservation,
+        Self::Failed,
+    ];
+}
+
+/// How the bytes of a copy went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyReport {
+    /// Shared with the source. (OpenZFS keeps the data of very compressible blocks in their block pointers: those are cloned, and
+    /// share nothing.)
+    pub cloned_bytes: u64,
+    /// Read and written.
+    pub copied_bytes: u64,
+    /// Holes or zeroes in the source, and holes in the destination now.
+    pub zeroed_bytes: u64,
+    /// Of `copied_bytes` and `zeroed_bytes`, those that were not cloned for this reason, by [`FallbackReason`] as index.
+    pub fallback_bytes: [u64; FallbackReason::ALL.len()],
+}
+
+impl CopyReport {
+    /// Counts bytes that were not cloned for a reason.
+    pub(super) fn fall_back(&mut self, reason: FallbackReason, bytes: u64) {
+        self.fallback_bytes[reason as usize] += bytes;
+    }
+
+    /// Adds what another part of the copy came to.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.cloned_bytes += other.cloned_bytes;
+        self.copied_bytes += other.copied_bytes;
+        self.zeroed_bytes += other.zeroed_bytes;
+        for (sum, bytes) in self.fallback_bytes.iter_mut().zip(other.fallback_bytes) {
+            *sum += bytes;
+        }
+    }
+
+    /// Bytes done, whichever way.
+    pub fn total_bytes(&self) -> u64 {
+        self.cloned_bytes + self.copied_bytes + self.zeroed_bytes
+    }
+}
