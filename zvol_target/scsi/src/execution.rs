@@ -239,6 +239,24 @@ impl Execution<'_> {
         Ok(data)
     }
 
+    /// All of a Data-Out of `length` bytes, for commands that are all or nothing.
+    ///
+    /// # Errors
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT when the initiator announced fewer or more; [`Failure`] when the transfer failed or
+    /// the task was aborted meanwhile.
+    pub(crate) async fn receive_exactly(&mut self, length: u32) -> Result<Buffer, Failure> {
+        self.data_out_wanted = u64::from(length);
+        // One more tells whether there is more.
+        let data = self.receive(length + 1).await?;
+        if data.len() == length as usize {
+            return Ok(data);
+        }
+        Err(
+            Sense::illegal_request(AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT)
+                .into(),
+        )
+    }
+
     /// The next `length` bytes of Data-Out, or fewer when the initiator announced fewer in all.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
         set(48, 1);
     }
     if execution.offloads.contains(Offload::WriteSame) {
-        let maximum = write_same::maximum_length(execution.unit) / u64::from(block_bytes);
+        let maximum = u64::from(write_same::MAXIMUM_WRITE_SAME_LENGTH);
         page[32..40].copy_from_slice(&maximum.to_be_bytes());
     }
     page

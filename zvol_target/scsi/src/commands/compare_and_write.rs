@@ -16,7 +16,7 @@ use crate::sense::{Sense, SenseKey};
 ///
 /// # Errors
 /// MISCOMPARE DURING VERIFY OPERATION, INFORMATION being the first byte of Data-Out that differs; those of WRITE. A Data-Out that is
-/// shorter than both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
+/// not both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
 pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.byte_range()?;
     execution.require_writable()?;
@@ -25,14 +25,8 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
     }
     // At most 255 blocks.
     let half = range.length as u32;
-    execution.data_out_wanted = 2 * u64::from(half);
-    let data = execution.receive(2 * half).await?;
-    let (expected, new) = data
-        .split_at_checked(half as usize)
-        .filter(|(_, new)| new.len() == half as usize)
-        .ok_or(Sense::illegal_request(
-            AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
-        ))?;
+    let data = execution.receive_exactly(2 * half).await?;
+    let (expected, new) = data.split_at(half as usize);
     let _alone = execution.hold_exclusive(range.offset, range.length).await?;
     execution.check_aborted()?;
     compare(execution, range, expected).await?;

@@ -2,7 +2,6 @@
 
 use volume::Stability;
 
-use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::Sense;
 
@@ -18,7 +17,7 @@ pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
 ///
 /// # Errors
 /// INVALID FIELD IN CDB: longer than [`maximum_blocks`], or not aligned to as many. INVALID FIELD IN COMMAND INFORMATION UNIT:
-/// less Data-Out than blocks. Those of WRITE.
+/// less or more Data-Out than blocks. Those of WRITE.
 pub(crate) async fn write_atomic(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const LOGICAL_BLOCK_ADDRESS: u16 = 2;
     const TRANSFER_LENGTH: u16 = 12;
@@ -35,15 +34,8 @@ pub(crate) async fn write_atomic(execution: &mut Execution<'_>) -> Result<Reply,
     if range.length == 0 {
         return Ok(Reply::default());
     }
-    execution.data_out_wanted = range.length;
     // A few blocks.
-    let data = execution.receive(range.length as u32).await?;
-    if data.len() as u64 != range.length {
-        return Err(Sense::illegal_request(
-            AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
-        )
-        .into());
-    }
+    let data = execution.receive_exactly(range.length as u32).await?;
     let _alone = execution.hold_exclusive(range.offset, range.length).await?;
     execution.check_aborted()?;
     execution

@@ -5,23 +5,14 @@ use volume::{Buffer, Stability};
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::BlockRange;
 use crate::execution::{ByteRange, CLEARING_STEP_BYTES, Execution, Failure, Reply};
-use crate::logical_unit::LogicalUnit;
 use crate::sense::Sense;
 
 /// Operation code of the 10-byte command.
 const WRITE_SAME_10: u8 = 0x41;
 
-/// MAXIMUM WRITE SAME LENGTH, bytes: what is done within half a minute, the least a host waits, at 150 MB/s where zeroes need no data
-/// and only other patterns do, and at 20 MB/s where everything is written.
-pub(crate) fn maximum_length(unit: &LogicalUnit) -> u64 {
-    const WHERE_ZEROES_TAKE_NO_DATA: u64 = 4 << 30;
-    const WHERE_THEY_ARE_WRITTEN: u64 = 512 << 20;
-    if unit.volume.unmap_granularity().is_some() {
-        WHERE_ZEROES_TAKE_NO_DATA
-    } else {
-        WHERE_THEY_ARE_WRITTEN
-    }
-}
+/// MAXIMUM WRITE SAME LENGTH, blocks: of 512 bytes as much as one step clears, so that more would not be faster; and done within a
+/// second where a pattern has to be written.
+pub(crate) const MAXIMUM_WRITE_SAME_LENGTH: u32 = 1 << 15;
 
 /// Writes one block to all of a range, in steps: other tasks have their turn between them, and abort the rest.
 ///
@@ -29,32 +20,23 @@ pub(crate) fn maximum_length(unit: &LogicalUnit) -> u64 {
 /// zeroes, which keep what is reserved for them. NUMBER OF LOGICAL BLOCKS 0 is all up to the last block (WSNZ = 0).
 ///
 /// # Errors
-/// INVALID FIELD IN CDB: longer than [`maximum_length`], or UNMAP where there is nothing to unmap. LOGICAL BLOCK ADDRESS OUT OF RANGE.
+/// INVALID FIELD IN CDB: longer than [`MAXIMUM_WRITE_SAME_LENGTH`], or UNMAP where there is nothing to unmap. LOGICAL BLOCK ADDRESS OUT OF RANGE.
 /// Those of WRITE.
 pub(crate) async fn write_same(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const UNMAP: u8 = 0x08;
     const NDOB: u8 = 0x01;
     let cdb = execution.cdb;
     let unmap = cdb.bit(1, UNMAP);
+    execution.require_writable()?;
     if unmap && execution.unmap_granularity().is_none() {
         return Err(Sense::invalid_field_in_cdb(1, Some(3)).into());
     }
     let range = range(execution)?;
-    execution.require_writable()?;
     let without_data = cdb.operation_code() != WRITE_SAME_10 && cdb.bit(1, NDOB);
     let block = if without_data {
         None
     } else {
-        execution.data_out_wanted = u64::from(range.block_bytes);
-        let block = execution
-            .receive_blocks(range.block_bytes, range.block_bytes)
-            .await?;
-        if block.is_empty() {
-            return Err(Sense::illegal_request(
-                AdditionalSense::INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
-            )
-            .into());
-        }
+        let block = execution.receive_exactly(range.block_bytes).await?;
         block.iter().any(|&byte| byte != 0).then_some(block)
     };
     match block {
@@ -77,7 +59,7 @@ fn range(execution: &Execution) -> Result<ByteRange, Sense> {
         blocks => u64::from(blocks),
     };
     let range = execution.blocks(address, blocks)?;
-    if range.length > maximum_length(execution.unit) {
+    if blocks > u64::from(MAXIMUM_WRITE_SAME_LENGTH) {
         return Err(Sense::invalid_field_in_cdb(blocks_at, None));
     }
     Ok(range)

@@ -133,9 +133,10 @@ fn what_is_wrong_is_refused_and_no_blocks_are_no_error() {
         INVALID_FIELD_IN_CDB
     );
     // Data-Out that is not both halves.
-    for length in [0, 512, 1000, 1023] {
+    let more = [&one[..], &one].concat();
+    for length in [0, 512, 1000, 1023, 1025, 2048] {
         assert_eq!(
-            initiator.code(&compare_and_write(0, 1), &one[..length]),
+            initiator.code(&compare_and_write(0, 1), &more[..length]),
             (5, 0x0e, 3)
         );
     }

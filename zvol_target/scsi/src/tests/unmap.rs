@@ -9,8 +9,8 @@ use super::{
     BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, options, pattern,
     setup, write_10,
 };
-use crate::Provisioning;
 use crate::sam::Status;
+use crate::{LogicalUnitOptions, Provisioning};
 
 fn thin() -> (Arc<RamVolume>, Initiator) {
     let volume = RamVolume::thin(BLOCKS);
@@ -100,6 +100,33 @@ fn whole_granules_take_no_space_and_all_reads_as_zeroes() {
         ),
         (1, 92 * 512, 2 * 16384)
     );
+}
+
+#[test]
+fn long_ranges_go_in_steps_that_cut_no_granule() {
+    let volume = RamVolume::thin(200_000);
+    let cached = LogicalUnitOptions {
+        write_cache: true,
+        ..options()
+    };
+    let initiator = Initiator::new(&volume, cached);
+    send(&initiator, &[(100, 100_000)]);
+    let step = 16 << 20;
+    let mut at = 100 * 512;
+    for event in volume.events() {
+        let Event::Unmap {
+            offset,
+            length,
+            stability: Stability::Cached,
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        assert!(offset == at && length <= step);
+        at += length;
+        assert!(at % step == 0 || at == 100_100 * 512);
+    }
+    assert_eq!(at, 100_100 * 512);
 }
 
 #[test]
