@@ -166,4 +166,35 @@ impl Volume for MemoryVolume {
     fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
         Box::pin(self.begin())
     }
+
+    fn unmap_granularity(&self) -> Option<u32> {
+        (!self.read_only).then_some(16384)
+    }
+
+    fn atomic_write_bytes(&self) -> Option<u32> {
+        Some(PAGE_BYTES as u32)
+    }
+
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        length: u64,
+        _stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        assert!(!self.read_only, "zeroes written to a read-only volume");
+        let length = usize::try_from(length).expect("steps of the SCSI layer");
+        self.check(offset, length);
+        Box::pin(async move {
+            self.begin().await?;
+            let mut pages = self.pages.lock().expect("nothing panics inside");
+            for (page, place, _) in parts(offset, length) {
+                if place.len() == PAGE_BYTES {
+                    pages.remove(&page);
+                } else if let Some(bytes) = pages.get_mut(&page) {
+                    bytes[place].fill(0);
+                }
+            }
+            Ok(())
+        })
+    }
 }

@@ -73,13 +73,11 @@ async fn compare(
             execution.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
         })?;
         let expected = expected.get(compared..).unwrap_or_default();
-        let differs = stored
-            .iter()
-            .zip(expected)
-            .position(|(is, expected)| is != expected);
-        if let Some(at) = differs {
+        if !expected.starts_with(&stored) {
+            let pairs = stored.iter().zip(expected);
+            let equal = pairs.take_while(|(is, expected)| is == expected).count();
             execution.offloaded.miscompares += 1;
-            return Err(miscompare((compared + at) as u64).into());
+            return Err(miscompare((compared + equal) as u64).into());
         }
         compared += stored.len();
     }
