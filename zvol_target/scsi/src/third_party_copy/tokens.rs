@@ -1,0 +1,172 @@
+//! ROD tokens of one device (SPC-4 5.17.6): which there are, and what they stand for.
+//!
+//! A token is a bearer's: whoever has it may write with it, as SPC-4 has it and as Windows uses it, where one host has a token made and another uses
+//! it. It can't be guessed: it holds 256 random bits, and is compared whole. It stands for blocks at one point in time, and is cancelled as soon
+//! as one of them is about to change.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq as _;
+
+use super::token_lists::{CHANGE_VULNERABLE, TOKEN_BYTES};
+use super::{MAXIMUM_TOKENS, MAXIMUM_TOKENS_OF_HOST};
+use crate::additional_sense::AdditionalSense;
+use crate::lock;
+use crate::logical_unit::LogicalUnit;
+use crate::range_lock::Watch;
+use crate::sense::Sense;
+
+/// ROD TOKEN LENGTH: what follows the field.
+pub(super) const ROD_TOKEN_LENGTH: [u8; 2] = [0x01, 0xf8];
+
+/// What a token stands for.
+#[derive(Debug)]
+pub(super) struct Rod {
+    pub(super) unit: Arc<LogicalUnit>,
+    pub(super) number: u16,
+    /// Bytes of the volume, in the order of the ROD.
+    pub(super) ranges: Vec<Range<u64>>,
+    /// Whether any of them changed.
+    pub(super) watch: Arc<Watch>,
+}
+
+impl Rod {
+    pub(super) fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+}
+
+#[derive(Debug)]
+struct Token {
+    bytes: Box<[u8; TOKEN_BYTES]>,
+    /// Initiator device that had it made.
+    host: String,
+    /// `None` when it was deleted, and why it can't be used otherwise.
+    rod: Result<Arc<Rod>, AdditionalSense>,
+    inactivity_timeout: Duration,
+    last_used: Instant,
+}
+
+impl Token {
+    /// Gives up what the token stands for when it can't be used any more.
+    fn settle(&mut self, now: Instant) {
+        let Ok(rod) = &self.rod else { return };
+        if rod.watch.has_changed() {
+            self.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
+        } else if now.saturating_duration_since(self.last_used) > self.inactivity_timeout {
+            self.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_EXPIRED);
+        }
+    }
+}
+
+/// The tokens of a device, in the order they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    tokens: Mutex<Vec<Token>>,
+    made: AtomicU64,
+}
+
+impl Tokens {
+    /// Makes a token. Those that can't be used any more make room, then, when its host has as many as it may, the host's oldest.
+    ///
+    /// # Errors
+    /// INSUFFICIENT RESOURCES TO CREATE ROD TOKEN: all hosts together have as many as there may be, or the operating system gave no random
+    /// bytes.
+    pub(super) fn create(
+        &self,
+        host: &str,
+        rod: Rod,
+        inactivity_timeout: Duration,
+    ) -> Result<Box<[u8; TOKEN_BYTES]>, Sense> {
+        let code = AdditionalSense::INSUFFICIENT_RESOURCES_TO_CREATE_ROD_TOKEN;
+        let full = Sense::illegal_request(code);
+        let identifier = self.made.fetch_add(1, Ordering::Relaxed);
+        let bytes = token_bytes(&rod, identifier).ok_or(full)?;
+        let now = Instant::now();
+        let mut tokens = lock(&self.tokens);
+        tokens.iter_mut().for_each(|token| token.settle(now));
+        let of_host = tokens.iter().filter(|token| token.host == host).count();
+        if of_host >= MAXIMUM_TOKENS_OF_HOST {
+            let of_host = |token: &Token| token.host == host;
+            let useless = tokens
+                .iter()
+                .position(|token| of_host(token) && token.rod.is_err());
+            let oldest = useless.or_else(|| tokens.iter().position(of_host));
+            oldest.map(|at| tokens.remove(at));
+        } else if tokens.len() >= MAXIMUM_TOKENS {
+            let useless = tokens.iter().position(|token| token.rod.is_err());
+            tokens.remove(useless.ok_or(full)?);
+        }
+        tokens.push(Token {
+            bytes: bytes.clone(),
+            host: host.to_owned(),
+            rod: Ok(Arc::new(rod)),
+            inactivity_timeout,
+            last_used: now,
+        });
+        Ok(bytes)
+    }
+
+    /// What a token stands for, as long as it is valid. Its use begins: it does not expire for lack of it.
+    ///
+    /// # Errors
+    /// INVALID TOKEN OPERATION: unknown, expired, cancelled or deleted.
+    pub(super) fn find(&self, bytes: &[u8; TOKEN_BYTES]) -> Result<Arc<Rod>, Sense> {
+        let now = Instant::now();
+        let mut tokens = lock(&self.tokens);
+        let token = find(&mut tokens, bytes).ok_or(Sense::illegal_request(
+            AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_UNKNOWN,
+        ))?;
+        token.settle(now);
+        token.last_used = now;
+        let rod = token.rod.as_ref();
+        rod.map(Arc::clone)
+            .map_err(|&code| Sense::illegal_request(code))
+    }
+
+    /// A use of the token has ended; with `delete` it was the last.
+    pub(super) fn used(&self, bytes: &[u8; TOKEN_BYTES], delete: bool) {
+        if let Some(token) = find(&mut lock(&self.tokens), bytes) {
+            token.last_used = Instant::now();
+            if delete {
+                token.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_DELETED);
+            }
+        }
+    }
+}
+
+/// All are compared, each whole: the time says nothing of how much of one was right.
+fn find<'a>(tokens: &'a mut [Token], bytes: &[u8; TOKEN_BYTES]) -> Option<&'a mut Token> {
+    let mut found = None;
+    for token in tokens {
+        if bool::from(token.bytes[..].ct_eq(&bytes[..])) {
+            found = Some(token);
+        }
+    }
+    found
+}
+
+/// A generic ROD token (SPC-4 5.17.6.5) with the device type specific data of SBC-4 4.28.5; `None` without random bytes.
+fn token_bytes(rod: &Rod, identifier: u64) -> Option<Box<[u8; TOKEN_BYTES]>> {
+    let unit = &rod.unit;
+    let capacity = unit.capacity();
+    let mut token = Box::new([0; TOKEN_BYTES]);
+    token[..4].copy_from_slice(&CHANGE_VULNERABLE.to_be_bytes());
+    token[6..8].copy_from_slice(&ROD_TOKEN_LENGTH);
+    token[8..16].copy_from_slice(&identifier.to_be_bytes());
+    // CREATOR LOGICAL UNIT DESCRIPTOR.
+    token[16..24].copy_from_slice(&[0xe4, 0, 0, 0, 1, 3, 0, 16]);
+    token[24..40].copy_from_slice(&unit.naa());
+    token[44..48].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    // NUMBER OF BYTES REPRESENTED, 16 bytes.
+    token[56..64].copy_from_slice(&rod.bytes().to_be_bytes());
+    // READ CAPACITY(16) data from its logical block length on.
+    token[96..100].copy_from_slice(&capacity.block_bytes().to_be_bytes());
+    token[101] = capacity.physical_block_exponent();
+    // TARGET DEVICE DESCRIPTOR and EXTENDED ROD TOKEN DATA: what is not said is random.
+    getrandom::fill(&mut token[128..]).ok()?;
+    Some(token)
+}
