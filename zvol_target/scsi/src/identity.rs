@@ -90,7 +90,7 @@ fn padded<const N: usize>(field: &'static str, text: &str) -> Result<[u8; N], Id
 /// identifier and extension the first 100 bits of the SHA-256 of the UUID's 16 bytes.
 ///
 /// Hashed, as a UUID has 128 bits and versions whose leading or trailing bits are alike.
-pub(crate) fn naa(uuid: [u8; 16]) -> [u8; 16] {
+pub fn naa(uuid: [u8; 16]) -> [u8; 16] {
     const NAA_IEEE_REGISTERED_EXTENDED: u32 = 6;
     let hash = Sha256::digest(uuid);
     let mut name = [0; 16];

@@ -38,7 +38,7 @@ mod tests;
 pub use access::LogicalUnitAccess;
 pub use address::MAXIMUM_LOGICAL_UNIT_NUMBER;
 pub use device::{Device, InventoryError};
-pub use identity::{IdentityError, ProductIdentification};
+pub use identity::{IdentityError, ProductIdentification, naa};
 pub use latency::{LATENCY_BUCKETS, LatencyHistogram};
 pub use logical_unit::{LogicalUnit, LogicalUnitError, LogicalUnitOptions};
 pub use offload::{Offload, OffloadPolicy, Offloads};

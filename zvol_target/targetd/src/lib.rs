@@ -10,4 +10,5 @@ pub mod daemon;
 pub mod logs;
 mod notify;
 mod reactor_device;
+pub mod reservations;
 pub mod service;

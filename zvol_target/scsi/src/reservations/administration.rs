@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{State, tell};
+use super::{PersistentReservations, State, tell};
 use crate::additional_sense::AdditionalSense;
 use crate::device::{Device, InventoryError};
 
@@ -13,9 +13,6 @@ pub enum ClearReservationsError {
     /// There is no such unit.
     #[error(transparent)]
     Absent(#[from] InventoryError),
-    /// It never was ready, so nothing is known of them.
-    #[error("what is reserved is not known while the logical unit is not ready")]
-    Unknown,
     /// That nothing is reserved could not be stored.
     #[error("it could not be stored: {0}")]
     NotStored(#[from] io::Error),
@@ -23,7 +20,7 @@ pub enum ClearReservationsError {
 
 impl Device {
     /// Forgets every registration and reservation of a unit, as CLEAR does (SPC-5 5.14.11.2.6), and what RESERVE reserved: for a host
-    /// that is gone for good and that no other can preempt. Registered nexuses find RESERVATIONS PREEMPTED.
+    /// that is gone for good and that no other can preempt. Of a unit that never was ready, what is stored is forgotten. Registered nexuses find RESERVATIONS PREEMPTED.
     ///
     /// # Errors
     /// [`ClearReservationsError`].
@@ -31,12 +28,19 @@ impl Device {
         let unit = self
             .logical_unit(number)
             .ok_or(InventoryError::Absent(number))?;
-        let reservations = unit.reservations().ok_or(ClearReservationsError::Unknown)?;
+        let store = unit.reservation_store();
+        let Some(reservations) = unit.reservations() else {
+            // Nobody knows what there is to forget, but what is stored.
+            if let Some(store) = store {
+                store.store(PersistentReservations::default()).await?;
+            }
+            return Ok(());
+        };
         let mut unstored = reservations.changing.lock().await;
         let registered = reservations.persistent().registrations;
-        if let Some(store) = unit.reservation_store() {
+        if let Some(store) = store {
             unstored.0 = true;
-            store.store(State::default().persistent).await?;
+            store.store(PersistentReservations::default()).await?;
             unstored.0 = false;
         }
         reservations.change(|state| {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use volume::Caching;
 
 use super::access::Access;
+use super::host_group::HostGroup;
 use super::sealing::SealedSecret;
 
 /// The `version` this program writes. It reads version 1 as well.
@@ -31,6 +32,9 @@ pub struct Configuration {
     /// Portal groups there are or were. What a group's ports are known by is kept when its last portal goes.
     #[serde(default)]
     pub portal_groups: Vec<PortalGroup>,
+    /// Groups of hosts that are not offered all offloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_groups: Vec<HostGroup>,
     /// CHAP of discovery sessions.
     #[serde(default)]
     pub discovery: Accounts,
@@ -46,6 +50,7 @@ impl Default for Configuration {
             key_fingerprint: None,
             portals: None,
             portal_groups: Vec::new(),
+            host_groups: Vec::new(),
             discovery: Accounts::default(),
             targets: Vec::new(),
         }
@@ -258,6 +263,9 @@ pub struct Lun {
     /// The initiators it is there for, among those the target admits.
     #[serde(default = "Access::any", skip_serializing_if = "Access::is_any")]
     pub initiators: Access,
+    /// Directory for the file with persistent reservations that survive a loss of power, absolute; without one none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<PathBuf>,
 }
 
 fn default_product() -> String {

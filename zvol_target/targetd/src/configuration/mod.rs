@@ -3,6 +3,7 @@
 mod access;
 mod document;
 mod file;
+mod host_group;
 mod key_file;
 mod place;
 mod sealing;
@@ -14,6 +15,7 @@ pub use document::{
     Account, Accounts, CachingChoice, Configuration, Holder, Lun, Portal, PortalGroup, Target,
 };
 pub use file::{ConfigurationFile, FileError, LockFile};
+pub use host_group::{HostGroup, OffloadName, offload_policy};
 pub use key_file::{KeyError, KeyFile, MissedKey, Vault};
 pub use sealing::{Direction, NoRandomBytes, Purpose, SecretText};
 pub use validation::{Invalid, check_secret};

@@ -6,10 +6,11 @@ use iscsi::IscsiName;
 use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 
 use super::document::{Account, Accounts, Configuration, Lun, Target, VERSION};
+use super::host_group;
 use super::sealing::SecretText;
 
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
-const TEXT_LENGTH_MAX: usize = 255;
+pub(super) const TEXT_LENGTH_MAX: usize = 255;
 
 /// Something in a configuration that cannot be served: where, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,7 @@ impl Configuration {
         }
         self.validate_portals()?;
         self.validate_groups()?;
+        host_group::validate(&self.host_groups)?;
         validate_accounts(&self.discovery).map_err(|error| within("discovery", error))?;
         let mut names = HashSet::new();
         let mut uuids = HashSet::new();
@@ -198,6 +200,13 @@ pub fn check_secret(place: &str, name: &str, secret: &SecretText) -> Result<(), 
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
     if !lun.path.is_absolute() {
         return Err(invalid("path", "must be absolute"));
+    }
+    if lun
+        .reservations
+        .as_ref()
+        .is_some_and(|path| !path.is_absolute())
+    {
+        return Err(invalid("reservations", "must be absolute"));
     }
     if lun.number > MAXIMUM_LOGICAL_UNIT_NUMBER {
         let reason = format!("the largest is {MAXIMUM_LOGICAL_UNIT_NUMBER}");

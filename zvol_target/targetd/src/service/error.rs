@@ -36,6 +36,9 @@ pub enum ServiceError {
     /// There is no such portal group.
     #[error("there is no portal group {0}")]
     NoGroup(u16),
+    /// There is no such group of hosts.
+    #[error("there is no host group {0:?}")]
+    NoHostGroup(String),
     /// Another target has the name.
     #[error("target {0} is there with another {1}; change or delete it")]
     TargetDiffers(String, &'static str),
@@ -98,6 +101,17 @@ pub enum ServiceError {
         target: String,
         /// Its number.
         number: u16,
+    },
+    /// That nothing is reserved could not be stored.
+    #[error("what is reserved on LUN {number} of target {target} is as it was: {error}")]
+    ReservationsNotStored {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+        /// Why.
+        #[source]
+        error: std::io::Error,
     },
     /// The present size of a logical unit's volume cannot be read.
     #[error("the size of LUN {number} of target {target} cannot be read: {error}")]

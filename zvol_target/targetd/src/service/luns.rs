@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::running::{Opened, Running, failed, open_within, unit_on, unit_options};
+use super::running::{Opened, Running, failed, open_within, unit_not_ready, unit_on};
 use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
 use super::{lun_of, maintenance, target_of};
-use crate::configuration::{Access, CachingChoice, Configuration, Lun};
-use scsi::LogicalUnit;
+use crate::configuration::{Access, CachingChoice, Configuration, Invalid, Lun};
+use crate::reservations::Beginning;
+use scsi::PersistentReservations;
 
 /// How long a caller waits for the system to open a path.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -18,6 +19,21 @@ const LOOKING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a change waits for the commands that are under way.
 pub const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where persistent reservations that survive a loss of power are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReservationPlace {
+    /// None survive.
+    Nowhere,
+    /// In a file there.
+    Directory(PathBuf),
+}
+
+impl From<Option<PathBuf>> for ReservationPlace {
+    fn from(directory: Option<PathBuf>) -> Self {
+        directory.map_or(Self::Nowhere, Self::Directory)
+    }
+}
 
 /// What is to be another than before; `None` stays.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +50,8 @@ pub struct LunChange {
     pub caching: Option<CachingChoice>,
     /// Whom it is there for.
     pub initiators: Option<Access>,
+    /// Where persistent reservations are stored.
+    pub reservations: Option<ReservationPlace>,
 }
 
 impl LunChange {
@@ -47,6 +65,7 @@ impl LunChange {
             product,
             caching,
             initiators,
+            reservations,
         } = lun.clone();
         Lun {
             number,
@@ -57,6 +76,11 @@ impl LunChange {
             product: self.product.unwrap_or(product),
             caching: self.caching.unwrap_or(caching),
             initiators: self.initiators.unwrap_or(initiators),
+            reservations: match self.reservations {
+                None => reservations,
+                Some(ReservationPlace::Nowhere) => None,
+                Some(ReservationPlace::Directory(path)) => Some(path),
+            },
         }
     }
 }
@@ -84,7 +108,7 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     luns.push(lun.clone());
     luns.sort_unstable_by_key(|lun| lun.number);
     candidate.validate()?;
-    let opened = open_within(lun, OPENING_TIMEOUT).await?;
+    let opened = open_within(lun, OPENING_TIMEOUT, Beginning::New).await?;
     let mut service = service.borrow_mut();
     service.store(candidate)?;
     service.running_target(target)?.insert(lun, Ok(opened))?;
@@ -119,7 +143,11 @@ pub async fn change_lun(
         target,
         number,
     };
-    let reopen = |lun: &Lun| (lun.path.clone(), lun.read_only, lun.caching);
+    place.check_reservations(&new)?;
+    let reopen = |lun: &Lun| {
+        let reservations = lun.reservations.clone();
+        (lun.path.clone(), lun.read_only, lun.caching, reservations)
+    };
     let cache_ends = old.write_cache && !new.write_cache;
     let closing = if !place.is_serving()? {
         place.store(candidate)?;
@@ -127,10 +155,10 @@ pub async fn change_lun(
         place.exchange_failed(&new)?;
         Closing::default()
     } else if reopen(&new) != reopen(&old) {
-        let opened = if new.path == old.path {
+        let opened = if new.path == old.path || new.reservations != old.reservations {
             place.reopen(&old, &new).await?
         } else {
-            match open_within(&new, OPENING_TIMEOUT).await {
+            match open_within(&new, OPENING_TIMEOUT, Beginning::Present).await {
                 // By this very unit, perhaps, after its volume was renamed.
                 Err(error) if error.is_in_use() => place.reopen(&old, &new).await?,
                 opened => opened?,
@@ -249,6 +277,29 @@ impl Place<'_> {
         Ok(matches!(lun.state, LunState::Serving { .. }))
     }
 
+    /// What has to survive a loss of power now; nothing where that is not known.
+    fn reservations_to_persist(&self) -> PersistentReservations {
+        let service = self.service.borrow();
+        let running = service.running_lun(self.target, self.number);
+        running
+            .and_then(|running| running.unit.reservations_to_persist())
+            .unwrap_or_default()
+    }
+
+    /// Refuses to leave what has to survive a loss of power without a place.
+    fn check_reservations(&self, new: &Lun) -> Result<(), ServiceError> {
+        let nothing = PersistentReservations::default();
+        if new.reservations.is_none() && self.reservations_to_persist() != nothing {
+            let reason = "hosts rely on reservations that survive a loss of power: have them removed first (reservations.list)";
+            return Err(Invalid {
+                place: "reservations".to_owned(),
+                reason: reason.to_owned(),
+            }
+            .into());
+        }
+        Ok(())
+    }
+
     fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {
         self.service.borrow_mut().store(candidate)
     }
@@ -271,14 +322,14 @@ impl Place<'_> {
             let present = luns.remove(&self.number).ok_or_else(|| self.absent())?;
             present.state
         };
-        let unit = Arc::new(LogicalUnit::not_ready(unit_options(new)?));
+        let unit = Arc::new(unit_not_ready(new)?);
         self.exchange(RunningLun { unit, state })?;
         Ok(())
     }
 
     /// Another unit on the same volume; what is over when the commands of the one before are.
     fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
-        let (volume, backend, closing) = {
+        let (volume, backend, closing, store) = {
             let service = self.service.borrow();
             let present = service.running_lun(self.target, self.number);
             match present {
@@ -287,12 +338,15 @@ impl Place<'_> {
                     state: LunState::Serving { backend },
                 }) => {
                     let closing = Closing::of_commands(unit);
-                    (Arc::clone(unit.volume()), *backend, closing)
+                    let store = unit.reservation_store().cloned();
+                    (Arc::clone(unit.volume()), *backend, closing, store)
                 }
                 _ => return Err(self.absent()),
             }
         };
-        let unit = unit_on(volume, new)?;
+        // The unit goes on with those of the one before.
+        let reservations = store.map(|store| (store, PersistentReservations::default()));
+        let unit = unit_on(volume, new, reservations)?;
         self.exchange(Opened { unit, backend }.into())?;
         Ok(closing)
     }
@@ -300,11 +354,17 @@ impl Place<'_> {
     /// Closes the path of a unit and opens it as `new` has it. On an error the unit is as it was, or tries to be.
     async fn reopen(&self, old: &Lun, new: &Lun) -> Result<Opened, ServiceError> {
         let closing = self.exchange(RunningLun {
-            unit: Arc::new(LogicalUnit::not_ready(unit_options(old)?)),
+            unit: Arc::new(unit_not_ready(old)?),
             state: LunState::Changing,
         })?;
         let error = if closing.wait(CLOSING_TIMEOUT).await {
-            match open_within(new, OPENING_TIMEOUT).await {
+            let beginning = if new.reservations == old.reservations {
+                Beginning::Present
+            } else {
+                // No command changes them any more.
+                Beginning::Moved(self.reservations_to_persist())
+            };
+            match open_within(new, OPENING_TIMEOUT, beginning).await {
                 Ok(opened) => return Ok(opened),
                 Err(error) => error.into(),
             }

@@ -10,6 +10,7 @@ use volume::{Geometry, VolumeError};
 use super::running::{Running, failed, open_apart};
 use super::{LunState, Service, Shared, Unusable};
 use crate::configuration::Lun;
+use crate::reservations::Beginning;
 
 /// How long a caller waits for a failed path to be opened.
 const RETRY_PATIENCE: Duration = Duration::from_secs(5);
@@ -66,7 +67,7 @@ pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) {
 
 async fn attempt(service: Shared, target: String, lun: Lun) {
     let number = lun.number;
-    let opened = open_apart(&lun, Instant::now()).await;
+    let opened = open_apart(&lun, Instant::now(), Beginning::Present).await;
     let mut service = service.borrow_mut();
     // It may have been changed or deleted while it was opened.
     let is_current = service.lun(&target, number).is_ok_and(|now| *now == lun);
@@ -321,7 +322,7 @@ mod tests {
             told: Mutex::new(told),
         });
         let opened = Opened {
-            unit: unit_on(Arc::clone(&hanging) as Arc<dyn Volume>, &lun).unwrap(),
+            unit: unit_on(Arc::clone(&hanging) as Arc<dyn Volume>, &lun, None).unwrap(),
             backend: Backend::File,
         };
         let running = service.running_target(IQN).unwrap();

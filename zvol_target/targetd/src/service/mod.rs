@@ -6,16 +6,19 @@
 mod accounts;
 mod definition;
 mod error;
+mod host_groups;
 mod luns;
 mod maintenance;
 mod portals;
+mod reservations;
 mod running;
 mod targets;
 
 pub use accounts::AccountSetting;
 pub use error::ServiceError;
-pub use luns::{CLOSING_TIMEOUT, LunChange, change_lun, create_lun, refresh_lun};
+pub use luns::{CLOSING_TIMEOUT, LunChange, ReservationPlace, change_lun, create_lun, refresh_lun};
 pub use maintenance::{poll_sizes, retry_failed};
+pub use reservations::clear_reservations;
 pub use running::{Closing, LunState, RunningLun, Unusable};
 
 use std::cell::RefCell;
@@ -25,13 +28,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iscsi::{Authentication, Portal, Server, SessionInformation, TargetDefinition};
-use scsi::CopyManager;
+use scsi::{CopyManager, OffloadPolicy};
 use volume::engine::EngineChoice;
 
 use crate::configuration::{
     Configuration, ConfigurationFile, FileError, Holder, Lun, PortalGroup, Target, Vault,
+    offload_policy,
 };
 use crate::reactor_device::ReactorDevice;
+use crate::reservations::Beginning;
 use definition::{authentication, definition, scsi_ports, unusable_accounts};
 use running::{Running, open_apart};
 
@@ -208,6 +213,7 @@ impl Service {
         let (devices, definitions): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
         iscsi::check_targets(&definitions)?;
         Ok(Prepared {
+            offloads: offload_policy(&configuration.host_groups),
             groups,
             devices,
             definitions,
@@ -224,6 +230,9 @@ impl Service {
             device.device().set_name(name);
             let ports = scsi_ports(name, &prepared.groups);
             device.device().set_target_ports(ports);
+            device
+                .device()
+                .set_offload_policy(prepared.offloads.clone());
         }
         server.set_discovery_authentication(prepared.discovery)?;
         server.set_targets(prepared.definitions)?;
@@ -259,6 +268,7 @@ impl Service {
 
 /// Targets as the iSCSI server takes them, with their devices in the same order.
 struct Prepared {
+    offloads: OffloadPolicy,
     groups: Vec<PortalGroup>,
     devices: Vec<Arc<ReactorDevice>>,
     definitions: Vec<TargetDefinition>,
@@ -277,7 +287,9 @@ async fn bring_up(
         for lun in &target.luns {
             let opened = {
                 let lun = lun.clone();
-                tokio::task::spawn_local(async move { open_apart(&lun, release).await })
+                tokio::task::spawn_local(async move {
+                    open_apart(&lun, release, Beginning::Present).await
+                })
             };
             opening.push((target, lun, opened));
         }

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use scsi::{
-    CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, ProductIdentification,
+    CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, PersistentReservations,
+    ProductIdentification, ReservationStore,
 };
 use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem, Volume};
@@ -14,6 +15,7 @@ use volume::{Backend, OpenOptions, Problem, Volume};
 use super::definition::unit_access;
 use crate::configuration::Lun;
 use crate::reactor_device::ReactorDevice;
+use crate::reservations::{Beginning, ReservationFile, ReservationFileError};
 
 /// T10 VENDOR IDENTIFICATION of everything served.
 const VENDOR: &str = "ZVAAI";
@@ -60,6 +62,9 @@ pub enum Unusable {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// What is reserved on it is not known.
+    #[error(transparent)]
+    Reservations(#[from] ReservationFileError),
     /// A look at its size takes longer than anybody should wait.
     #[error("{path}: the system has not told its size for {seconds} s; is its pool suspended?")]
     Silent {
@@ -175,7 +180,7 @@ impl Running {
 /// A unit without its volume, which holds the place.
 pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable> {
     Ok(RunningLun {
-        unit: Arc::new(LogicalUnit::not_ready(unit_options(lun)?)),
+        unit: Arc::new(unit_not_ready(lun)?),
         state: LunState::Failed { reason },
     })
 }
@@ -236,36 +241,77 @@ pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
     })
 }
 
+/// Where persistent reservations are stored, with what is.
+pub(super) type StoredReservations = (Arc<dyn ReservationStore>, PersistentReservations);
+
 /// The logical unit of `lun` on a volume that is open already.
-pub(super) fn unit_on(volume: Arc<dyn Volume>, lun: &Lun) -> Result<Arc<LogicalUnit>, Unusable> {
+pub(super) fn unit_on(
+    volume: Arc<dyn Volume>,
+    lun: &Lun,
+    reservations: Option<StoredReservations>,
+) -> Result<Arc<LogicalUnit>, Unusable> {
     let unit = LogicalUnit::new(volume, unit_options(lun)?);
-    unit.map(Arc::new).map_err(|error| Unusable::Geometry {
+    let unit = unit.map_err(|error| Unusable::Geometry {
         path: lun.path.display().to_string(),
         error,
+    })?;
+    Ok(Arc::new(match reservations {
+        Some((store, content)) => unit.with_reservation_store(store, content),
+        None => unit,
+    }))
+}
+
+/// The logical unit of `lun` without its volume.
+pub(super) fn unit_not_ready(lun: &Lun) -> Result<LogicalUnit, Unusable> {
+    let unit = LogicalUnit::not_ready(unit_options(lun)?);
+    Ok(match &lun.reservations {
+        Some(directory) => {
+            let file = ReservationFile::new(directory, unit.naa());
+            // What is in it is looked at when the unit is ready.
+            unit.with_reservation_store(Arc::new(file), PersistentReservations::default())
+        }
+        None => unit,
     })
 }
 
-fn open(lun: &Lun) -> Result<Opened, Unusable> {
+fn open_reservations(
+    lun: &Lun,
+    beginning: Beginning,
+) -> Result<Option<StoredReservations>, Unusable> {
+    let Some(directory) = &lun.reservations else {
+        return Ok(None);
+    };
+    let file = ReservationFile::new(directory, scsi::naa(lun.uuid.into_bytes()));
+    let content = file.open(beginning)?;
+    Ok(Some((Arc::new(file), content)))
+}
+
+fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
     let options = OpenOptions {
         read_only: lun.read_only,
         caching: lun.caching.into(),
     };
     let opened = volume::open(&lun.path, options)?;
+    let reservations = open_reservations(lun, beginning)?;
     Ok(Opened {
-        unit: unit_on(opened.volume, lun)?,
+        unit: unit_on(opened.volume, lun, reservations)?,
         backend: opened.backend,
     })
 }
 
 /// Opens the path of `lun` on another thread, as the system may take its time. When another process has the path, waits until
 /// `release` for it to go.
-pub(super) async fn open_apart(lun: &Lun, release: Instant) -> Result<Opened, Unusable> {
+pub(super) async fn open_apart(
+    lun: &Lun,
+    release: Instant,
+    beginning: Beginning,
+) -> Result<Opened, Unusable> {
     let lun = lun.clone();
     let opening = tokio::task::spawn_blocking(move || {
-        let mut opened = open(&lun);
+        let mut opened = open(&lun, beginning.clone());
         while opened.as_ref().is_err_and(Unusable::is_in_use) && Instant::now() < release {
             thread::sleep(RELEASE_POLL);
-            opened = open(&lun);
+            opened = open(&lun, beginning.clone());
         }
         opened
     });
@@ -275,8 +321,12 @@ pub(super) async fn open_apart(lun: &Lun, release: Instant) -> Result<Opened, Un
 }
 
 /// [`open_apart`], and an error when it takes longer than `patience`. What it opens later is closed at once.
-pub(super) async fn open_within(lun: &Lun, patience: Duration) -> Result<Opened, Unusable> {
-    let opening = open_apart(lun, Instant::now());
+pub(super) async fn open_within(
+    lun: &Lun,
+    patience: Duration,
+    beginning: Beginning,
+) -> Result<Opened, Unusable> {
+    let opening = open_apart(lun, Instant::now(), beginning);
     match tokio::time::timeout(patience, opening).await {
         Ok(opened) => opened,
         Err(_) => Err(Unusable::Slow {

@@ -22,15 +22,27 @@ pub const LUNS_CHANGED: Sense = (0x06, 0x3f, 0x0e);
 pub const NO_SUCH_LUN: Sense = (0x05, 0x25, 0x00);
 pub const WRITE_PROTECTED: Sense = (0x07, 0x27, 0x00);
 
+/// RESERVATION CONFLICT status, which has no sense data.
+pub const RESERVATION_CONFLICT: Sense = (0xff, 0x18, 0x00);
+
 pub struct Host(pub Initiator);
 
 impl Host {
     /// Logs in as `name`, in the order the tests want it: nobody is asked to prove anything.
     pub fn log_in(portal: &str, name: &str) -> Self {
-        let mut initiator = Initiator::connect(portal.parse().unwrap());
+        let initiator = Initiator::connect(portal.parse().unwrap());
         // Sessions of one host are told apart by their ISID.
-        let number = initiator.stream.local_addr().unwrap().port().to_be_bytes();
-        initiator.isid[4..].copy_from_slice(&number);
+        let port = initiator.stream.local_addr().unwrap().port();
+        Self::by_port(initiator, name, port)
+    }
+
+    /// As the initiator port that is the same again in later sessions.
+    pub fn log_in_as(portal: &str, name: &str, port: u16) -> Self {
+        Self::by_port(Initiator::connect(portal.parse().unwrap()), name, port)
+    }
+
+    fn by_port(mut initiator: Initiator, name: &str, port: u16) -> Self {
+        initiator.isid[4..].copy_from_slice(&port.to_be_bytes());
         initiator.log_in(name, IQN, &[]);
         Self(initiator)
     }
@@ -59,6 +71,9 @@ impl Host {
                     }
                 }
                 TargetPdu::ScsiResponse(response) if response.status == 0 => return Ok(data),
+                TargetPdu::ScsiResponse(response) if response.status == 0x18 => {
+                    return Err(RESERVATION_CONFLICT);
+                }
                 TargetPdu::ScsiResponse(response) => {
                     assert_eq!(response.status, 2, "CHECK CONDITION");
                     // After the length of the sense data; fixed format.

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use volume::Backend;
 
 use super::{RpcError, canonical};
 use crate::configuration::{Access, CachingChoice, Lun, Target};
-use crate::service::{self, Closing, LunChange, LunState, RunningLun, Service, Shared};
+use crate::service::{
+    self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Shared,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +40,9 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
         "caching": lun.caching,
         "initiators": lun.initiators,
     });
+    if let Some(directory) = &lun.reservations {
+        shown["reservations"] = json!(directory);
+    }
     let Some(RunningLun { unit, state }) = running else {
         return shown;
     };
@@ -95,6 +100,13 @@ pub(super) struct Change {
     product: Option<String>,
     caching: Option<CachingChoice>,
     initiators: Option<Access>,
+    /// `null` means none, which is not the same as no word on it.
+    #[serde(default, deserialize_with = "present")]
+    reservations: Option<ReservationPlace>,
+}
+
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ReservationPlace>, D::Error> {
+    Option::deserialize(value).map(|directory: Option<_>| Some(directory.into()))
 }
 
 pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, RpcError> {
@@ -107,6 +119,7 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
         product: params.product,
         caching: params.caching,
         initiators: params.initiators,
+        reservations: params.reservations,
     };
     let changed = service::change_lun(service, &target, number, change).await?;
     let lun = show_one(&service.borrow(), &target, number)?;

@@ -2,8 +2,10 @@
 
 mod access;
 mod accounts;
+mod host_groups;
 mod luns;
 mod portals;
+mod reservations;
 mod sessions;
 mod statistics;
 mod status;
@@ -87,6 +89,11 @@ impl ControlMethods {
                 parse::<None>(params)?;
                 Ok(portals::list(service))
             }
+            "host_groups.list" => {
+                parse::<None>(params)?;
+                Ok(host_groups::list(service))
+            }
+            "reservations.list" => reservations::list(service, &parse(params)?),
             "sessions.list" => sessions::list(service, &parse(params)?),
             "statistics.get" => statistics::get(service, &parse(params)?),
             _ => Err(unknown(method)),
@@ -118,6 +125,9 @@ impl ControlMethods {
             "accounts.delete" => accounts::delete(&mut service.borrow_mut(), &parse(params)?),
             "accounts.require" => accounts::require(&mut service.borrow_mut(), &parse(params)?),
             "access.set" => access::set(&mut service.borrow_mut(), parse(params)?),
+            "host_groups.set" => host_groups::set(&mut service.borrow_mut(), parse(params)?),
+            "host_groups.delete" => host_groups::delete(&mut service.borrow_mut(), &parse(params)?),
+            "reservations.clear" => reservations::clear(service, parse(params)?).await,
             "portals.create" => portals::create(&mut service.borrow_mut(), parse(params)?),
             "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
             "portals.delete" => portals::delete(&mut service.borrow_mut(), &parse(params)?),
@@ -156,14 +166,16 @@ impl From<ServiceError> for RpcError {
             | ServiceError::NoLun { .. }
             | ServiceError::NoAccount { .. }
             | ServiceError::NoPortal(_)
-            | ServiceError::NoGroup(_) => code::NOT_FOUND,
+            | ServiceError::NoGroup(_)
+            | ServiceError::NoHostGroup(_) => code::NOT_FOUND,
             ServiceError::TargetDiffers(..)
             | ServiceError::LunDiffers { .. }
             | ServiceError::PortalDiffers(_) => code::CONFLICT,
             ServiceError::Invalid(_) | ServiceError::Refused(_) => code::INVALID_PARAMS,
             ServiceError::Unusable(_)
             | ServiceError::Size { .. }
-            | ServiceError::NotFlushed { .. } => code::VOLUME,
+            | ServiceError::NotFlushed { .. }
+            | ServiceError::ReservationsNotStored { .. } => code::VOLUME,
             ServiceError::NotStored(FileError::NotSettled { .. }) => code::NOT_SETTLED,
             ServiceError::NotStored(_) => code::NOT_STORED,
             ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,

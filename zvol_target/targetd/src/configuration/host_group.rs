@@ -1,0 +1,157 @@
+//! Groups of hosts that are offered other offloads than all.
+
+use std::collections::{BTreeSet, HashSet};
+
+use scsi::{Offload, OffloadPolicy, Offloads};
+use serde::{Deserialize, Serialize};
+
+use super::access::Access;
+use super::validation::{Invalid, TEXT_LENGTH_MAX, invalid};
+
+/// Hosts, and what they are not offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostGroup {
+    /// What the administrator calls it.
+    pub name: String,
+    /// Its hosts; "any" stands for those in no other group.
+    pub initiators: Access,
+    /// What its hosts are told is not there, and are refused.
+    pub disabled: BTreeSet<OffloadName>,
+}
+
+/// [`Offload`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OffloadName {
+    /// COMPARE AND WRITE (ATS).
+    CompareAndWrite,
+    /// EXTENDED COPY.
+    ExtendedCopy,
+    /// WRITE SAME.
+    WriteSame,
+    /// UNMAP.
+    Unmap,
+    /// Copies by token (ODX).
+    Token,
+}
+
+impl From<OffloadName> for Offload {
+    fn from(name: OffloadName) -> Self {
+        match name {
+            OffloadName::CompareAndWrite => Self::CompareAndWrite,
+            OffloadName::ExtendedCopy => Self::ExtendedCopy,
+            OffloadName::WriteSame => Self::WriteSame,
+            OffloadName::Unmap => Self::Unmap,
+            OffloadName::Token => Self::Token,
+        }
+    }
+}
+
+impl HostGroup {
+    fn offloads(&self) -> Offloads {
+        let disabled = self.disabled.iter().copied().map(Offload::from);
+        disabled.fold(Offloads::ALL, Offloads::without)
+    }
+}
+
+/// What SCSI devices are told of the groups. A host in none is offered all, unless one is for "any".
+pub fn offload_policy(groups: &[HostGroup]) -> OffloadPolicy {
+    let mut policy = OffloadPolicy::default();
+    for group in groups {
+        match &group.initiators {
+            Access::Any => policy.default = group.offloads(),
+            Access::Initiators(names) => {
+                let hosts = names.iter().map(|name| name.as_str().to_owned());
+                let offloads = group.offloads();
+                policy
+                    .by_initiator
+                    .extend(hosts.map(|host| (host, offloads)));
+            }
+        }
+    }
+    policy
+}
+
+pub(super) fn validate(groups: &[HostGroup]) -> Result<(), Invalid> {
+    let mut names = HashSet::new();
+    let mut hosts = HashSet::new();
+    let mut has_any = false;
+    for (at, group) in groups.iter().enumerate() {
+        let place = |field: &str| format!("host_groups[{at}].{field}");
+        if group.name.is_empty() || group.name.len() > TEXT_LENGTH_MAX {
+            let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes");
+            return Err(invalid(place("name"), reason));
+        }
+        if !names.insert(&group.name) {
+            let reason = format!("{:?} is there twice", group.name);
+            return Err(invalid(place("name"), reason));
+        }
+        match &group.initiators {
+            Access::Any if std::mem::replace(&mut has_any, true) => {
+                let reason = "another group is for \"any\" already";
+                return Err(invalid(place("initiators"), reason));
+            }
+            Access::Any => {}
+            Access::Initiators(initiators) => {
+                if let Some(twice) = initiators.iter().find(|&host| !hosts.insert(host.clone())) {
+                    let reason = format!("{twice} is in another group");
+                    return Err(invalid(place("initiators"), reason));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(text: &str) -> Vec<HostGroup> {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_host_has_what_its_group_does_not_disable() {
+        let groups = groups(
+            r#"[{"name": "old", "initiators": ["iqn.2026-11.example:A"], "disabled": ["unmap", "token"]},
+                {"name": "rest", "initiators": "any", "disabled": ["compare_and_write"]}]"#,
+        );
+        validate(&groups).unwrap();
+        let policy = offload_policy(&groups);
+        let old = policy.of("iqn.2026-11.example:a");
+        let other = policy.of("iqn.2026-11.example:b");
+        for offload in Offload::ALL {
+            let disabled = matches!(offload, Offload::Unmap | Offload::Token);
+            assert_eq!(old.contains(offload), !disabled);
+            assert_eq!(other.contains(offload), offload != Offload::CompareAndWrite);
+        }
+        assert_eq!(offload_policy(&[]), OffloadPolicy::default());
+    }
+
+    #[test]
+    fn groups_that_contradict_each_other_are_refused() {
+        for (wrong, place) in [
+            (
+                r#"[{"name": "", "initiators": "any", "disabled": []}]"#,
+                "host_groups[0].name",
+            ),
+            (
+                r#"[{"name": "a", "initiators": [], "disabled": []}, {"name": "a", "initiators": [], "disabled": []}]"#,
+                "host_groups[1].name",
+            ),
+            (
+                r#"[{"name": "a", "initiators": "any", "disabled": []}, {"name": "b", "initiators": "any", "disabled": []}]"#,
+                "host_groups[1].initiators",
+            ),
+            (
+                r#"[{"name": "a", "initiators": ["iqn.2026-11.example:a"], "disabled": []},
+                    {"name": "b", "initiators": ["iqn.2026-11.example:a"], "disabled": []}]"#,
+                "host_groups[1].initiators",
+            ),
+        ] {
+            assert_eq!(validate(&groups(wrong)).unwrap_err().place, place);
+        }
+    }
+}

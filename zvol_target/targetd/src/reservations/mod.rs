@@ -1,0 +1,275 @@
+//! Persistent reservations that survive a loss of power: one file for each logical unit.
+//!
+//! They lie in a directory that each logical unit is given, and not beside the configuration: with the data, in a small dataset of the
+//! same pool, so that a pool that is imported elsewhere brings along who may write to it.
+
+mod document;
+
+pub(crate) use document::{Kind, key_name};
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use scsi::sam::LocalBoxFuture;
+use scsi::{PersistentReservations, ReservationStore};
+
+/// No sound file is nearly as long.
+const MAXIMUM_FILE_BYTES: u64 = 4 << 20;
+
+/// Why it is not known what is reserved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReservationFileError {
+    /// There was a file since the logical unit was given its directory.
+    #[error(
+        "{}: the file with the LUN's reservations is not there: mount the dataset it is in, or put it back; reservations.clear writes \
+         one with nothing reserved",
+        path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("{}: the LUN's reservations cannot be read: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// What it says is not what was written.
+    #[error(
+        "{}: the file with the LUN's reservations is damaged ({reason}): put it back as it was; reservations.clear writes one with \
+         nothing reserved",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It cannot be written.
+    #[error("{}: the LUN's reservations cannot be stored: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// What is known of the file of a logical unit before it is looked at.
+#[derive(Clone, Debug)]
+pub enum Beginning {
+    /// It is there. A directory whose dataset is not mounted must not pass for one with nothing reserved.
+    Present,
+    /// The logical unit is new here: if there is no file there was none.
+    New,
+    /// The logical unit has these, and comes from another directory.
+    Moved(PersistentReservations),
+}
+
+/// The file with the persistent reservations of one logical unit.
+#[derive(Clone, Debug)]
+pub struct ReservationFile {
+    path: PathBuf,
+    naa: [u8; 16],
+}
+
+impl ReservationFile {
+    /// The file in `directory` of the logical unit with this NAA name.
+    pub fn new(directory: &Path, naa: [u8; 16]) -> Self {
+        let name = format!("{}.json", document::naa_name(naa));
+        Self {
+            path: directory.join(name),
+            naa,
+        }
+    }
+
+    /// What is stored, after making it so if it is to begin. Blocks.
+    ///
+    /// # Errors
+    /// [`ReservationFileError`].
+    pub fn open(
+        &self,
+        beginning: Beginning,
+    ) -> Result<PersistentReservations, ReservationFileError> {
+        match beginning {
+            Beginning::Present => self.read(),
+            Beginning::New => match self.read() {
+                Err(ReservationFileError::Missing { .. }) => {
+                    self.begin(PersistentReservations::default())
+                }
+                found => found,
+            },
+            Beginning::Moved(reservations) => self.begin(reservations),
+        }
+    }
+
+    fn begin(
+        &self,
+        reservations: PersistentReservations,
+    ) -> Result<PersistentReservations, ReservationFileError> {
+        match self.write(&reservations) {
+            Ok(()) => Ok(reservations),
+            Err(error) => Err(ReservationFileError::Write {
+                path: self.path.clone(),
+                error,
+            }),
+        }
+    }
+
+    fn read(&self) -> Result<PersistentReservations, ReservationFileError> {
+        let path = || self.path.clone();
+        let mut text = String::new();
+        let read = File::open(&self.path)
+            .and_then(|file| file.take(MAXIMUM_FILE_BYTES).read_to_string(&mut text));
+        match read {
+            Ok(_) => {
+                document::parse(&text, self.naa).map_err(|reason| ReservationFileError::Damaged {
+                    path: path(),
+                    reason,
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(ReservationFileError::Missing { path: path() })
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(ReservationFileError::Damaged {
+                    path: path(),
+                    reason: error.to_string(),
+                })
+            }
+            Err(error) => Err(ReservationFileError::Read {
+                path: path(),
+                error,
+            }),
+        }
+    }
+
+    /// Replaces the file: at every moment it is the old or the new one, and the new one is on stable storage when this returns. Blocks.
+    fn write(&self, reservations: &PersistentReservations) -> io::Result<()> {
+        let text = document::format(reservations, self.naa)?;
+        let temporary = self.path.with_extension("json.new");
+        // One left by a crash is in nobody's use.
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, &self.path)?;
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl ReservationStore for ReservationFile {
+    /// On a thread of its own: a pool may take its time, and the reactor serves others.
+    fn store(
+        &self,
+        reservations: PersistentReservations,
+    ) -> LocalBoxFuture<'_, Result<(), io::Error>> {
+        let file = self.clone();
+        let written = tokio::task::spawn_blocking(move || file.write(&reservations));
+        Box::pin(async move { written.await.unwrap_or_else(|error| Err(error.into())) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scsi::{PersistentReservation, RegisteredNexus, ReservationType};
+
+    use super::*;
+
+    const NAA: [u8; 16] = [0x60; 16];
+
+    fn some() -> PersistentReservations {
+        let nexus = |port: u16| RegisteredNexus {
+            initiator_port: "iqn.2026-11.example:host,i,0x00023d000001".to_owned(),
+            relative_target_port: port,
+        };
+        PersistentReservations {
+            registrations: [(nexus(1), 7), (nexus(2), u64::MAX)].into(),
+            reservation: Some(PersistentReservation {
+                kind: ReservationType::WriteExclusiveRegistrantsOnly,
+                holder: Some(nexus(2)),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_was_stored_is_found_again() {
+        let home = tempfile::tempdir().unwrap();
+        let file = ReservationFile::new(home.path(), NAA);
+        let absent = file.open(Beginning::Present);
+        assert!(matches!(absent, Err(ReservationFileError::Missing { .. })));
+        let new = file.open(Beginning::New).unwrap();
+        assert_eq!(new, PersistentReservations::default());
+        file.write(&some()).unwrap();
+        for beginning in [Beginning::Present, Beginning::New] {
+            assert_eq!(file.open(beginning).unwrap(), some());
+        }
+        // What a crash left is in nobody's way.
+        fs::write(file.path.with_extension("json.new"), "{").unwrap();
+        let moved = file.open(Beginning::Moved(PersistentReservations::default()));
+        assert_eq!(moved.unwrap(), PersistentReservations::default());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn every_byte_of_the_file_counts() {
+        let home = tempfile::tempdir().unwrap();
+        let file = ReservationFile::new(home.path(), NAA);
+        file.write(&some()).unwrap();
+        let text = fs::read(&file.path).unwrap();
+        let damaged = |bytes: &[u8]| {
+            fs::write(&file.path, bytes).unwrap();
+            matches!(
+                file.open(Beginning::New),
+                Err(ReservationFileError::Damaged { .. })
+            )
+        };
+        for at in 0..text.len() {
+            if text[at].is_ascii_whitespace() {
+                continue;
+            }
+            let mut changed = text.clone();
+            changed[at] ^= 1;
+            assert!(damaged(&changed), "byte {at}");
+            assert!(damaged(&text[..at]), "cut at {at}");
+        }
+        assert!(damaged(&[0xff; 64]));
+        // Another unit's.
+        fs::write(&file.path, &text).unwrap();
+        let other = ReservationFile::new(home.path(), [0x61; 16]);
+        fs::copy(&file.path, &other.path).unwrap();
+        assert!(matches!(
+            other.open(Beginning::Present),
+            Err(ReservationFileError::Damaged { .. })
+        ));
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_not_made() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("absent");
+        let file = ReservationFile::new(&directory, NAA);
+        assert!(matches!(
+            file.open(Beginning::New),
+            Err(ReservationFileError::Write { .. })
+        ));
+        assert!(!directory.exists());
+    }
+}
