@@ -53,6 +53,9 @@ pub(crate) enum Operation {
     ReceiveCopyOperatingParameters,
     ReceiveCopyFailureDetails,
     ReceiveCopyStatusLid4,
+    PopulateToken,
+    WriteUsingToken,
+    ReceiveRodTokenInformation,
 }
 
 /// One command.
@@ -138,6 +141,7 @@ impl CommandDescription {
             | Operation::Verify
             | Operation::GetLbaStatus
             | Operation::PreFetch
+            | Operation::PopulateToken
             | Operation::ReadDefectData
             | Operation::ModeSense
             | Operation::ReportSupportedOperationCodes
@@ -159,7 +163,9 @@ impl CommandDescription {
             | Operation::ReceiveCopyData
             | Operation::ReceiveCopyOperatingParameters
             | Operation::ReceiveCopyFailureDetails
-            | Operation::ReceiveCopyStatusLid4 => ReservationRule::Write,
+            | Operation::ReceiveCopyStatusLid4
+            | Operation::WriteUsingToken
+            | Operation::ReceiveRodTokenInformation => ReservationRule::Write,
             Operation::PersistentReserveInReadKeys
             | Operation::PersistentReserveInReadReservation
             | Operation::PersistentReserveInReportCapabilities
@@ -279,6 +285,10 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
         &[0x5f, 0x07, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]),
     service_action(Operation::ExtendedCopy, Family::ExtendedCopy,
         &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::ExtendedCopy),
+    service_action(Operation::PopulateToken, Family::Token,
+        &[0x83, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]).switched_with(Offload::Token),
+    service_action(Operation::WriteUsingToken, Family::Token,
+        &[0x83, 0x11, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]).switched_with(Offload::Token),
     service_action(Operation::CopyOperationAbort, Family::ExtendedCopy,
         &[0x83, 0x1c, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
         .switched_with(Offload::ExtendedCopy).and_with(Offload::Token),
@@ -293,6 +303,8 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     service_action(Operation::ReceiveCopyStatusLid4, Family::ExtendedCopy,
         &[0x84, 0x05, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0])
         .switched_with(Offload::ExtendedCopy).and_with(Offload::Token),
+    service_action(Operation::ReceiveRodTokenInformation, Family::Token,
+        &[0x84, 0x07, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]).switched_with(Offload::Token),
     command(Operation::Read, Family::Read,
         &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0]),
     command(Operation::CompareAndWrite, Family::CompareAndWrite,

@@ -20,7 +20,7 @@ use crate::statistics::Statistics;
 use crate::target_port::TargetPort;
 use crate::task_management;
 use crate::task_set::TaskSet;
-use crate::third_party_copy::CopyManager;
+use crate::third_party_copy::{CopyManager, Tokens};
 
 /// Why the inventory of logical units was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +55,7 @@ pub struct Device {
     product: ProductIdentification,
     inventory: RwLock<Inventory>,
     copy_manager: OnceLock<Arc<CopyManager>>,
+    pub(crate) tokens: Tokens,
 }
 
 impl Device {
@@ -64,6 +65,7 @@ impl Device {
             product,
             inventory: RwLock::default(),
             copy_manager: OnceLock::new(),
+            tokens: Tokens::default(),
         }
     }
 

@@ -8,7 +8,8 @@
 
 use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use slab::Slab;
@@ -81,6 +82,21 @@ impl RangeLocks {
         CopyGuard([Some(first), Some(second)])
     }
 
+    /// Holds a range that is about to be read as one.
+    pub(crate) async fn read(&self, range: Range<u64>) -> RangeGuard {
+        Table::hold(self.table(), [(Hold::Read, range), NOTHING]).await
+    }
+
+    /// Notes from now on whether anybody asks to write any of these ranges, until it is dropped. Who did before may still be writing.
+    pub(crate) fn watch(&self, ranges: Vec<Range<u64>>) -> Arc<Watch> {
+        let watch = Arc::new(Watch {
+            ranges,
+            changed: AtomicBool::new(false),
+        });
+        lock(&self.table().0).watches.push(Arc::downgrade(&watch));
+        watch
+    }
+
     /// From now on ranges are held against those of `other` too: its disk is served here. Before anything was asked for here.
     pub(crate) fn share(&self, other: &Self) {
         let _ = self.0.set(Arc::clone(other.table()));
@@ -88,6 +104,28 @@ impl RangeLocks {
 
     fn table(&self) -> &Arc<Table> {
         self.0.get_or_init(Arc::default)
+    }
+}
+
+/// Ranges that are to stay as they are.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    ranges: Vec<Range<u64>>,
+    changed: AtomicBool,
+}
+
+impl Watch {
+    /// Whether anybody asked to write any of the ranges. Who holds one of them to read it, and finds it unchanged, reads it unchanged.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
+    }
+
+    fn note(&self, written: &Range<u64>) {
+        let meets =
+            |range: &Range<u64>| range.start.max(written.start) < range.end.min(written.end);
+        if self.ranges.iter().any(meets) {
+            self.changed.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -105,6 +143,7 @@ struct Requests {
     /// Those that write only: they do not conflict with each other, and with nothing at all as long as there are no others.
     writes: Slab<Request>,
     others: Slab<Request>,
+    watches: Vec<Weak<Watch>>,
 }
 
 #[derive(Debug)]
@@ -164,6 +203,7 @@ impl Table {
     /// Queues a request, and says whether it is held at once.
     fn request(this: &Arc<Self>, parts: [Part; 2]) -> (RangeGuard, bool) {
         let mut requests = lock(&this.0);
+        requests.note(&parts);
         requests.count += 1;
         let mut request = Request {
             number: requests.count,
@@ -228,6 +268,20 @@ impl Table {
 }
 
 impl Requests {
+    /// Tells watches of what is about to be written; of no further interest are those that are gone or know already.
+    fn note(&mut self, parts: &[Part; 2]) {
+        if self.watches.is_empty() {
+            return;
+        }
+        let written = parts.iter().filter(|(hold, _)| *hold != Hold::Read);
+        self.watches.retain(|watch| {
+            watch.upgrade().is_some_and(|watch| {
+                written.clone().for_each(|(_, range)| watch.note(range));
+                !watch.has_changed()
+            })
+        });
+    }
+
     fn request(&mut self, place: Place) -> Option<&mut Request> {
         match place {
             Place::Writes(key) => self.writes.get_mut(key),

@@ -244,6 +244,11 @@ async fn run(
         }
         Operation::ReceiveCopyFailureDetails => Ok(copy::receive_copy_failure_details(execution)?),
         Operation::ReceiveCopyStatusLid4 => Ok(copy::receive_copy_status_lid4(execution)?),
+        Operation::PopulateToken => copy::populate_token(execution).await,
+        Operation::WriteUsingToken => copy::write_using_token(execution).await,
+        Operation::ReceiveRodTokenInformation => {
+            Ok(copy::receive_rod_token_information(execution)?)
+        }
     }
 }
 

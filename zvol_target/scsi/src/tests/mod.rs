@@ -22,6 +22,7 @@ mod target_port_groups;
 mod task_management;
 mod third_party_copy;
 mod threads;
+mod tokens;
 mod unit_attentions;
 mod unmap;
 mod verify;

@@ -122,8 +122,9 @@ impl RamVolume {
         self.begun.available_permits()
     }
 
-    /// Undoes [`RamVolume::hold`].
+    /// Undoes [`RamVolume::hold`]; nobody waits for what has begun so far any more.
     pub(crate) fn unhold(&self) {
+        self.begun.forget_permits(Semaphore::MAX_PERMITS);
         let missing = Semaphore::MAX_PERMITS - self.permits.available_permits();
         self.permits.add_permits(missing);
     }

@@ -101,28 +101,62 @@ impl CopyManager {
 pub(super) struct CopyEnd {
     pub(super) unit: Arc<LogicalUnit>,
     number: u16,
-    /// `None` in the device that the command came to.
-    device: Option<Arc<Device>>,
+    by: Right,
+}
+
+/// By what right a nexus uses a logical unit.
+#[derive(Clone)]
+enum Right {
+    /// It sees the unit.
+    Seen,
+    /// It could see it with a nexus of its host's to this other device.
+    Other(Arc<Device>),
+    /// It has a ROD token for the blocks: whoever had that made was allowed to read them.
+    Token,
 }
 
 impl CopyEnd {
+    /// The unit that the command came to.
+    pub(super) fn addressed(execution: &Execution) -> Option<Self> {
+        let number = execution.number;
+        let unit = execution.device.unit_of_nexus(execution.nexus, number);
+        unit.map(|unit| Self {
+            unit,
+            number,
+            by: Right::Seen,
+        })
+    }
+
+    /// The unit that a ROD token was made by.
+    pub(super) fn of_token(unit: &Arc<LogicalUnit>, number: u16) -> Self {
+        Self {
+            unit: Arc::clone(unit),
+            number,
+            by: Right::Token,
+        }
+    }
+
     /// Whether the nexus may still use it: its host can lose access, and the unit can be taken away, while a copy runs.
     pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
         let nexus = execution.nexus;
-        let found = match &self.device {
-            None => execution.device.unit_of_nexus(nexus, self.number),
-            Some(device) => device.unit_of_foreign_nexus(nexus, self.number),
+        let found = match &self.by {
+            Right::Seen => execution.device.unit_of_nexus(nexus, self.number),
+            Right::Other(device) => device.unit_of_foreign_nexus(nexus, self.number),
+            Right::Token => execution.device.logical_unit(self.number),
         };
         found.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
     }
 
     /// Whether a reservation keeps the nexus from what `rule` says.
     pub(super) fn has_reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
-        if self.device.is_none() {
-            self.unit.reservation_conflict(nexus, rule)
-        } else {
-            let host = &nexus.initiator_device;
-            self.unit.reservation_conflict_of_host(host, rule)
+        match self.by {
+            Right::Seen => self.unit.reservation_conflict(nexus, rule),
+            Right::Other(_) => {
+                let host = &nexus.initiator_device;
+                self.unit.reservation_conflict_of_host(host, rule)
+            }
+            // A valid token is answered with no error of its source's (SPC-4 table 114).
+            Right::Token => false,
         }
     }
 }
@@ -135,7 +169,7 @@ pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
         return Some(CopyEnd {
             unit,
             number,
-            device: None,
+            by: Right::Seen,
         });
     }
     let others = execution.device.copy_manager().devices();
@@ -147,7 +181,7 @@ pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
             Some(CopyEnd {
                 unit,
                 number,
-                device: Some(device),
+                by: Right::Other(device),
             })
         })
 }

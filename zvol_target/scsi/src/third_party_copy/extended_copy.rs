@@ -126,6 +126,7 @@ impl<'a> Checking<'a> {
             destination_offset: destination_offset
                 .ok_or_else(|| self.invalid(out_of_range, DESTINATION_ADDRESS_AT))?,
             length,
+            watch: None,
         })
     }
 
@@ -177,7 +178,8 @@ impl<'a> Checking<'a> {
         };
         let (code, pointer, forwarded) = match stop {
             Stop::Aborted => return Failure::Aborted,
-            Stop::Cancelled => {
+            // Nothing is watched here.
+            Stop::Cancelled | Stop::Changed => {
                 let code = AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER;
                 return Sense {
                     information: residual,

@@ -3,12 +3,15 @@
 use super::parameter_list::{
     BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES,
 };
+use super::token_lists::{BLOCK_DEVICE_ZERO, CHANGE_VULNERABLE};
 use super::{
-    MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_IDENTIFIED_COPIES, MAXIMUM_SEGMENT_BYTES,
-    MAXIMUM_SEGMENT_DESCRIPTORS,
+    DEFAULT_TOKEN_TIMEOUT, MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_IDENTIFIED_COPIES, MAXIMUM_RANGES,
+    MAXIMUM_ROD_BYTES, MAXIMUM_SEGMENT_BYTES, MAXIMUM_SEGMENT_DESCRIPTORS, MAXIMUM_TOKEN_TIMEOUT,
+    OPTIMAL_ROD_BYTES,
 };
 use crate::command_table::{CommandDescription, with_operation_code};
 use crate::execution::Execution;
+use crate::offload::Offload;
 use crate::task_set::MAXIMUM_TASKS;
 
 /// Codes of the descriptors that are taken, in ascending order.
@@ -42,23 +45,29 @@ pub(super) fn operating_parameters() -> Vec<u8> {
 
 /// Body of the Third-party Copy page: third-party copy descriptors in ascending order of their types.
 pub(crate) fn third_party_copy_page(execution: &Execution) -> Vec<u8> {
+    const BLOCK_DEVICE_ROD_LIMITS: u16 = 0x0000;
     const SUPPORTED_COMMANDS: u16 = 0x0001;
-    const PARAMETER_DATA: u16 = 0x0004;
-    const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
-    const SUPPORTED_CSCD_DESCRIPTOR_IDS: u16 = 0x000c;
+    const ROD_TOKEN_FEATURES: u16 = 0x0106;
+    const SUPPORTED_ROD_TYPES: u16 = 0x0108;
     const GENERAL_COPY_OPERATIONS: u16 = 0x8001;
-    let mut page = Vec::with_capacity(256);
+    let mut page = Vec::with_capacity(512);
+    let has_tokens = execution.offloads.contains(Offload::Token);
+    if has_tokens {
+        add(&mut page, BLOCK_DEVICE_ROD_LIMITS, &rod_limits(execution));
+    }
     let commands = supported_commands(execution);
     add(&mut page, SUPPORTED_COMMANDS, &with_length(&commands));
-    let mut parameters = [0; 28];
-    parameters[4..6].copy_from_slice(&(MAXIMUM_CSCD_DESCRIPTORS as u16).to_be_bytes());
-    parameters[6..8].copy_from_slice(&(MAXIMUM_SEGMENT_DESCRIPTORS as u16).to_be_bytes());
-    parameters[8..12].copy_from_slice(&(MAXIMUM_DESCRIPTOR_LIST_BYTES as u32).to_be_bytes());
-    add(&mut page, PARAMETER_DATA, &parameters);
-    let descriptors = with_length(&DESCRIPTOR_TYPES);
-    add(&mut page, SUPPORTED_DESCRIPTORS, &descriptors);
-    // None beside those of CSCD descriptors.
-    add(&mut page, SUPPORTED_CSCD_DESCRIPTOR_IDS, &[0, 0]);
+    if execution.offloads.contains(Offload::ExtendedCopy) {
+        add_extended_copy(&mut page);
+    }
+    if has_tokens {
+        add(
+            &mut page,
+            ROD_TOKEN_FEATURES,
+            &rod_token_features(execution),
+        );
+        add(&mut page, SUPPORTED_ROD_TYPES, &supported_rod_types());
+    }
     let mut operations = [0; 32];
     operations[..4].copy_from_slice(&u32::from(CONCURRENT_COPIES).to_be_bytes());
     operations[4..8].copy_from_slice(&(MAXIMUM_IDENTIFIED_COPIES as u32).to_be_bytes());
@@ -66,6 +75,76 @@ pub(crate) fn third_party_copy_page(execution: &Execution) -> Vec<u8> {
     operations[12] = DATA_SEGMENT_GRANULARITY;
     add(&mut page, GENERAL_COPY_OPERATIONS, &operations);
     page
+}
+
+/// What is only about EXTENDED COPY.
+fn add_extended_copy(page: &mut Vec<u8>) {
+    const PARAMETER_DATA: u16 = 0x0004;
+    const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
+    const SUPPORTED_CSCD_DESCRIPTOR_IDS: u16 = 0x000c;
+    let mut parameters = [0; 28];
+    parameters[4..6].copy_from_slice(&(MAXIMUM_CSCD_DESCRIPTORS as u16).to_be_bytes());
+    parameters[6..8].copy_from_slice(&(MAXIMUM_SEGMENT_DESCRIPTORS as u16).to_be_bytes());
+    parameters[8..12].copy_from_slice(&(MAXIMUM_DESCRIPTOR_LIST_BYTES as u32).to_be_bytes());
+    add(page, PARAMETER_DATA, &parameters);
+    let descriptors = with_length(&DESCRIPTOR_TYPES);
+    add(page, SUPPORTED_DESCRIPTORS, &descriptors);
+    // None beside those of CSCD descriptors.
+    add(page, SUPPORTED_CSCD_DESCRIPTOR_IDS, &[0, 0]);
+}
+
+/// Block Device ROD Limits (SBC-4 6.6.9.3).
+fn rod_limits(execution: &Execution) -> Vec<u8> {
+    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+    let mut limits = vec![0; 32];
+    limits[6..8].copy_from_slice(&(MAXIMUM_RANGES as u16).to_be_bytes());
+    limits[8..12].copy_from_slice(&MAXIMUM_TOKEN_TIMEOUT.to_be_bytes());
+    limits[12..16].copy_from_slice(&DEFAULT_TOKEN_TIMEOUT.to_be_bytes());
+    limits[16..24].copy_from_slice(&(MAXIMUM_ROD_BYTES / block_bytes).to_be_bytes());
+    limits[24..].copy_from_slice(&(OPTIMAL_ROD_BYTES / block_bytes).to_be_bytes());
+    limits
+}
+
+/// ROD Token Features with the features of block devices (SPC-4 7.8.17.8). REMOTE TOKENS is zero: only the device's own are taken. The
+/// lifetime ends with the inactivity timeout.
+fn rod_token_features(execution: &Execution) -> Vec<u8> {
+    /// DESCRIPTOR LENGTH of the block ROD device type specific features.
+    const BLOCK_FEATURES_LENGTH: u16 = 0x2c;
+    let granularity = u16::try_from(execution.unit.capacity().granularity()).unwrap_or(0);
+    let mut block = vec![0; 48];
+    block[2..4].copy_from_slice(&BLOCK_FEATURES_LENGTH.to_be_bytes());
+    block[6..8].copy_from_slice(&granularity.to_be_bytes());
+    block[8..16].copy_from_slice(&MAXIMUM_ROD_BYTES.to_be_bytes());
+    block[16..24].copy_from_slice(&OPTIMAL_ROD_BYTES.to_be_bytes());
+    // Making a token takes no time, however large it is.
+    block[24..32].copy_from_slice(&MAXIMUM_ROD_BYTES.to_be_bytes());
+    block[32..40].copy_from_slice(&OPTIMAL_ROD_BYTES.to_be_bytes());
+    let mut features = vec![0; 44];
+    features[12..16].copy_from_slice(&1_u32.to_be_bytes());
+    features[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
+    features[20..24].copy_from_slice(&MAXIMUM_TOKEN_TIMEOUT.to_be_bytes());
+    features[42..44].copy_from_slice(&(block.len() as u16).to_be_bytes());
+    features.extend_from_slice(&block);
+    features
+}
+
+/// Supported ROD Token and ROD Types (SPC-4 7.8.17.9).
+fn supported_rod_types() -> Vec<u8> {
+    const TOKEN_IN: u8 = 0x02;
+    const TOKEN_OUT: u8 = 0x01;
+    let types = [
+        (CHANGE_VULNERABLE, TOKEN_IN | TOKEN_OUT),
+        (BLOCK_DEVICE_ZERO, TOKEN_IN),
+    ];
+    let mut list = Vec::new();
+    for (rod_type, flags) in types {
+        let mut descriptor = [0; 64];
+        descriptor[..4].copy_from_slice(&u32::to_be_bytes(rod_type));
+        descriptor[4] = flags;
+        list.extend_from_slice(&descriptor);
+    }
+    let [high, low] = (list.len() as u16).to_be_bytes();
+    [vec![0, 0, high, low], list].concat()
 }
 
 /// Operation codes of third-party copy, each with its service actions, as the command table has them for the host.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::MAXIMUM_IDENTIFIED_COPIES;
+use super::token_lists::TOKEN_BYTES;
 use crate::additional_sense::AdditionalSense;
 use crate::lock;
 use crate::sam::Status;
@@ -17,6 +18,8 @@ pub(super) enum State {
     Running,
     /// Completed with this status and sense data; none with GOOD.
     Completed(Status, Vec<u8>),
+    /// Completed with GOOD, and all that a ROD token stands for was used before all was written that was asked for.
+    CompletedPartially,
     /// Terminated: its task was aborted.
     Terminated,
 }
@@ -33,6 +36,8 @@ pub(super) struct Progress {
     pub(super) status_delivered: bool,
     /// The same of RECEIVE COPY FAILURE DETAILS(LID1).
     pub(super) details_delivered: bool,
+    /// The ROD token made, until it was delivered.
+    pub(super) token: Option<Box<[u8; TOKEN_BYTES]>>,
 }
 
 /// A copy operation.
@@ -54,6 +59,7 @@ impl CopyOperation {
                 bytes: 0,
                 status_delivered: false,
                 details_delivered: false,
+                token: None,
             }),
             cancelled: AtomicBool::new(false),
         }
@@ -88,8 +94,11 @@ impl RunningOperation {
     }
 
     pub(super) fn complete(self, status: Status, sense: Vec<u8>) {
-        self.0
-            .change(|progress| progress.state = State::Completed(status, sense));
+        self.complete_as(State::Completed(status, sense));
+    }
+
+    pub(super) fn complete_as(self, state: State) {
+        self.0.change(|progress| progress.state = state);
     }
 }
 

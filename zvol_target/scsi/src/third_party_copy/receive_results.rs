@@ -18,6 +18,10 @@ const NO_OPERATION: Sense = Sense::invalid_field_in_cdb(LIST_IDENTIFIER_AT, None
 const BYTES: u8 = 0x00;
 /// TRANSFER COUNT UNITS: kibibytes.
 const KIBIBYTES: u8 = 0x01;
+/// TRANSFER COUNT UNITS: blocks of the destination.
+const BLOCKS: u8 = 0xf1;
+
+const EXTENDED_COPY_LID1: u8 = 0x00;
 
 pub(crate) fn receive_copy_operating_parameters(execution: &Execution) -> Reply {
     Reply::parameter_data(&operating_parameters(), execution.cdb.u32(10))
@@ -40,7 +44,7 @@ pub(crate) fn receive_copy_status_lid1(execution: &Execution) -> Result<Reply, S
     }
     let status = match state {
         State::Running => 0x00,
-        State::Completed(Status::Good, _) => 0x01,
+        State::Completed(Status::Good, _) | State::CompletedPartially => 0x01,
         State::Completed(..) | State::Terminated => 0x02,
     };
     operation.change(|progress| {
@@ -85,7 +89,9 @@ pub(crate) fn receive_copy_failure_details(execution: &Execution) -> Result<Repl
     }
     let data = match progress.state {
         State::Running => return Err(NO_OPERATION),
-        State::Completed(Status::Good, _) | State::Terminated => vec![0; 4],
+        State::Completed(Status::Good, _) | State::CompletedPartially | State::Terminated => {
+            vec![0; 4]
+        }
         State::Completed(status, sense) => {
             let mut data = vec![0; SENSE_DATA_AT];
             data[STATUS_AT] = status as u8;
@@ -105,17 +111,44 @@ pub(crate) fn receive_copy_failure_details(execution: &Execution) -> Result<Repl
 /// INVALID FIELD IN CDB where there is no operation with the list identifier.
 pub(crate) fn receive_copy_status_lid4(execution: &Execution) -> Result<Reply, Sense> {
     let operation = lid4(execution)?;
-    let mut data = shared_header(&operation);
+    let mut data = shared_header(execution, &operation);
     let available = data.len() as u32 - 4;
     data[..4].copy_from_slice(&available.to_be_bytes());
     Ok(Reply::parameter_data(&data, execution.cdb.u32(10)))
 }
 
+/// The token that a POPULATE TOKEN made is delivered once; with an allocation length of zero it is given up.
+///
+/// # Errors
+/// INVALID FIELD IN CDB where there is no operation with the list identifier.
+pub(crate) fn receive_rod_token_information(execution: &Execution) -> Result<Reply, Sense> {
+    /// ID FOR CREATING ROD CSCD DESCRIPTOR: reserved here.
+    const IDENTIFIER: [u8; 2] = [0; 2];
+    let operation = lid4(execution)?;
+    let mut data = shared_header(execution, &operation);
+    let descriptor = operation
+        .progress()
+        .token
+        .map_or(Vec::new(), |token| [&IDENTIFIER[..], &token[..]].concat());
+    // One token at most.
+    data.extend_from_slice(&(descriptor.len() as u32).to_be_bytes());
+    data.extend_from_slice(&descriptor);
+    let available = data.len() as u32 - 4;
+    data[..4].copy_from_slice(&available.to_be_bytes());
+    let allocation_length = execution.cdb.u32(10);
+    let taken = allocation_length.min(execution.data_in_buffer_size) as usize;
+    if allocation_length == 0 || taken >= data.len() {
+        operation.change(|progress| progress.token = None);
+    }
+    Ok(Reply::parameter_data(&data, allocation_length))
+}
+
 /// The shared third-party copy status header with its sense data (SPC-4 6.24); AVAILABLE DATA is left to do.
-fn shared_header(operation: &CopyOperation) -> Vec<u8> {
+fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
     const IN_PROGRESS_IN_FOREGROUND: u8 = 0x11;
     const COMPLETED_WITHOUT_ERRORS: u8 = 0x01;
     const COMPLETED_WITH_ERRORS: u8 = 0x02;
+    const COMPLETED_WITH_PARTIAL_TOKEN_USAGE: u8 = 0x03;
     const TERMINATED: u8 = 0x60;
     /// Milliseconds.
     const STATUS_UPDATE_DELAY: u32 = 1000;
@@ -136,6 +169,12 @@ fn shared_header(operation: &CopyOperation) -> Vec<u8> {
             };
             (code, NO_UPDATE, status, sense)
         }
+        State::CompletedPartially => (
+            COMPLETED_WITH_PARTIAL_TOKEN_USAGE,
+            NO_UPDATE,
+            Status::Good,
+            Vec::new(),
+        ),
         State::Terminated => (TERMINATED, NO_UPDATE, Status::TaskAborted, Vec::new()),
     };
     let sense_length = sense.len();
@@ -150,8 +189,16 @@ fn shared_header(operation: &CopyOperation) -> Vec<u8> {
     // Less than a hundred bytes.
     data[13] = sense.len() as u8;
     data[14] = sense_length as u8;
-    data[15] = BYTES;
-    data[16..24].copy_from_slice(&progress.bytes.to_be_bytes());
+    let (units, count) = match operation.service_action {
+        EXTENDED_COPY_LID1 => (BYTES, progress.bytes),
+        // Windows adds it to the offset into the ROD, which is in blocks.
+        _ => (
+            BLOCKS,
+            progress.bytes / u64::from(execution.unit.capacity().block_bytes()),
+        ),
+    };
+    data[15] = units;
+    data[16..24].copy_from_slice(&count.to_be_bytes());
     data[24..26].copy_from_slice(&progress.segments.to_be_bytes());
     data.extend_from_slice(&sense);
     data

@@ -35,7 +35,10 @@ pub(super) struct Rod {
 
 impl Rod {
     pub(super) fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end - range.start).sum()
+        self.ranges
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
     }
 }
 

@@ -12,7 +12,7 @@ use super::operations::CopyOperation;
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, volume_sense};
 use crate::offload_statistics::OffloadStatistics;
-use crate::range_lock::CopyGuard;
+use crate::range_lock::{CopyGuard, Watch};
 use crate::reservations::ReservationRule;
 use crate::router::NOT_READY;
 use crate::sam::Status;
@@ -32,6 +32,8 @@ pub(super) struct Transfer<'a> {
     /// First byte there.
     pub(super) destination_offset: u64,
     pub(super) length: u64,
+    /// Ends the transfer before the first byte is copied that is not what it was.
+    pub(super) watch: Option<&'a Watch>,
 }
 
 /// Why a transfer ended early.
@@ -41,6 +43,8 @@ pub(super) enum Stop {
     Aborted,
     /// By COPY OPERATION ABORT.
     Cancelled,
+    /// What was to be copied has changed.
+    Changed,
     /// An end can't be reached any more.
     Unreachable(CopyEndRole),
     /// An end failed a command, or would.
@@ -207,8 +211,12 @@ impl HeldSteps<'_, '_> {
         let Transfer {
             source,
             destination,
+            watch,
             ..
         } = self.what;
+        if watch.is_some_and(Watch::has_changed) {
+            return Err(Stop::Changed);
+        }
         check_end(self.execution, source, CopyEndRole::Source)?;
         check_end(self.execution, destination, CopyEndRole::Destination)
     }

@@ -1,0 +1,326 @@
+//! POPULATE TOKEN and WRITE USING TOKEN (SBC-4 5.12, 5.59): offloaded data transfer (ODX).
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::copy_manager::CopyEnd;
+use super::operations::{RunningOperation, State};
+use super::token_lists::{
+    self, BLOCK_DEVICE_ZERO, BlockRange, CHANGE_VULNERABLE, MAXIMUM_LIST_BYTES, OFFSET_AT,
+    TOKEN_BYTES, WriteUsingToken,
+};
+use super::tokens::{ROD_TOKEN_LENGTH, Rod};
+use super::transfer::{Stop, Transfer, transfer};
+use super::{DEFAULT_TOKEN_TIMEOUT, MAXIMUM_ROD_BYTES};
+use crate::additional_sense::AdditionalSense;
+use crate::execution::{ByteRange, Execution, Failure, Reply};
+use crate::sam::Status;
+use crate::sense::{CopyEndRole, Sense, SenseKey};
+
+/// What the list of ranges is too long for.
+const TOO_LARGE: Sense = Sense::illegal_request(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
+
+/// Makes a token for blocks as they are now.
+///
+/// # Errors
+/// As [`token_lists::parse_populate_token`]; LOGICAL BLOCK ADDRESS OUT OF RANGE, OPERATION IN PROGRESS, INSUFFICIENT RESOURCES, INSUFFICIENT
+/// RESOURCES TO CREATE ROD TOKEN.
+pub(crate) async fn populate_token(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    const SERVICE_ACTION: u8 = 0x10;
+    let Some(list) = receive_list(execution).await? else {
+        return Ok(Reply::default());
+    };
+    let asked = token_lists::parse_populate_token(&list)?;
+    let ranges = byte_ranges(execution, &asked.ranges)?;
+    let operation = begin(execution, SERVICE_ACTION)?;
+    let made = make_token(execution, &ranges, asked.inactivity_timeout).await;
+    match &made {
+        Ok(token) => {
+            operation.change(|progress| {
+                progress.token = Some(token.clone());
+                progress.bytes = ranges.iter().map(|range| range.length).sum();
+            });
+            operation.complete(Status::Good, Vec::new());
+        }
+        Err(failure) => fail(execution, operation, failure),
+    }
+    made.map(|_| Reply::default())
+}
+
+async fn make_token(
+    execution: &mut Execution<'_>,
+    ranges: &[ByteRange],
+    inactivity_timeout: Option<u32>,
+) -> Result<Box<[u8; TOKEN_BYTES]>, Failure> {
+    let Some(end) = CopyEnd::addressed(execution) else {
+        return Err(Failure::Aborted);
+    };
+    let locks = &end.unit.ranges;
+    let ranges: Vec<Range<u64>> = ranges
+        .iter()
+        .map(|range| range.offset..range.offset + range.length)
+        .collect();
+    let watch = locks.watch(ranges.clone());
+    // Writes that were asked for before the watch began are not noted: the moment is when they have ended.
+    for range in &ranges {
+        let held = locks.read(range.clone());
+        drop(execution.task.unless_aborted(held).await?);
+    }
+    let rod = Rod {
+        unit: end.unit,
+        number: execution.number,
+        ranges,
+        watch,
+    };
+    let seconds = inactivity_timeout.unwrap_or(DEFAULT_TOKEN_TIMEOUT);
+    let host = &execution.nexus.initiator_device;
+    let timeout = Duration::from_secs(u64::from(seconds));
+    Ok(execution.device.tokens.create(host, rod, timeout)?)
+}
+
+/// Writes what a token stands for, as far as that goes. Nothing that is not as it was when the token was made is ever written: the command
+/// ends before.
+///
+/// # Errors
+/// As [`token_lists::parse_write_using_token`]; those of WRITE; INVALID TOKEN OPERATION; COPY ABORTED with TOKEN CANCELLED when a block
+/// of the source changed after something was written.
+pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
+    const SERVICE_ACTION: u8 = 0x11;
+    let Some(list) = receive_list(execution).await? else {
+        return Ok(Reply::default());
+    };
+    let asked = token_lists::parse_write_using_token(&list)?;
+    let ranges = byte_ranges(execution, &asked.ranges)?;
+    execution.require_writable()?;
+    let source = source(execution, &asked)?;
+    let operation = begin(execution, SERVICE_ACTION)?;
+    let written = match &source {
+        None => clear(execution, &operation, &ranges).await,
+        Some((rod, offset)) => write(execution, &operation, rod, *offset, &ranges).await,
+    };
+    if source.is_some() {
+        execution.device.tokens.used(&asked.token, asked.delete);
+    }
+    let wanted: u64 = ranges.iter().map(|range| range.length).sum();
+    match &written {
+        Ok(()) if operation.progress().bytes < wanted => {
+            operation.complete_as(State::CompletedPartially);
+        }
+        Ok(()) => operation.complete(Status::Good, Vec::new()),
+        Err(failure) => fail(execution, operation, failure),
+    }
+    written.map(|()| Reply::default())
+}
+
+/// What the token stands for and the first byte of it that is written; `None` for zeroes. Logical units with other blocks than the token's
+/// would write parts of blocks: they do not take it.
+fn source(
+    execution: &Execution,
+    asked: &WriteUsingToken,
+) -> Result<Option<(std::sync::Arc<Rod>, u64)>, Sense> {
+    let token = &asked.token;
+    if token[6..8] != ROD_TOKEN_LENGTH {
+        let code = AdditionalSense::INVALID_TOKEN_OPERATION_INVALID_TOKEN_LENGTH;
+        return Err(Sense::illegal_request(code));
+    }
+    match u32::from_be_bytes([token[0], token[1], token[2], token[3]]) {
+        BLOCK_DEVICE_ZERO => return Ok(None),
+        CHANGE_VULNERABLE => {}
+        _ => {
+            let code = AdditionalSense::INVALID_TOKEN_OPERATION_UNSUPPORTED_TOKEN_TYPE;
+            return Err(Sense::illegal_request(code));
+        }
+    }
+    let rod = execution.device.tokens.find(token)?;
+    let block_bytes = execution.unit.capacity().block_bytes();
+    if rod.unit.capacity().block_bytes() != block_bytes {
+        let code = AdditionalSense::INVALID_TOKEN_OPERATION_CAUSE_NOT_REPORTABLE;
+        return Err(Sense::illegal_request(code));
+    }
+    let block_bytes = u64::from(block_bytes);
+    let offset = asked.offset.checked_mul(block_bytes);
+    let offset = offset.filter(|&offset| offset < rod.bytes());
+    let offset = offset.ok_or(Sense::invalid_field_in_parameter_list(OFFSET_AT, None))?;
+    Ok(Some((rod, offset)))
+}
+
+async fn write(
+    execution: &mut Execution<'_>,
+    operation: &RunningOperation,
+    rod: &Rod,
+    offset: u64,
+    ranges: &[ByteRange],
+) -> Result<(), Failure> {
+    let Some(destination) = CopyEnd::addressed(execution) else {
+        return Err(Failure::Aborted);
+    };
+    let source = CopyEnd::of_token(&rod.unit, rod.number);
+    let block_bytes = u64::from(execution.unit.capacity().block_bytes());
+    let copy_manager = execution.device.copy_manager();
+    let _turn = copy_manager.turn(execution.nexus, execution.task).await?;
+    for (from, to, length) in pieces(&rod.ranges, offset, ranges, block_bytes) {
+        let what = Transfer {
+            source: &source,
+            source_offset: from,
+            destination: &destination,
+            destination_offset: to,
+            length,
+            watch: Some(&rod.watch),
+        };
+        let copied = transfer(execution, operation, &what).await;
+        copied.map_err(|stop| failed(stop, operation.progress().bytes > 0))?;
+    }
+    Ok(())
+}
+
+/// Where from, where to and how much, in order, until either is used up; whole blocks of the destination only.
+fn pieces(
+    rod: &[Range<u64>],
+    offset: u64,
+    ranges: &[ByteRange],
+    block_bytes: u64,
+) -> Vec<(u64, u64, u64)> {
+    let represented: u64 = rod.iter().map(|range| range.end - range.start).sum();
+    let mut left = represented.saturating_sub(offset);
+    left -= left % block_bytes;
+    let mut sources = rod.iter().cloned();
+    let mut source = 0..0;
+    let mut skip = offset;
+    let mut pieces = Vec::new();
+    for range in ranges {
+        let mut done = 0;
+        while done < range.length && left > 0 {
+            if source.is_empty() {
+                let Some(next) = sources.next() else {
+                    return pieces;
+                };
+                let skipped = skip.min(next.end - next.start);
+                skip -= skipped;
+                source = next.start + skipped..next.end;
+                continue;
+            }
+            let length = (range.length - done)
+                .min(source.end - source.start)
+                .min(left);
+            pieces.push((source.start, range.offset + done, length));
+            source.start += length;
+            done += length;
+            left -= length;
+        }
+    }
+    pieces
+}
+
+async fn clear(
+    execution: &mut Execution<'_>,
+    operation: &RunningOperation,
+    ranges: &[ByteRange],
+) -> Result<(), Failure> {
+    let unmap = execution.unmap_granularity().is_some();
+    for range in ranges {
+        execution.clear(*range, unmap).await?;
+        operation.change(|progress| progress.bytes += range.length);
+        if operation.is_cancelled() {
+            return Err(failed(Stop::Cancelled, true));
+        }
+    }
+    Ok(())
+}
+
+/// `begun`: something was written.
+fn failed(stop: Stop, begun: bool) -> Failure {
+    let aborted = |code| Sense::new(SenseKey::CopyAborted, code).into();
+    match stop {
+        Stop::Aborted => Failure::Aborted,
+        Stop::Cancelled => aborted(AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER),
+        Stop::Changed if begun => aborted(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED),
+        // The unit of the token is gone.
+        Stop::Changed | Stop::Unreachable(CopyEndRole::Source) => {
+            let code = AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED;
+            Sense::illegal_request(code).into()
+        }
+        Stop::Unreachable(CopyEndRole::Destination) => {
+            aborted(AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE)
+        }
+        // The destination is the unit itself.
+        Stop::Failed(forwarded) => match (forwarded.from, forwarded.sense) {
+            (CopyEndRole::Destination, Some((key, additional, information))) => Sense {
+                information,
+                ..Sense::new(key, additional)
+            }
+            .into(),
+            (CopyEndRole::Destination, None) => Failure::ReservationConflict,
+            (CopyEndRole::Source, _) => aborted(AdditionalSense::THIRD_PARTY_DEVICE_FAILURE),
+        },
+    }
+}
+
+/// The parameter list; `None` when there is none.
+async fn receive_list(execution: &mut Execution<'_>) -> Result<Option<volume::Buffer>, Failure> {
+    let length = execution.cdb.u32(10);
+    if length == 0 {
+        return Ok(None);
+    }
+    if length as usize > MAXIMUM_LIST_BYTES {
+        let code = AdditionalSense::PARAMETER_LIST_LENGTH_ERROR;
+        return Err(Sense::illegal_request(code).into());
+    }
+    execution.data_out_wanted = u64::from(length);
+    execution.receive(length).await.map(Some)
+}
+
+/// The ranges in bytes, if all their blocks exist and they are not too many.
+fn byte_ranges(execution: &Execution, ranges: &[BlockRange]) -> Result<Vec<ByteRange>, Sense> {
+    let ranges: Vec<_> = ranges
+        .iter()
+        .map(|range| execution.blocks(range.address, u64::from(range.blocks)))
+        .collect::<Result<_, _>>()?;
+    let bytes: u64 = ranges.iter().map(|range| range.length).sum();
+    if bytes > MAXIMUM_ROD_BYTES {
+        return Err(TOO_LARGE);
+    }
+    Ok(ranges)
+}
+
+/// LIST IDENTIFIER has 32 bits here.
+fn begin(execution: &Execution, service_action: u8) -> Result<RunningOperation, Sense> {
+    let copies = &execution.unit.copies;
+    copies.begin(execution.nexus.id, execution.cdb.u32(6), service_action)
+}
+
+fn fail(execution: &Execution, operation: RunningOperation, failure: &Failure) {
+    match failure {
+        Failure::Check(sense) => {
+            let sense = sense.to_bytes(execution.unit.sense_format());
+            operation.complete(Status::CheckCondition, sense);
+        }
+        Failure::ReservationConflict => {
+            operation.complete(Status::ReservationConflict, Vec::new());
+        }
+        Failure::Aborted => drop(operation),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_where_a_range_of_either_ends() {
+        let range = |offset, length| ByteRange {
+            offset,
+            length,
+            block_bytes: 512,
+        };
+        let rod = [1000..1600, 5000..6000];
+        let to = [range(0, 512), range(9000, 4096)];
+        // 1600 bytes from 100 on are 1500, of which 1024 are whole blocks.
+        assert_eq!(
+            pieces(&rod, 100, &to, 512),
+            [(1100, 0, 500), (5000, 500, 12), (5012, 9000, 512)]
+        );
+        assert_eq!(pieces(&rod, 600, &to[..1], 512), [(5000, 0, 512)]);
+        assert_eq!(pieces(&rod, 1600, &to, 512), []);
+        assert_eq!(pieces(&rod, 1599, &to, 512), []);
+    }
+}
