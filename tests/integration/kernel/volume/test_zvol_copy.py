@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import statistics
 import threading
 import time
@@ -24,8 +25,9 @@ from integration.kernel.zvol_clone.blocks import (
     shared,
     write_direct,
 )
+from integration.kernel.zvol_clone.zvol_clone_ioctl import DEVICE
 from support.programs import ProgramFailed, run
-from support.volume_tool import Copied, allocation, clear, copy, discard
+from support.volume_tool import TOOL, Copied, allocation, clear, copy, discard
 from support.zfs import Pool
 
 BLOCK = 16384
@@ -128,6 +130,27 @@ def test_without_the_module(volume: VolumeOf) -> None:
         assert extents == [("Allocated", 0, 8 * MIB), ("Hole", 8 * MIB, 8 * MIB)]
     finally:
         assert kernel_module.load().returncode == 0
+
+
+def test_a_user_without_any_capability_clones_by_the_group_of_block_devices(volume: VolumeOf) -> None:
+    """As the target's service does, after the rule that the package gives to udev."""
+    source, destination = volume(16, filled=16), volume(16)
+    rules = Path("/run/udev/rules.d")
+    rules.mkdir(parents=True, exist_ok=True)
+    rule = rules / "60-zvol_clone.rules"
+    shutil.copy(kernel_module.PACKAGE / rule.name, rule)
+    try:
+        run("udevadm", "control", "--reload")
+        run("udevadm", "trigger", "--settle", DEVICE)
+        assert (DEVICE.stat().st_mode & 0o777, DEVICE.group(), source.group()) == (0o660, "disk", "disk")
+        alone = ["setpriv", "--reuid=65534", "--regid=65534", "--groups=disk", "--bounding-set=-all", "--no-new-privs"]
+        printed = run(*alone, TOOL, "copy", str(source), "0", str(destination), "0", str(16 * MIB), "stable")
+        assert f"cloned {16 * MIB}\n" in printed
+        with pytest.raises(ProgramFailed, match="NotWritable"):
+            run(*[word.replace("=disk", "=65534") for word in alone], TOOL, "map", str(source), "0", "512")
+    finally:
+        rule.unlink()
+        run("udevadm", "control", "--reload")
 
 
 def test_a_source_that_was_discarded_a_moment_ago(volume: VolumeOf, zfs_parameter: SetParameter) -> None:
