@@ -318,17 +318,30 @@ static enum zvol_clone_kind kind_of(struct volume *volume, void *objset, u64 off
 	return *error ? ZVOL_CLONE_HOLE : kind_of_clean(volume, offset, block_pointer);
 }
 
+/* Whether there was room for it. */
+static bool add_extent(struct zvol_clone_map *request, struct zvol_clone_extent *extents, enum zvol_clone_kind kind, u64 length)
+{
+	if (!request->count || extents[request->count - 1].kind != kind) {
+		if (request->count == request->most)
+			return false;
+		extents[request->count++] = (struct zvol_clone_extent) { .kind = kind };
+	}
+	extents[request->count - 1].length += length;
+	request->bytes_done += length;
+	return true;
+}
+
 /*
- * One step of a map: the suspend lock is let go after it. Ends early when there is no room for another extent. All block pointers
- * are read at once, and one by one only when that fails: a block is not on disk yet, or can't be read.
+ * One step of a map: the suspend lock is let go after it. *room is set to false when there is no room for another extent. All block
+ * pointers are read at once, and one by one only when that fails: a block is not on disk yet, or can't be read.
  */
 static int map_step(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents, char *block_pointers,
-		    u64 length)
+		    u64 length, bool *room)
 {
 	const u64 offset = request->offset + request->bytes_done;
 	void *objset = volume_hold_objset(volume);
 	size_t count = length / volume->block_size;
-	u64 done, number = 0;
+	u64 done, hole, number = 0;
 	bool clean;
 	int error = 0;
 
@@ -336,9 +349,13 @@ static int map_step(struct volume *volume, struct zvol_clone_map *request, struc
 	if (!objset)
 		return -ENXIO;
 	request->stopped = ZVOL_CLONE_COMPLETE;
+	hole = volume_clean_hole(volume, offset, request->length - request->bytes_done);
+	if (hole) {
+		*room = add_extent(request, extents, ZVOL_CLONE_HOLE, hole);
+		goto release;
+	}
 	clean = !zfs_dmu_read_l0_bps(objset, ZVOL_OBJECT, offset, length, block_pointers, &count);
-	for (done = 0; done < length; done += volume->block_size, number++) {
-		struct zvol_clone_extent *last = extents + request->count - 1;
+	for (done = 0; done < length && *room; done += volume->block_size, number++) {
 		enum zvol_clone_kind kind = clean ?
 			kind_of_clean(volume, offset + done, block_pointers + number * BLKPTR_SIZE) :
 			kind_of(volume, objset, offset + done, block_pointers, &error);
@@ -348,24 +365,20 @@ static int map_step(struct volume *volume, struct zvol_clone_map *request, struc
 			error = error > 0 && error <= MAX_ERRNO && error != EBADE ? -error : -EIO;
 			break;
 		}
-		if (!request->count || last->kind != kind) {
-			if (request->count == request->most)
-				break;
-			extents[request->count++] = (struct zvol_clone_extent) { .kind = kind };
-		}
-		extents[request->count - 1].length += volume->block_size;
-		request->bytes_done += volume->block_size;
+		*room = add_extent(request, extents, kind, volume->block_size);
 	}
+release:
 	volume_release_objset(volume);
 	return error;
 }
 
 int map_range(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents)
 {
-	const u64 step = max_t(u64, ZVOL_CLONE_STEP, volume->block_size);
-	const u64 most = min_t(u64, request->length, (u64)ZVOL_CLONE_MAP_BLOCKS * volume->block_size);
+	const u64 step = min_t(u64, request->length, max_t(u64, ZVOL_CLONE_STEP, volume->block_size));
+	u64 steps = DIV_ROUND_UP_ULL((u64)ZVOL_CLONE_MAP_BLOCKS * volume->block_size, max_t(u64, step, 1));
 	char *block_pointers;
 	unsigned int noio;
+	bool room = true;
 	int error = 0;
 
 	request->stopped = ZVOL_CLONE_UNALIGNED;
@@ -375,17 +388,13 @@ int map_range(struct volume *volume, struct zvol_clone_map *request, struct zvol
 	if (!request->length || !volume_contains(volume, request->offset, request->length))
 		return -EINVAL;
 	request->stopped = ZVOL_CLONE_NO_MEMORY;
-	block_pointers = kvmalloc_array(min(step, most) / volume->block_size, BLKPTR_SIZE, GFP_KERNEL_ACCOUNT);
+	block_pointers = kvmalloc_array(step / volume->block_size, BLKPTR_SIZE, GFP_KERNEL_ACCOUNT);
 	if (!block_pointers)
 		return -ENOMEM;
-	while (!error && request->bytes_done < most && !signal_pending(current)) {
-		const u64 before = request->bytes_done, length = min(step, most - before);
-
+	for (; !error && room && steps && request->bytes_done < request->length && !signal_pending(current); steps--) {
 		noio = memalloc_noio_save();
-		error = map_step(volume, request, extents, block_pointers, length);
+		error = map_step(volume, request, extents, block_pointers, min(step, request->length - request->bytes_done), &room);
 		memalloc_noio_restore(noio);
-		if (request->bytes_done - before < length)
-			break;
 		cond_resched();
 	}
 	kvfree(block_pointers);

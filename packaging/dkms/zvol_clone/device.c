@@ -22,6 +22,10 @@ module_param_named(dmu_read_l0_bps, addresses.dmu_read_l0_bps, ulong, 0);
 MODULE_PARM_DESC(dmu_read_l0_bps, "address of dmu_read_l0_bps in the zfs module, from /proc/kallsyms");
 module_param_named(dnode_block_freed, addresses.dnode_block_freed, ulong, 0);
 MODULE_PARM_DESC(dnode_block_freed, "address of dnode_block_freed in the zfs module, from /proc/kallsyms");
+module_param_named(dnode_is_dirty, addresses.dnode_is_dirty, ulong, 0);
+MODULE_PARM_DESC(dnode_is_dirty, "address of dnode_is_dirty in the zfs module, from /proc/kallsyms");
+module_param_named(dnode_next_offset, addresses.dnode_next_offset, ulong, 0);
+MODULE_PARM_DESC(dnode_next_offset, "address of dnode_next_offset in the zfs module, from /proc/kallsyms");
 
 /* The interface has no holes and one size on every architecture, so that 32-bit programs need no translation. */
 static_assert(sizeof(struct zvol_clone_range) == 72);

@@ -138,6 +138,22 @@ bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length)
 	return false;
 }
 
+u64 volume_clean_hole(struct volume *volume, u64 offset, u64 limit)
+{
+	void *dnode = FIELD(volume->zv, ZV_DN, void *);
+	u64 data = offset;
+	int error;
+
+	if (zfs_dnode_is_dirty(dnode))
+		return 0;
+	error = zfs_dnode_next_data(dnode, &data);
+	if ((error && error != ESRCH) || zfs_dnode_is_dirty(dnode))
+		return 0;
+	if (error || data >= offset + limit)
+		return limit;
+	return data > offset ? ALIGN_DOWN(data - offset, volume->block_size) : 0;
+}
+
 const void *objset_pool(const void *objset)
 {
 	return FIELD(objset, OS_SPA, const void *);

@@ -36,6 +36,12 @@ void volume_release_objset(struct volume *volume);
  */
 bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length);
 
+/*
+ * Length of the hole at the offset by what is on disk, up to @limit: only when nothing of the zvol is dirty, else 0. However long it is, it takes
+ * a few steps down the tree of block pointers. The objset is held.
+ */
+u64 volume_clean_hole(struct volume *volume, u64 offset, u64 limit);
+
 /* The pool (spa_t) of a held objset: for comparison only. */
 const void *objset_pool(const void *objset);
 

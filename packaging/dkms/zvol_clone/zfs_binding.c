@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finding three functions of zfs.ko without linking to it.
+ * Finding a few functions of zfs.ko without linking to it.
  *
  * Their addresses come from /proc/kallsyms as module parameters. They are believed only when
  * - sprint_symbol() says that each is the very start of the function of that name in the module "zfs";
@@ -35,10 +35,14 @@
 int zvol_clone_range_type(void *, u64, void *, u64, u64);
 int dmu_read_l0_bps_type(void *, u64, u64, u64, void *, size_t *);
 u64 dnode_block_freed_type(void *, u64);
+int dnode_is_dirty_type(void *);
+int dnode_next_offset_type(void *, int, u64 *, int, u64, u64);
 
 DEFINE_STATIC_CALL_NULL(zvol_clone_range_call, zvol_clone_range_type);
 DEFINE_STATIC_CALL_NULL(dmu_read_l0_bps_call, dmu_read_l0_bps_type);
 DEFINE_STATIC_CALL_NULL(dnode_block_freed_call, dnode_block_freed_type);
+DEFINE_STATIC_CALL_NULL(dnode_is_dirty_call, dnode_is_dirty_type);
+DEFINE_STATIC_CALL_NULL(dnode_next_offset_call, dnode_next_offset_type);
 
 /* What zfs.ko was when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
 static const char expected_version[] = ZFS_IDENTITY_VERSION;
@@ -155,12 +159,18 @@ int zfs_binding_acquire(const struct zfs_addresses *addresses)
 		error = verify_address(addresses->dmu_read_l0_bps, "dmu_read_l0_bps", zfs);
 	if (!error)
 		error = verify_address(addresses->dnode_block_freed, "dnode_block_freed", zfs);
+	if (!error)
+		error = verify_address(addresses->dnode_is_dirty, "dnode_is_dirty", zfs);
+	if (!error)
+		error = verify_address(addresses->dnode_next_offset, "dnode_next_offset", zfs);
 	if (error)
 		goto refuse;
 
 	static_call_update(zvol_clone_range_call, (typeof(&zvol_clone_range_type))addresses->zvol_clone_range);
 	static_call_update(dmu_read_l0_bps_call, (typeof(&dmu_read_l0_bps_type))addresses->dmu_read_l0_bps);
 	static_call_update(dnode_block_freed_call, (typeof(&dnode_block_freed_type))addresses->dnode_block_freed);
+	static_call_update(dnode_is_dirty_call, (typeof(&dnode_is_dirty_type))addresses->dnode_is_dirty);
+	static_call_update(dnode_next_offset_call, (typeof(&dnode_next_offset_type))addresses->dnode_next_offset);
 	zfs_module = zfs;
 	return 0;
 
@@ -194,4 +204,15 @@ int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *
 bool zfs_dnode_block_freed(void *dnode, u64 block)
 {
 	return static_call(dnode_block_freed_call)(dnode, block);
+}
+
+bool zfs_dnode_is_dirty(void *dnode)
+{
+	return static_call(dnode_is_dirty_call)(dnode);
+}
+
+int zfs_dnode_next_data(void *dnode, u64 *offset)
+{
+	/* As dmu_offset_next() calls it: level 1, one block is enough, of any transaction group. */
+	return static_call(dnode_next_offset_call)(dnode, 0, offset, 1, 1, 0);
 }

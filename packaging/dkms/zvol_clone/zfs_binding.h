@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The three functions of zfs.ko that this module calls, found and verified at load, and zfs.ko itself, pinned. */
+/* The functions of zfs.ko that this module calls, found and verified at load, and zfs.ko itself, pinned. */
 #ifndef ZFS_BINDING_H
 #define ZFS_BINDING_H
 
@@ -9,7 +9,7 @@ struct module;
 
 /* From /proc/kallsyms. */
 struct zfs_addresses {
-	unsigned long zvol_clone_range, dmu_read_l0_bps, dnode_block_freed;
+	unsigned long zvol_clone_range, dmu_read_l0_bps, dnode_block_freed, dnode_is_dirty, dnode_next_offset;
 };
 
 /*
@@ -32,5 +32,11 @@ int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *
 
 /* dnode_block_freed() of module/zfs/dnode.c: whether a transaction group that is not on disk yet frees the block. */
 bool zfs_dnode_block_freed(void *dnode, u64 block);
+
+/* dnode_is_dirty() there: whether anything of the object is not on disk yet. */
+bool zfs_dnode_is_dirty(void *dnode);
+
+/* dnode_next_offset() there, for data: *offset becomes that of the next block on disk that is no hole. 0; ESRCH: there is none. */
+int zfs_dnode_next_data(void *dnode, u64 *offset);
 
 #endif

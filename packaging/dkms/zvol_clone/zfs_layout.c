@@ -19,6 +19,9 @@ static_assert(__builtin_types_compatible_p(typeof(zvol_clone_range),
 static_assert(__builtin_types_compatible_p(typeof(dmu_read_l0_bps),
     int(objset_t *, uint64_t, uint64_t, uint64_t, blkptr_t *, size_t *)));
 static_assert(__builtin_types_compatible_p(typeof(dnode_block_freed), uint64_t(dnode_t *, uint64_t)));
+static_assert(__builtin_types_compatible_p(typeof(dnode_is_dirty), boolean_t(dnode_t *)));
+static_assert(__builtin_types_compatible_p(typeof(dnode_next_offset), int(dnode_t *, int, uint64_t *, int, uint64_t, uint64_t)));
+static_assert(sizeof(boolean_t) == sizeof(int));
 static_assert(__builtin_types_compatible_p(uint64_t, u64));
 
 /*

@@ -16,7 +16,7 @@
 /* No range lock of a zvol is held for longer than one step. A volblocksize above it makes a step of one block. */
 #define ZVOL_CLONE_STEP (4U << 20)
 
-/* Blocks that one ZVOL_CLONE_MAP looks at, at most. */
+/* Blocks that one ZVOL_CLONE_MAP looks at, at most; it may skip holes besides. */
 #define ZVOL_CLONE_MAP_BLOCKS 16384U
 
 /* Why the call stopped. The errno is the same for each, except where "any" says it is that of the part that failed. */

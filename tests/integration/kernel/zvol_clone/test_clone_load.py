@@ -12,6 +12,8 @@ from integration.kernel.zvol_clone.zvol_clone_ioctl import DEVICE
 from support.programs import run, wait_for
 from support.zfs import Pool
 
+FUNCTIONS = ("zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed", "dnode_is_dirty", "dnode_next_offset")
+
 
 @pytest.fixture
 def file(module_file: Path, pool: Pool) -> Iterator[Path]:
@@ -24,7 +26,7 @@ def file(module_file: Path, pool: Pool) -> Iterator[Path]:
 @pytest.fixture
 def right(file: Path) -> dict[str, int]:
     """The right addresses."""
-    return {name: kernel_module.address_of(name) for name in ("zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed")}
+    return {name: kernel_module.address_of(name) for name in FUNCTIONS}
 
 
 def refused(file: Path, error: int, words: str, **parameters: int) -> bool:
@@ -57,12 +59,12 @@ def test_the_addresses_stay_secret(file: Path) -> None:
 
 def test_missing_addresses(file: Path, right: dict[str, int]) -> None:
     assert refused(file, errno.EINVAL, "refused: no address for zvol_clone_range")
-    for missing in ("dmu_read_l0_bps", "dnode_block_freed"):
+    for missing in FUNCTIONS[1:]:
         rest = {name: address for name, address in right.items() if name != missing}
         assert refused(file, errno.EINVAL, f"refused: no address for {missing}", **rest)
 
 
-@pytest.mark.parametrize("parameter", ["zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed"])
+@pytest.mark.parametrize("parameter", FUNCTIONS)
 @pytest.mark.parametrize("wrong", ["one byte on", "another function", "the kernel's", "nowhere", "user space", "the other one"])
 def test_wrong_addresses(file: Path, right: dict[str, int], parameter: str, wrong: str) -> None:
     addresses = {

@@ -50,8 +50,9 @@ def test_it_agrees_with_zdb(device: ZvolClone, volume: VolumeOf, compression: st
     path = volume(32, compression=compression)
     write_direct(path, bytes(4 * MIB), 0)
     write_direct(path, random_blocks(MIB), 8 * MIB)
-    write_direct(path, (b"\0" * 500 + b"text of little size") * 20000, 16 * MIB)
-    allocated = set(dvas(dataset_of(path)))
+    write_direct(path, ((b"\0" * 500 + b"text of little size") * 20000)[: 8 * MIB], 16 * MIB)
+    # zdb prints holes with the transaction group that made them, and without an address.
+    allocated = {offset for offset, dva in dvas(dataset_of(path)).items() if ":" in dva or dva == "EMBEDDED"}
     with opened(path, os.O_RDONLY) as fd:
         at, found = 0, set()
         for kind, length in device.map(fd, 0, 32 * MIB).extents:
