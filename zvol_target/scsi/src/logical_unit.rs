@@ -217,7 +217,10 @@ impl LogicalUnit {
         let protection = self.write_protection() != old.write_protection();
         let product = self.options.product != old.options.product;
         let limits = present.logical_block_bytes != past.logical_block_bytes
-            || present.physical_block_bytes != past.physical_block_bytes;
+            || present.physical_block_bytes != past.physical_block_bytes
+            || self.volume.atomic_write_bytes() != old.volume.atomic_write_bytes()
+            // LBPME of READ CAPACITY(16) too.
+            || self.unmap_granularity() != old.unmap_granularity();
         let size = present.size_bytes != old.known_size_bytes.load(Ordering::Relaxed);
         let conditions = [
             (

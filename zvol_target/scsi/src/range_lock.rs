@@ -23,7 +23,6 @@ pub(crate) struct RangeLocks(OnceLock<Arc<Table>>);
 /// What may not happen in a range while it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    #[allow(dead_code, reason = "for the offloads that come")]
     /// It is read as one with other ranges, or in steps: [`Hold::Write`] and [`Hold::Exclusive`] wait.
     Read,
     /// It is written, beside other writes; SAM orders none of them. [`Hold::Read`] and [`Hold::Exclusive`] wait.
@@ -58,7 +57,6 @@ impl RangeLocks {
         Table::hold(self.table(), [(Hold::Exclusive, range), NOTHING]).await
     }
 
-    #[allow(dead_code, reason = "for the offloads that come")]
     /// Holds what one step of a copy reads here and writes in `destination`, which may be here too and may overlap.
     ///
     /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are asked for at once, those of two

@@ -9,7 +9,6 @@ use crate::sense::SenseKey;
 
 /// What a command is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "for the offloads that come")]
 pub(crate) enum Family {
     Read,
     Write,

@@ -65,6 +65,25 @@ fn thin_and_thick() {
 }
 
 #[test]
+fn a_unit_that_takes_another_s_place_tells_whether_it_is_thin() {
+    let (initiator, _) = thin();
+    let replace = |volume: &Arc<RamVolume>, provisioning| {
+        let new = LogicalUnit::new(Arc::clone(volume) as _, options()).unwrap();
+        new.set_provisioning(provisioning);
+        initiator.device.replace_logical_unit(0, new).unwrap();
+    };
+    let same = RamVolume::thin(BLOCKS);
+    replace(&same, Provisioning::Thin);
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+    replace(&same, Provisioning::Thick);
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), INQUIRY_CHANGED);
+    assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+    replace(&RamVolume::new(BLOCKS), Provisioning::Thin);
+    assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
+}
+
+#[test]
 fn figures_are_in_the_log_once_they_are_known() {
     let (initiator, unit) = thin();
     let refused = initiator.code(&[0x4d, 0, 0x4c, 0, 0, 0, 0, 0, 255, 0], &[]);
