@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -16,7 +17,8 @@ from typing import Any
 
 from support.programs import CACHE, wait_for
 
-PROGRAM = CACHE / "target/release/zvaai-target"
+PROGRAM = Path(os.environ.get("ZVAAI_TARGET", CACHE / "target/release/zvaai-target"))
+"""`ZVAAI_TARGET` names another build of it."""
 IQN = "iqn.2026-11.example.zvaai:test"
 
 
@@ -114,9 +116,9 @@ class Target:
 
     def add_lun(self, number: int, path: Path, iqn: str = IQN, **options: Any) -> str:
         """Serves `path` as LUN `number`; returns its UUID."""
-        identity = str(uuid.uuid4())
-        self.call("luns.create", {"target": iqn, "lun": {"number": number, "uuid": identity, "path": str(path), **options}})
-        return identity
+        lun = {"number": number, "uuid": str(uuid.uuid4()), "path": str(path), **options}
+        self.call("luns.create", {"target": iqn, "lun": lun})
+        return str(lun["uuid"])
 
     def counters(self) -> dict[str, Any]:
         """Counters of the first LUN (`statistics.get`)."""

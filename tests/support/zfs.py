@@ -19,6 +19,7 @@ class Pool:
         words = [word for key, value in properties.items() for word in ("-o", f"{key}={value}")]
         run("zfs", "create", "-s", "-V", f"{size_mib}M", *words, f"{self.name}/{name}")
         device = Path("/dev/zvol") / self.name / name
+        run("udevadm", "settle")  # the link of a volume of the same name that is gone may still be there
         wait_for(device.exists, f"{device} is there")
         return device
 

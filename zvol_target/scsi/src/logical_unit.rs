@@ -328,7 +328,10 @@ impl LogicalUnit {
     /// Whether a host with these offloads finds the command here.
     pub(crate) fn offers(&self, command: &CommandDescription, offloads: Offloads) -> bool {
         let is_possible = match command.operation {
-            Operation::Unmap => self.unmap_granularity().is_some(),
+            // A write-protected unit refuses it as it does every command that would change the medium.
+            Operation::Unmap => {
+                self.unmap_granularity().is_some() || self.write_protection().is_some()
+            }
             Operation::WriteAtomic => self.volume.atomic_write_bytes().is_some(),
             _ => true,
         };

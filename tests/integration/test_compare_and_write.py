@@ -1,0 +1,175 @@
+"""ATS: eight hosts on 64 shared counters, alone and beside bulk writes; and against writes that overlap. Both tiers.
+
+A counter is a block that names its value and who set it, so that no two contents are ever the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import multiprocessing
+import os
+import random
+import statistics
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+from support import cdb
+from support.raw_initiator import CHECK_CONDITION, GOOD, Session
+from support.target import Target
+from support.volumes import VolumeMaker
+
+HOSTS, COUNTERS = 8, 64
+SECONDS = float(os.environ.get("ZVAAI_ATS_SECONDS", "6"))
+STAMP = struct.Struct(">QQ")
+MISCOMPARE = (0xE, 0x1D, 0x00)
+FIRST_BULK_BLOCK = 2048
+SIZE_MIB = 64
+LONGEST_SECONDS = 4
+"""ESXi gives a datastore up whose heartbeats take more than 8 s."""
+
+
+def stamp(value: int, host: int) -> bytes:
+    """A counter's block."""
+    return STAMP.pack(value, host) * (512 // STAMP.size)
+
+
+@dataclass
+class Tally:
+    """What the hosts of a run did: who set which value of which counter, by host how often, and how long the commands took."""
+
+    set_by: dict[tuple[int, int], int] = field(default_factory=dict)
+    successes: list[int] = field(default_factory=lambda: [0] * HOSTS)
+    miscompares: int = 0
+    times: list[float] = field(default_factory=list)
+    longest_gap: float = 0
+
+
+async def count(portal: str, host: int, until: float, choice: random.Random, tally: Tally) -> None:
+    """One host: takes counters one further until the time is up. Raises AssertionError at the first thing that is wrong."""
+    async with Session(portal, initiator=f"iqn.2026-11.example.zvaai:esx{host}") as session:
+        await session.execute(cdb.TEST_UNIT_READY)
+        last_success = time.perf_counter()
+        while (now := time.perf_counter()) < until:
+            counter = choice.randrange(COUNTERS)
+            old = (await session.execute(cdb.read(counter, 1), data_in=512)).data
+            value = STAMP.unpack_from(old)[0] + 1
+            before = time.perf_counter()
+            answer = await session.execute(cdb.compare_and_write(counter, 1), data_out=old + stamp(value, host))
+            now = time.perf_counter()
+            tally.times.append(now - before)
+            if answer.status == GOOD:
+                other = tally.set_by.setdefault((counter, value), host)
+                assert other == host, f"hosts {other} and {host} both set counter {counter} to {value}"
+                tally.successes[host] += 1
+                tally.longest_gap = max(tally.longest_gap, now - last_success)
+                last_success = now
+            else:
+                assert answer.status == CHECK_CONDITION and answer.sense_codes == MISCOMPARE, answer
+                tally.miscompares += 1
+                found = (await session.execute(cdb.read(counter, 1), data_in=512)).data
+                assert found != old, f"counter {counter} holds what was expected: the miscompare was false"
+
+
+async def _bulk(portal: str, until: float) -> int:
+    """Writes 1 MiB at a time, eight at once, beside the counters; how many."""
+    written = 0
+    data = os.urandom(1 << 20)
+
+    async def place(session: Session, number: int) -> None:
+        nonlocal written
+        for round_ in itertools.count():
+            if time.time() > until:
+                return
+            address = FIRST_BULK_BLOCK + (round_ * 8 + number) * 2048 % ((SIZE_MIB - 1) * 2048)
+            assert (await session.execute(cdb.write(address, 2048), data_out=data)).status == GOOD
+            written += 1
+
+    async with Session(portal, initiator="iqn.2026-11.example.zvaai:bulk") as session:
+        await session.execute(cdb.TEST_UNIT_READY)
+        await asyncio.gather(*(place(session, number) for number in range(8)))
+    return written
+
+
+def bulk(portal: str, until: float) -> int:
+    """`_bulk` in a process of its own; `until` is of time.time()."""
+    return asyncio.run(_bulk(portal, until))
+
+
+@pytest.mark.parametrize("beside_bulk", [False, True], ids=["alone", "beside bulk"])
+def test_no_update_is_lost_and_nobody_starves(
+    target: Target, make_volume: VolumeMaker, seed: int, tell: Callable[[str], None], beside_bulk: bool
+) -> None:
+    target.add_lun(0, make_volume("volume", SIZE_MIB))
+    tally = Tally()
+
+    async def act() -> None:
+        until = time.perf_counter() + SECONDS
+        hosts = [count(target.portal, host, until, random.Random(seed * HOSTS + host), tally) for host in range(HOSTS)]
+        await asyncio.gather(*hosts)
+        async with Session(target.portal) as session:
+            await session.execute(cdb.TEST_UNIT_READY)
+            for counter in range(COUNTERS):
+                values = [value for number, value in tally.set_by if number == counter]
+                held = (await session.execute(cdb.read(counter, 1), data_in=512)).data
+                last = max(values, default=0)
+                assert len(values) == last, f"counter {counter}: {len(values)} successes, and the last value is {last}"
+                assert held == (stamp(last, tally.set_by[counter, last]) if values else bytes(512))
+
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        written = executor.submit(bulk, target.portal, time.time() + SECONDS + 1) if beside_bulk else None
+        asyncio.run(asyncio.wait_for(act(), SECONDS + 60))
+        bulk_writes = written.result() if written else 0
+    done = sum(tally.successes)
+    times = sorted(tally.times)
+    tell(
+        f"{HOSTS} hosts, {COUNTERS} counters, {SECONDS:g} s: {done} set, {tally.miscompares} miscompares, by host "
+        f"{min(tally.successes)} to {max(tally.successes)}; ATS median {statistics.median(times) * 1000:.1f} ms, "
+        f"99% {times[len(times) * 99 // 100] * 1000:.1f} ms, longest {times[-1] * 1000:.0f} ms; {bulk_writes} MiB beside it"
+    )
+    assert tally.miscompares > 0 and done > COUNTERS, "they did not meet"
+    assert not beside_bulk or bulk_writes > 8
+    assert min(tally.successes) * 4 >= done / HOSTS, f"a host starved: {tally.successes}"
+    assert times[-1] < LONGEST_SECONDS and tally.longest_gap < LONGEST_SECONDS
+    assert target.counters()["offload"]["miscompares"] == tally.miscompares
+
+
+def test_it_is_one_with_writes_that_overlap_it(target: Target, make_volume: VolumeMaker, seed: int) -> None:
+    """Writes of 256 blocks and compare-and-writes of 255 of them at once: the last one to come wins whole, whichever it is."""
+    target.add_lun(0, make_volume("volume", 16))
+    choice = random.Random(seed)
+
+    async def act() -> None:
+        names = [f"iqn.2026-11.example.zvaai:esx{host}" for host in range(4)]
+        async with Session(target.portal, initiator=names[0]) as one, Session(target.portal, initiator=names[1]) as other:
+            for session in (one, other):
+                await session.execute(cdb.TEST_UNIT_READY)
+            generation = itertools.count(1)
+            held = bytes(512 * 255)
+            won = 0
+            for _ in range(60):
+                contents: dict[bytes, str] = {held: "nothing"}
+                commands = []
+                for _ in range(4):
+                    data = stamp(next(generation), 0) * 256
+                    contents[data[: 512 * 255]] = "write"
+                    commands.append(choice.choice([one, other]).execute(cdb.write(0, 256), data_out=data))
+                    data = stamp(next(generation), 1) * 255
+                    contents[data] = "compare and write"
+                    commands.append(choice.choice([one, other]).execute(cdb.compare_and_write(0, 255), data_out=held + data))
+                choice.shuffle(commands)
+                answers = await asyncio.gather(*commands)
+                assert all(answer.status == GOOD or answer.sense_codes == MISCOMPARE for answer in answers), answers
+                # Two of one expectation never both succeed: the first of them changed what it expected.
+                succeeded = sum(answer.status == GOOD for answer in answers) - 4
+                assert succeeded in (0, 1), f"{succeeded} of one expectation succeeded"
+                won += succeeded
+                held = (await one.execute(cdb.read(0, 255), data_in=512 * 255)).data
+                assert held in contents, "two commands' data are mixed"
+            assert won, "no compare-and-write was first in any round: the test shows nothing"
+
+    asyncio.run(asyncio.wait_for(act(), 120))
