@@ -367,7 +367,11 @@ fn a_token_outlives_its_nexus_but_not_its_unit() {
         write_using(&there, &token, 0, &[(0, 8)]).status,
         Status::Good
     );
-    drop(initiator.device.remove_logical_unit(0).unwrap());
+    let removed = initiator.device.remove_logical_unit(0).unwrap();
+    let unit = Arc::downgrade(&removed);
+    drop(removed);
+    // Nor does it keep its volume open.
+    assert_eq!(unit.strong_count(), 0);
     while there.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(
         codes(&write_using(&there, &token, 0, &[(0, 8)])),

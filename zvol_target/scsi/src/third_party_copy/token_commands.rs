@@ -1,6 +1,7 @@
 //! POPULATE TOKEN and WRITE USING TOKEN (SBC-4 5.12, 5.59): offloaded data transfer (ODX).
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::copy_manager::CopyEnd;
@@ -19,6 +20,10 @@ use crate::sense::{CopyEndRole, Sense, SenseKey};
 
 /// What the list of ranges is too long for.
 const TOO_LARGE: Sense = Sense::illegal_request(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
+
+/// What the token stands for is not there any more, or is about to change.
+const CANCELLED: Sense =
+    Sense::illegal_request(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
 
 /// Makes a token for blocks as they are now.
 ///
@@ -67,7 +72,7 @@ async fn make_token(
         drop(execution.task.unless_aborted(held).await?);
     }
     let rod = Rod {
-        unit: end.unit,
+        unit: Arc::downgrade(&end.unit),
         number: execution.number,
         ranges,
         watch,
@@ -75,7 +80,8 @@ async fn make_token(
     let seconds = inactivity_timeout.unwrap_or(DEFAULT_TOKEN_TIMEOUT);
     let host = &execution.nexus.initiator_device;
     let timeout = Duration::from_secs(u64::from(seconds));
-    Ok(execution.device.tokens.create(host, rod, timeout)?)
+    let tokens = &execution.device.tokens;
+    Ok(tokens.create(host, &end.unit, rod, timeout)?)
 }
 
 /// Writes what a token stands for, as far as that goes. Nothing that is not as it was when the token was made is ever written: the command
@@ -117,7 +123,7 @@ pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<R
 fn source(
     execution: &Execution,
     asked: &WriteUsingToken,
-) -> Result<Option<(std::sync::Arc<Rod>, u64)>, Sense> {
+) -> Result<Option<(Arc<Rod>, u64)>, Sense> {
     let token = &asked.token;
     if token[6..8] != ROD_TOKEN_LENGTH {
         let code = AdditionalSense::INVALID_TOKEN_OPERATION_INVALID_TOKEN_LENGTH;
@@ -133,7 +139,8 @@ fn source(
     }
     let rod = execution.device.tokens.find(token)?;
     let block_bytes = execution.unit.capacity().block_bytes();
-    if rod.unit.capacity().block_bytes() != block_bytes {
+    let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
+    if unit.capacity().block_bytes() != block_bytes {
         let code = AdditionalSense::INVALID_TOKEN_OPERATION_CAUSE_NOT_REPORTABLE;
         return Err(Sense::illegal_request(code));
     }
@@ -154,7 +161,9 @@ async fn write(
     let Some(destination) = CopyEnd::addressed(execution) else {
         return Err(Failure::Aborted);
     };
-    let source = CopyEnd::of_token(&rod.unit, rod.number);
+    let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
+    let source = CopyEnd::of_token(&unit, rod.number);
+    drop(unit);
     let block_bytes = u64::from(execution.unit.capacity().block_bytes());
     let copy_manager = execution.device.copy_manager();
     let _turn = copy_manager.turn(execution.nexus, execution.task).await?;
@@ -235,10 +244,7 @@ fn failed(stop: Stop, begun: bool) -> Failure {
         Stop::Cancelled => aborted(AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER),
         Stop::Changed if begun => aborted(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED),
         // The unit of the token is gone.
-        Stop::Changed | Stop::Unreachable(CopyEndRole::Source) => {
-            let code = AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED;
-            Sense::illegal_request(code).into()
-        }
+        Stop::Changed | Stop::Unreachable(CopyEndRole::Source) => CANCELLED.into(),
         Stop::Unreachable(CopyEndRole::Destination) => {
             aborted(AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE)
         }

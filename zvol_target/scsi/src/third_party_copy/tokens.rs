@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
@@ -25,7 +25,8 @@ pub(super) const ROD_TOKEN_LENGTH: [u8; 2] = [0x01, 0xf8];
 /// What a token stands for.
 #[derive(Debug)]
 pub(super) struct Rod {
-    pub(super) unit: Arc<LogicalUnit>,
+    /// A token does not keep a unit from closing its volume.
+    pub(super) unit: Weak<LogicalUnit>,
     pub(super) number: u16,
     /// Bytes of the volume, in the order of the ROD.
     pub(super) ranges: Vec<Range<u64>>,
@@ -57,7 +58,7 @@ impl Token {
     /// Gives up what the token stands for when it can't be used any more.
     fn settle(&mut self, now: Instant) {
         let Ok(rod) = &self.rod else { return };
-        if rod.watch.has_changed() {
+        if rod.watch.has_changed() || rod.unit.strong_count() == 0 {
             self.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
         } else if now.saturating_duration_since(self.last_used) > self.inactivity_timeout {
             self.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_EXPIRED);
@@ -81,13 +82,14 @@ impl Tokens {
     pub(super) fn create(
         &self,
         host: &str,
+        unit: &LogicalUnit,
         rod: Rod,
         inactivity_timeout: Duration,
     ) -> Result<Box<[u8; TOKEN_BYTES]>, Sense> {
         let code = AdditionalSense::INSUFFICIENT_RESOURCES_TO_CREATE_ROD_TOKEN;
         let full = Sense::illegal_request(code);
         let identifier = self.made.fetch_add(1, Ordering::Relaxed);
-        let bytes = token_bytes(&rod, identifier).ok_or(full)?;
+        let bytes = token_bytes(unit, rod.bytes(), identifier).ok_or(full)?;
         let now = Instant::now();
         let mut tokens = lock(&self.tokens);
         tokens.iter_mut().for_each(|token| token.settle(now));
@@ -153,8 +155,7 @@ fn find<'a>(tokens: &'a mut [Token], bytes: &[u8; TOKEN_BYTES]) -> Option<&'a mu
 }
 
 /// A generic ROD token (SPC-4 5.17.6.5) with the device type specific data of SBC-4 4.28.5; `None` without random bytes.
-fn token_bytes(rod: &Rod, identifier: u64) -> Option<Box<[u8; TOKEN_BYTES]>> {
-    let unit = &rod.unit;
+fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u8; TOKEN_BYTES]>> {
     let capacity = unit.capacity();
     let mut token = Box::new([0; TOKEN_BYTES]);
     token[..4].copy_from_slice(&CHANGE_VULNERABLE.to_be_bytes());
@@ -165,7 +166,7 @@ fn token_bytes(rod: &Rod, identifier: u64) -> Option<Box<[u8; TOKEN_BYTES]>> {
     token[24..40].copy_from_slice(&unit.naa());
     token[44..48].copy_from_slice(&capacity.block_bytes().to_be_bytes());
     // NUMBER OF BYTES REPRESENTED, 16 bytes.
-    token[56..64].copy_from_slice(&rod.bytes().to_be_bytes());
+    token[56..64].copy_from_slice(&bytes.to_be_bytes());
     // READ CAPACITY(16) data from its logical block length on.
     token[96..100].copy_from_slice(&capacity.block_bytes().to_be_bytes());
     token[101] = capacity.physical_block_exponent();
