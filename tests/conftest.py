@@ -18,8 +18,10 @@ from support.zfs import Pool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--seed N, so that a failing random run can be had again."""
+    """--seed N, so that a failing random run can be had again; how long the full pool is tested."""
     parser.addoption("--seed", type=int, default=int(os.environ.get("ZVAAI_SEED", "1")), help="seed of all random choices")
+    full = "how long the test of a full pool keeps it full"
+    parser.addoption("--full-pool-seconds", type=float, default=float(os.environ.get("ZVAAI_FULL_POOL_SECONDS", "30")), help=full)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -17,6 +17,7 @@ use crate::configuration::{ConfigurationFile, FileError};
 use crate::control::{ControlMethods, ControlSocket, Engine, SocketError};
 use crate::notify::{notify, watchdog_interval};
 use crate::service::{Parts, Service, ServiceError, Shared, poll_sizes, retry_failed};
+use crate::space;
 
 /// How often sizes are looked at, and logical units that failed are tried again: their pool may have been imported.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
@@ -121,6 +122,7 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     tokio::select! {
         () = control.serve(methods) => {}
         () = maintain(&service) => {}
+        () = space::keep(&service) => {}
         () = keep_watchdog_quiet() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

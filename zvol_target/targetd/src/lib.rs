@@ -12,3 +12,4 @@ mod notify;
 mod reactor_device;
 pub mod reservations;
 pub mod service;
+pub mod space;

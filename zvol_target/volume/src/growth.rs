@@ -5,15 +5,16 @@
 //! a transaction group has ended, nothing is counted any more, and the same write succeeds where space is held for it.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::store::{Store, Unwritten};
-use crate::{Allocation, Buffer, Growth, Stability, Volume, VolumeError, zfs};
+use crate::zfs::TransactionGroups;
+use crate::{Allocation, Buffer, CloneLedger, Growth, Stability, Volume, VolumeError, zfs};
 
 /// How long an overwrite is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,9 +34,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const EXTENTS: usize = 64;
 
 /// What writes that need new space meet with in a volume.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Gate {
     closed: AtomicBool,
+    ledger: Mutex<Option<Arc<dyn CloneLedger>>>,
     /// Of a zvol: when it was looked how much is left, and whether that was next to nothing.
     zvol: Option<Mutex<Option<(Instant, bool)>>>,
 }
@@ -51,6 +53,15 @@ impl Gate {
     pub(crate) fn set(&self, growth: Growth) {
         self.closed
             .store(growth == Growth::Refused, Ordering::Release);
+    }
+
+    pub(crate) fn set_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+    }
+
+    pub(crate) fn ledger(&self) -> Option<Arc<dyn CloneLedger>> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.clone()
     }
 
     fn is_closed(&self) -> bool {
@@ -89,7 +100,35 @@ pub(crate) async fn clear<V: Volume>(
     if store.gate.is_closed() && store.granularity().is_none() {
         require_allocated(volume, offset, length).await?;
     }
-    store.clear(offset, length, stability).await
+    let cleared = store.clear(offset, length, stability).await;
+    let (mut error, looked) = match (cleared, &store.gate.zvol) {
+        (Err(error), Some(looked)) => (error, looked),
+        (cleared, _) => return cleared,
+    };
+    // Only edges are written, in blocks that take space.
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        let Some(pool) = short_pool(store, &error, looked).await else {
+            return Err(error);
+        };
+        pool.next().await;
+        match store.clear(offset, length, stability).await {
+            Ok(()) => return Ok(()),
+            Err(again) => error = again,
+        }
+    }
+    Err(VolumeError::OutOfSpace)
+}
+
+/// The pool of a zvol whose error is want of space.
+async fn short_pool(
+    store: &Store,
+    error: &VolumeError,
+    looked: &Mutex<Option<(Instant, bool)>>,
+) -> Option<Arc<TransactionGroups>> {
+    let dataset = zfs::dataset_of(store.file()).ok()?;
+    let short = is_shortage(error, &dataset, looked).await;
+    short.then(|| TransactionGroups::of(zfs::pool_of(&dataset)))
 }
 
 /// Before a clone into a range. It needs no space of the pool, but the first overwrite of what it shares does: where no more may be taken,
@@ -121,11 +160,8 @@ async fn write_again<V: Volume>(
         let Some(buffer) = buffer else {
             return Err(error);
         };
-        let pool = match zfs::dataset_of(store.file()) {
-            Ok(dataset) if is_shortage(&error, &dataset, looked).await => {
-                zfs::pool_of(&dataset).to_owned()
-            }
-            _ => return Err(error),
+        let Some(pool) = short_pool(store, &error, looked).await else {
+            return Err(error);
         };
         // What needs new space has one more try: other writes may have been in the way only.
         if overwrites == Some(false) || Instant::now() > until {
@@ -136,7 +172,6 @@ async fn write_again<V: Volume>(
             let length = buffer.len() as u64;
             overwrites = Some(require_allocated(volume, offset, length).await.is_ok());
         }
-        let pool = zfs::TransactionGroups::of(&pool);
         let _turn = if buffer.len() > SHORT {
             Some(pool.turn().await)
         } else {

@@ -16,6 +16,7 @@ mod file;
 mod growth;
 mod in_place;
 mod ioctl;
+mod ledger;
 mod open;
 mod space;
 mod store;
@@ -27,12 +28,14 @@ mod zvol_clone;
 pub use block::BlockVolume;
 pub use buffer::Buffer;
 pub use file::FileVolume;
+pub use ledger::CloneLedger;
 pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
 pub use space::{Allocation, Extent, Growth, Space};
 pub use zvol::ZvolVolume;
 
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use copy::{CloneEnd, CloneRefusal, CloneStep};
 
@@ -211,6 +214,16 @@ pub trait Volume: Send + Sync {
     /// What writes that would take more space meet with from now on.
     fn set_growth(&self, growth: Growth) {
         let _ = growth;
+    }
+
+    /// Who keeps the space that its shared blocks need from now on; `None`: nobody, nothing is reserved for it.
+    fn set_clone_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
+        let _ = ledger;
+    }
+
+    /// Who does.
+    fn clone_ledger(&self) -> Option<Arc<dyn CloneLedger>> {
+        None
     }
 
     /// This volume as an end of a clone; `None` when its backend can't clone blocks.

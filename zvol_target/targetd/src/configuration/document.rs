@@ -10,6 +10,7 @@ use volume::Caching;
 use super::access::Access;
 use super::host_group::HostGroup;
 use super::sealing::SealedSecret;
+use super::space::{PoolSettings, ProvisioningChoice, Threshold};
 
 /// The `version` this program writes. It reads version 1 as well.
 pub const VERSION: u32 = 2;
@@ -38,6 +39,9 @@ pub struct Configuration {
     /// CHAP of discovery sessions.
     #[serde(default)]
     pub discovery: Accounts,
+    /// What is kept back of pools; one that is not named has defaults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolSettings>,
     /// iSCSI targets.
     #[serde(default)]
     pub targets: Vec<Target>,
@@ -52,6 +56,7 @@ impl Default for Configuration {
             portal_groups: Vec::new(),
             host_groups: Vec::new(),
             discovery: Accounts::default(),
+            pools: Vec::new(),
             targets: Vec::new(),
         }
     }
@@ -266,6 +271,15 @@ pub struct Lun {
     /// Directory for the file with persistent reservations that survive a loss of power, absolute; without one none do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<PathBuf>,
+    /// How it gets its space.
+    #[serde(default, skip_serializing_if = "ProvisioningChoice::is_automatic")]
+    pub provisioning: ProvisioningChoice,
+    /// When its hosts are told that space gets short, of what it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_threshold: Option<Threshold>,
+    /// What is held for its overwrites when the pool is full; absent: a part of the pool's size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack_bytes: Option<u64>,
 }
 
 fn default_product() -> String {

@@ -7,6 +7,7 @@ mod host_group;
 mod key_file;
 mod place;
 mod sealing;
+mod space;
 mod validation;
 mod version1;
 
@@ -18,4 +19,5 @@ pub use file::{ConfigurationFile, FileError, LockFile};
 pub use host_group::{HostGroup, OffloadName, offload_policy};
 pub use key_file::{KeyError, KeyFile, MissedKey, Vault};
 pub use sealing::{Direction, NoRandomBytes, Purpose, SecretText};
+pub use space::{PoolSettings, ProvisioningChoice, Threshold};
 pub use validation::{Invalid, check_secret};

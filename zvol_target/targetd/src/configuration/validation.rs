@@ -8,6 +8,10 @@ use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 use super::document::{Account, Accounts, Configuration, Lun, Target, VERSION};
 use super::host_group;
 use super::sealing::SecretText;
+use super::space::Threshold;
+
+/// Least of `slack_bytes`: one write of 1 MiB, 24 times, and what it changes beside.
+const LEAST_SLACK: u64 = 64 << 20;
 
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
 pub(super) const TEXT_LENGTH_MAX: usize = 255;
@@ -43,6 +47,7 @@ impl Configuration {
         self.validate_groups()?;
         host_group::validate(&self.host_groups)?;
         validate_accounts(&self.discovery).map_err(|error| within("discovery", error))?;
+        self.validate_pools()?;
         let mut names = HashSet::new();
         let mut uuids = HashSet::new();
         for (at, target) in self.targets.iter().enumerate() {
@@ -82,6 +87,23 @@ impl Configuration {
             if !addresses.insert(portal.address) {
                 let reason = format!("{} is there twice", portal.address);
                 return Err(invalid(place + ".address", reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_pools(&self) -> Result<(), Invalid> {
+        let mut names = HashSet::new();
+        for (at, pool) in self.pools.iter().enumerate() {
+            let place = format!("pools[{at}]");
+            validate_threshold(pool.soft_threshold).map_err(|error| within(&place, error))?;
+            if pool.name.is_empty() || !is_text_value(&pool.name) {
+                let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes and no NUL");
+                return Err(invalid(place + ".name", reason));
+            }
+            if !names.insert(&pool.name) {
+                let reason = format!("{} is there twice", pool.name);
+                return Err(invalid(place + ".name", reason));
             }
         }
         Ok(())
@@ -197,7 +219,22 @@ pub fn check_secret(place: &str, name: &str, secret: &SecretText) -> Result<(), 
     Ok(())
 }
 
+fn validate_threshold(threshold: Option<Threshold>) -> Result<(), Invalid> {
+    match threshold {
+        Some(Threshold::Percent(percent)) if !(1..=100).contains(&percent) => {
+            Err(invalid("soft_threshold.percent", "must be 1 to 100"))
+        }
+        Some(Threshold::Bytes(0)) => Err(invalid("soft_threshold.bytes", "must be 1 or more")),
+        _ => Ok(()),
+    }
+}
+
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
+    validate_threshold(lun.soft_threshold)?;
+    if lun.slack_bytes.is_some_and(|bytes| bytes < LEAST_SLACK) {
+        let reason = format!("must be {LEAST_SLACK} or more: less lets no overwrite through");
+        return Err(invalid("slack_bytes", reason));
+    }
     if !lun.path.is_absolute() {
         return Err(invalid("path", "must be absolute"));
     }

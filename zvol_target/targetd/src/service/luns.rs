@@ -4,11 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+
 use super::running::{Opened, Running, failed, open_within, unit_not_ready, unit_on};
 use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
 use super::{lun_of, maintenance, target_of};
-use crate::configuration::{Access, CachingChoice, Configuration, Invalid, Lun};
+use crate::configuration::{
+    Access, CachingChoice, Configuration, Invalid, Lun, ProvisioningChoice, Threshold,
+};
 use crate::reservations::Beginning;
+use crate::space::make_thick;
 use scsi::PersistentReservations;
 
 /// How long a caller waits for the system to open a path.
@@ -35,6 +40,31 @@ impl From<Option<PathBuf>> for ReservationPlace {
     }
 }
 
+/// A setting that can be without a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Setting<T> {
+    /// As before.
+    #[default]
+    Stays,
+    /// Another one, or none.
+    To(T),
+}
+
+impl<T> Setting<T> {
+    fn or(self, before: T) -> T {
+        match self {
+            Self::Stays => before,
+            Self::To(after) => after,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Setting<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::To)
+    }
+}
+
 /// What is to be another than before; `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct LunChange {
@@ -52,6 +82,12 @@ pub struct LunChange {
     pub initiators: Option<Access>,
     /// Where persistent reservations are stored.
     pub reservations: Option<ReservationPlace>,
+    /// How it gets its space.
+    pub provisioning: Option<ProvisioningChoice>,
+    /// When hosts are told that space gets short.
+    pub soft_threshold: Setting<Option<Threshold>>,
+    /// What is held for overwrites.
+    pub slack_bytes: Setting<Option<u64>>,
 }
 
 impl LunChange {
@@ -66,6 +102,9 @@ impl LunChange {
             caching,
             initiators,
             reservations,
+            provisioning,
+            soft_threshold,
+            slack_bytes,
         } = lun.clone();
         Lun {
             number,
@@ -81,6 +120,9 @@ impl LunChange {
                 Some(ReservationPlace::Nowhere) => None,
                 Some(ReservationPlace::Directory(path)) => Some(path),
             },
+            provisioning: self.provisioning.unwrap_or(provisioning),
+            soft_threshold: self.soft_threshold.or(soft_threshold),
+            slack_bytes: self.slack_bytes.or(slack_bytes),
         }
     }
 }
@@ -109,10 +151,26 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     luns.sort_unstable_by_key(|lun| lun.number);
     candidate.validate()?;
     let opened = open_within(lun, OPENING_TIMEOUT, Beginning::New).await?;
+    require_reserved(&opened, lun).await?;
     let mut service = service.borrow_mut();
     service.store(candidate)?;
     service.running_target(target)?.insert(lun, Ok(opened))?;
     Ok(true)
+}
+
+/// Reserves the space of a LUN that is to be thick.
+async fn require_reserved(opened: &Opened, lun: &Lun) -> Result<(), Unusable> {
+    if lun.provisioning != ProvisioningChoice::Thick {
+        return Ok(());
+    }
+    let volume = Arc::clone(opened.unit.volume());
+    let slack_bytes = lun.slack_bytes;
+    let reserved = tokio::task::spawn_blocking(move || make_thick(&*volume, slack_bytes)).await;
+    let reserved = reserved.map_err(|error| Unusable::Description(error.to_string()))?;
+    reserved.map_err(|error| Unusable::Thick {
+        path: lun.path.display().to_string(),
+        error,
+    })
 }
 
 /// Changes a logical unit that may be in use; false when nothing is another than before.
@@ -144,6 +202,9 @@ pub async fn change_lun(
         number,
     };
     place.check_reservations(&new)?;
+    if new.provisioning != old.provisioning {
+        place.require_reserved(&new).await?;
+    }
     let reopen = |lun: &Lun| {
         let reservations = lun.reservations.clone();
         (lun.path.clone(), lun.read_only, lun.caching, reservations)
@@ -298,6 +359,24 @@ impl Place<'_> {
             .into());
         }
         Ok(())
+    }
+
+    /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is.
+    async fn require_reserved(&self, lun: &Lun) -> Result<(), ServiceError> {
+        let opened = {
+            let service = self.service.borrow();
+            match service.running_lun(self.target, self.number) {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { backend },
+                }) => Opened {
+                    unit: Arc::clone(unit),
+                    backend: *backend,
+                },
+                _ => return Ok(()),
+            }
+        };
+        Ok(require_reserved(&opened, lun).await?)
     }
 
     fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {

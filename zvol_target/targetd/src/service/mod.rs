@@ -9,6 +9,7 @@ mod error;
 mod host_groups;
 mod luns;
 mod maintenance;
+mod pools;
 mod portals;
 mod reservations;
 mod running;
@@ -16,7 +17,9 @@ mod targets;
 
 pub use accounts::AccountSetting;
 pub use error::ServiceError;
-pub use luns::{CLOSING_TIMEOUT, LunChange, ReservationPlace, change_lun, create_lun, refresh_lun};
+pub use luns::{
+    CLOSING_TIMEOUT, LunChange, ReservationPlace, Setting, change_lun, create_lun, refresh_lun,
+};
 pub use maintenance::{poll_sizes, retry_failed};
 pub use reservations::clear_reservations;
 pub use running::{Closing, LunState, RunningLun, Unusable};
@@ -37,6 +40,7 @@ use crate::configuration::{
 };
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::Beginning;
+use crate::space::SpaceReport;
 use definition::{authentication, definition, scsi_ports, unusable_accounts};
 use running::{Running, open_apart};
 
@@ -74,6 +78,8 @@ pub struct Service {
     /// Portals that are wanted and cannot be listened at, and why.
     missing: Vec<(Portal, String)>,
     started: Instant,
+    /// What was found of space.
+    pub space: SpaceReport,
 }
 
 impl Service {
@@ -95,6 +101,7 @@ impl Service {
             listen: parts.listen,
             missing: Vec::new(),
             started: Instant::now(),
+            space: SpaceReport::default(),
         };
         let mut candidate = this.configuration.clone();
         candidate.know_groups(this.wanted_portals(&candidate).iter().map(|p| p.group_tag));

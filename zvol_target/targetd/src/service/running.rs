@@ -73,6 +73,15 @@ pub enum Unusable {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// It is to be thick, and can't be.
+    #[error("{path}: {error}; give it space, or make it thin")]
+    Thick {
+        /// The path.
+        path: String,
+        /// Why not.
+        #[source]
+        error: crate::space::ThickError,
+    },
     /// The number or product cannot be used.
     #[error("{0}")]
     Description(String),

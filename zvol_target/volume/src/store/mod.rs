@@ -417,6 +417,14 @@ macro_rules! volume_on_store {
                 self.store.gate.set(growth);
             }
 
+            fn set_clone_ledger(&self, ledger: Option<std::sync::Arc<dyn $crate::CloneLedger>>) {
+                self.store.gate.set_ledger(ledger);
+            }
+
+            fn clone_ledger(&self) -> Option<std::sync::Arc<dyn $crate::CloneLedger>> {
+                self.store.gate.ledger()
+            }
+
             $($more)*
         }
     };

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use volume::Backend;
 
 use super::{RpcError, canonical};
-use crate::configuration::{Access, CachingChoice, Lun, Target};
+use crate::configuration::{Access, CachingChoice, Lun, ProvisioningChoice, Target, Threshold};
 use crate::service::{
-    self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Shared,
+    self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Setting, Shared,
 };
 
 #[derive(Deserialize)]
@@ -42,6 +42,15 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
     });
     if let Some(directory) = &lun.reservations {
         shown["reservations"] = json!(directory);
+    }
+    if lun.provisioning != ProvisioningChoice::Automatic {
+        shown["provisioning"] = json!(lun.provisioning);
+    }
+    if let Some(threshold) = lun.soft_threshold {
+        shown["soft_threshold"] = json!(threshold);
+    }
+    if let Some(bytes) = lun.slack_bytes {
+        shown["slack_bytes"] = json!(bytes);
     }
     let Some(RunningLun { unit, state }) = running else {
         return shown;
@@ -103,6 +112,11 @@ pub(super) struct Change {
     /// `null` means none, which is not the same as no word on it.
     #[serde(default, deserialize_with = "present")]
     reservations: Option<ReservationPlace>,
+    provisioning: Option<ProvisioningChoice>,
+    #[serde(default)]
+    soft_threshold: Setting<Option<Threshold>>,
+    #[serde(default)]
+    slack_bytes: Setting<Option<u64>>,
 }
 
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ReservationPlace>, D::Error> {
@@ -120,6 +134,9 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
         caching: params.caching,
         initiators: params.initiators,
         reservations: params.reservations,
+        provisioning: params.provisioning,
+        soft_threshold: params.soft_threshold,
+        slack_bytes: params.slack_bytes,
     };
     let changed = service::change_lun(service, &target, number, change).await?;
     let lun = show_one(&service.borrow(), &target, number)?;

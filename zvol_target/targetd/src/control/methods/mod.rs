@@ -7,6 +7,7 @@ mod luns;
 mod portals;
 mod reservations;
 mod sessions;
+mod space;
 mod statistics;
 mod status;
 mod targets;
@@ -94,6 +95,10 @@ impl ControlMethods {
                 Ok(host_groups::list(service))
             }
             "reservations.list" => reservations::list(service, &parse(params)?),
+            "space.get" => {
+                parse::<None>(params)?;
+                Ok(space::get(service))
+            }
             "sessions.list" => sessions::list(service, &parse(params)?),
             "statistics.get" => statistics::get(service, &parse(params)?),
             _ => Err(unknown(method)),
@@ -132,6 +137,7 @@ impl ControlMethods {
             "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
             "portals.delete" => portals::delete(&mut service.borrow_mut(), &parse(params)?),
             "portals.set_group" => portals::set_group(&mut service.borrow_mut(), parse(params)?),
+            "space.set_pool" => space::set_pool(&mut service.borrow_mut(), parse(params)?),
             _ => Err(unknown(method)),
         };
         Ok((answer?, None))

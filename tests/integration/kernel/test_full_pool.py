@@ -1,0 +1,308 @@
+"""A pool that is full: who is refused, who is not, and what brings it back. Facts: zvol_target/docs/space.md."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.kernel.zvol_clone.conftest import tell, zfs_parameter
+from support import cdb
+from support.programs import run, wait_for
+from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
+from support.short_pool import Filler, ShortPool
+from support.target import Target, running_target
+
+__all__ = ["tell", "zfs_parameter"]
+
+MIB = 1 << 20
+BLOCK = 512
+BLOCKS = MIB // BLOCK
+OUT_OF_SPACE = (0x07, 0x27, 0x07)
+SOFT_THRESHOLD = (0x06, 0x38, 0x07)
+HOSTS = 8
+HEARTBEAT_LIMIT = 8.0
+"""Seconds after which VMFS gives a heartbeat up."""
+
+
+@pytest.fixture
+def short_pool(tmp_path: Path) -> Iterator[ShortPool]:
+    """A pool of 2 GiB, on the guest's second disk."""
+    pool = ShortPool("short", os.environ["ZVAAI_DISKS"].split()[1], tmp_path / "files")
+    yield pool
+    pool.destroy()
+
+
+@pytest.fixture
+def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
+    """A target that is stopped before the pool goes."""
+    with running_target(tmp_path / "target") as target:
+        yield target
+
+
+def space(target: Target, number: int = 0) -> dict[str, Any]:
+    """What the target knows of the space of a LUN; empty while that is nothing."""
+    luns = target.call("space.get")["luns"]
+    return next((dict(lun) for lun in luns if lun["number"] == number), {})
+
+
+def is_held(target: Target, number: int = 0) -> bool:
+    """Whether most of what is to be held for a LUN's overwrites is."""
+    known = space(target, number)
+    return bool(known) and known["held_bytes"] >= known["slack_bytes"] * 3 // 4
+
+
+async def ready(session: Session) -> list[tuple[int, int, int]]:
+    """Takes the unit attentions that are pending; they come back."""
+    taken = []
+    while (response := await session.execute(cdb.TEST_UNIT_READY)).status != GOOD:
+        taken.append(response.sense_codes)
+    return taken
+
+
+async def write(session: Session, offset: int, data: bytes) -> Response:
+    """WRITE(16) of bytes at a byte offset."""
+    return await session.execute(cdb.sixteen(0x8A, offset // BLOCK, len(data) // BLOCK), data_out=data)
+
+
+async def in_full(session: Session, offset: int, mebibytes: int) -> None:
+    """Writes so much that nobody can compress."""
+    for at in range(mebibytes):
+        response = await write(session, offset + at * MIB, os.urandom(MIB))
+        assert response.status == GOOD, response.sense_codes
+
+
+class Load:
+    """What hosts do to a LUN of which `allocated` bytes are written, while its pool is full. Counts, and the longest of each."""
+
+    def __init__(self, sessions: list[Session], allocated: int, size: int, seed: int) -> None:
+        self.sessions = sessions
+        self.allocated = allocated
+        self.size = size
+        self.random = random.Random(seed)
+        self.done: Counter[str] = Counter()
+        self.longest: dict[str, float] = {}
+        self.until = 0.0
+
+    async def run(self, seconds: float) -> None:
+        """Returns when the time is over. Raises AssertionError when a command ends as it must not."""
+        self.until = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as tasks:
+            for host, session in enumerate(self.sessions):
+                tasks.create_task(self.heartbeat(session, host))
+            tasks.create_task(self.overwrite(self.sessions[0], [4096, 16384, 65536]))
+            tasks.create_task(self.overwrite(self.sessions[1], [MIB]))
+            tasks.create_task(self.unmap(self.sessions[2]))
+            tasks.create_task(self.grow(self.sessions[3]))
+
+    async def timed(self, kind: str, command: Any) -> Response:
+        """Runs a command, and counts it."""
+        began = time.monotonic()
+        response: Response = await command
+        self.longest[kind] = max(self.longest.get(kind, 0), time.monotonic() - began)
+        self.done[kind] += 1
+        return response
+
+    async def heartbeat(self, session: Session, host: int) -> None:
+        """A host's own sector, compared and written again and again: 0 MiB is theirs."""
+        address = host * 256
+        stored = bytes(BLOCK)
+        first = await write(session, address * BLOCK, stored)
+        assert first.status == GOOD, first.sense_codes
+        while time.monotonic() < self.until:
+            fresh = os.urandom(BLOCK)
+            response = await self.timed("heartbeat", session.execute(cdb.compare_and_write(address, 1), data_out=stored + fresh))
+            assert response.status == GOOD, f"heartbeat of host {host}: {response.sense_codes}"
+            stored = fresh
+            await asyncio.sleep(0.3)
+
+    async def overwrite(self, session: Session, sizes: list[int]) -> None:
+        """Blocks that are allocated, in random places behind the heartbeats."""
+        while time.monotonic() < self.until:
+            size = self.random.choice(sizes)
+            places = (self.allocated - MIB) // size - 1
+            offset = MIB + self.random.randrange(places) * size
+            response = await self.timed(f"overwrite {size >> 10}K", write(session, offset, os.urandom(size)))
+            assert response.status == GOOD, f"{size} bytes at {offset}: {response.sense_codes}"
+
+    async def unmap(self, session: Session) -> None:
+        """Blocks that are allocated and nobody overwrites, from the end on."""
+        offset = self.allocated
+        while time.monotonic() < self.until and offset < self.allocated + 32 * MIB:
+            command, parameters = cdb.unmap((offset // BLOCK, 16384 // BLOCK))
+            response = await self.timed("unmap", session.execute(command, data_out=parameters))
+            assert response.status == GOOD, response.sense_codes
+            offset += 16384
+            await asyncio.sleep(0.5)
+
+    async def grow(self, session: Session) -> None:
+        """Blocks that take new space."""
+        while time.monotonic() < self.until:
+            size = self.random.choice([512, 16384, MIB])
+            offset = self.random.randrange(self.size * 3 // 4, self.size - 128 * MIB) // 16384 * 16384
+            response = await self.timed("refused", write(session, offset, os.urandom(size)))
+            assert response.status == CHECK_CONDITION and response.sense_codes == OUT_OF_SPACE, (
+                f"{size} bytes at {offset}: {response.status} {response.sense[:14].hex()}"
+            )
+            await asyncio.sleep(0.2)
+
+
+def test_only_new_space_is_refused_when_a_pool_is_full(
+    short_pool: ShortPool, short_target: Target, tmp_path: Path, seed: int, tell: Callable[[str], None], request: pytest.FixtureRequest
+) -> None:
+    """A pool filled by files and by a LUN at once, 8 hosts on the LUN; then space is added, twice, and all goes on.
+
+    `--full-pool-seconds` says for how long it is full.
+    """
+    seconds = float(request.config.getoption("--full-pool-seconds"))
+    size, allocated = 4096 * MIB, 192 * MIB
+    volume = short_pool.create_volume("lun", size // MIB, volblocksize="16K", compression="off")
+    short_target.add_lun(0, volume)
+    process = short_target.process_id
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            sessions = [
+                await stack.enter_async_context(Session(short_target.portal, initiator=f"iqn.2026-11.example.zvaai:host{host}"))
+                for host in range(HOSTS)
+            ]
+            for session in sessions:
+                await ready(session)
+            await in_full(sessions[0], 0, allocated // MIB + 32)
+            await asyncio.to_thread(wait_for, lambda: is_held(short_target), "the overwrites are held", 60)
+            filler = stack.enter_context(Filler(short_pool.files))
+            at = allocated + 32 * MIB
+            while True:  # both fill the pool
+                response = await write(sessions[0], at, os.urandom(MIB))
+                if response.status != GOOD:
+                    break
+                at += MIB
+            assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
+            await asyncio.to_thread(filler.wait_until_refused)
+            assert space(short_target)["growth"] == "refused"
+            load = Load(sessions, allocated, size, seed)
+            refused = filler.refusals
+            await load.run(seconds)
+            assert filler.refusals > refused, "the pool was not full all the time"
+            longest = {kind: f"{load.longest[kind]:.2f} s" for kind in load.done}
+            tell(f"{seconds:.0f} s on a full pool: {dict(load.done)}, longest {longest}")
+            assert load.longest["heartbeat"] < HEARTBEAT_LIMIT
+            assert {"unmap", "refused", "overwrite 1024K"} <= set(load.done)
+
+            async def grows(session: Session, offset: int) -> None:
+                until = time.monotonic() + 60
+                while (response := await write(session, offset, os.urandom(MIB))).status != GOOD:
+                    assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
+                    assert time.monotonic() < until, "space is back, and the LUN is still refused more"
+                    await asyncio.sleep(0.2)
+
+            filler.remove()
+            await grows(sessions[0], size - 64 * MIB)
+            filler.go_on()
+            await asyncio.to_thread(filler.wait_until_refused)
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "it is full again", 60)
+            filler.pause()
+            short_pool.add_disk(Path("/dev/shm/added"), 512)
+            await grows(sessions[1], size - 32 * MIB)
+
+    asyncio.run(scenario())
+    assert short_target.process_id == process
+
+
+def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_target: Target) -> None:
+    """The threshold of a LUN, and that of its pool: a unit attention to each host."""
+    volume = short_pool.create_volume("lun", 1024, compression="off")
+    short_target.add_lun(0, volume, soft_threshold={"bytes": 64 * MIB})
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            sessions = [
+                await stack.enter_async_context(Session(short_target.portal, initiator=f"iqn.2026-11.example.zvaai:host{host}"))
+                for host in range(HOSTS)
+            ]
+            for session in sessions:
+                await ready(session)
+
+            async def each_is_told() -> None:
+                for session in sessions:
+                    until = time.monotonic() + 60
+                    while SOFT_THRESHOLD not in (taken := await ready(session)):
+                        assert time.monotonic() < until, f"not told: {taken}"
+                        await asyncio.sleep(0.1)
+                    assert taken.count(SOFT_THRESHOLD) == 1
+
+            await in_full(sessions[0], 0, 80)
+            await each_is_told()
+            short_target.call("space.set_pool", {"pool": short_pool.name, "soft_threshold": {"percent": 30}})
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 30)
+            assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
+            with Filler(short_pool.files) as filler:
+                wait_for(lambda: filler.path.exists() and filler.path.stat().st_size > 500 * MIB, "files fill the pool", timeout=120)
+            await each_is_told()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("blk_mq", [0, 1])
+@pytest.mark.parametrize("full", ["quota", "pool"])
+def test_the_kernel_s_eio_is_want_of_space(
+    short_pool: ShortPool, short_target: Target, zfs_parameter: Callable[[str, int], None], full: str, blk_mq: int
+) -> None:
+    """EDQUOT arrives as EIO, and with blk-mq ENOSPC does too: hosts are told of space, never of a bad medium."""
+    zfs_parameter("zvol_use_blk_mq", blk_mq)
+    run("zfs", "create", f"{short_pool.name}/parent")
+    volume = short_pool.create_volume("parent/lun", 1024, compression="off")
+    short_target.add_lun(0, volume)
+    # The gate is not what is tested: it never closes.
+    short_target.call("space.set_pool", {"pool": short_pool.name, "headroom_bytes": 0})
+
+    async def scenario() -> None:
+        async with Session(short_target.portal) as session:
+            await ready(session)
+            await in_full(session, 0, 32)
+            if full == "quota":
+                run("zfs", "set", "quota=200M", f"{short_pool.name}/parent")
+            with Filler(short_pool.files) as filler:
+                if full == "pool":
+                    await asyncio.to_thread(filler.wait_until_refused)
+                at = 64 * MIB
+                while (response := await write(session, at, os.urandom(MIB))).status == GOOD:
+                    at += MIB
+                    assert at < 1000 * MIB, "nothing is refused"
+                assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
+                for offset in (0, 16 * MIB, 31 * MIB):
+                    response = await write(session, offset, os.urandom(65536))
+                    assert response.status == GOOD, response.sense_codes
+
+    asyncio.run(scenario())
+    errors = short_target.counters()["write"]["medium_errors"]
+    assert errors == 0
+
+
+def test_what_may_not_be_held_is_said(short_pool: ShortPool, short_target: Target) -> None:
+    """A thick LUN that does not fit is refused; what another takes away of a reservation is put back, and ends with the LUN."""
+    volume = short_pool.create_volume("lun", 512, volblocksize="16K")
+    name = f"{short_pool.name}/lun"
+    short_target.add_lun(0, volume)
+    wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=60)
+    before = short_pool.number("lun", "reservation")
+    assert before > short_pool.number("lun", "used")
+    run("zfs", "set", "reservation=none", name)
+    wait_for(lambda: short_pool.number("lun", "reservation") == before, "what was taken away is put back", timeout=60)
+    short_target.call("luns.change", {"target": short_target.call("targets.list")["targets"][0]["name"], "number": 0, "provisioning": "thick"})
+    wait_for(lambda: space(short_target)["provisioning"] == "thick", "it is thick", timeout=60)
+    thick = short_pool.number("lun", "refreservation")
+    assert thick > 512 * MIB
+    run("zfs", "set", "refreservation=64M", name)
+    wait_for(lambda: short_pool.number("lun", "refreservation") == thick, "what was lowered is raised", timeout=60)
+    large = short_pool.create_volume("large", 4096)
+    with pytest.raises(Exception, match="-32003.*space"):
+        short_target.add_lun(1, large, provisioning="thick")
+    assert short_pool.number("large", "refreservation") == 0

@@ -1,0 +1,76 @@
+//! What is configured of space: how a LUN gets it, when hosts are warned, how much of a pool is kept back.
+
+use serde::{Deserialize, Serialize};
+
+/// How a LUN gets its space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProvisioningChoice {
+    /// As the zvol is: thick with a `refreservation` of its size or more, else thin.
+    #[default]
+    Automatic,
+    /// When it is written.
+    Thin,
+    /// All of it is reserved.
+    Thick,
+}
+
+impl ProvisioningChoice {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(super) fn is_automatic(&self) -> bool {
+        *self == Self::Automatic
+    }
+}
+
+/// When hosts are told that space gets short: what is used reaches this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// Of the whole, 1 to 100.
+    Percent(u8),
+    /// So many.
+    Bytes(u64),
+}
+
+impl Threshold {
+    /// In bytes, of `whole`.
+    pub fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => {
+                // Not more than the whole.
+                (u128::from(whole) * u128::from(percent.min(100)) / 100) as u64
+            }
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// What is kept back of a pool, or of a file system with volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
+    /// Name of the pool; of a file system its mount point.
+    pub name: String,
+    /// With less than this left thin LUNs take no more; absent: a part of its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom_bytes: Option<u64>,
+    /// When the hosts of all its thin LUNs are told, of what all use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_threshold: Option<Threshold>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_of_the_whole() {
+        assert_eq!(Threshold::Percent(80).of(1000), 800);
+        assert_eq!(Threshold::Percent(100).of(u64::MAX), u64::MAX);
+        assert_eq!(Threshold::Bytes(5).of(1000), 5);
+        let text = r#"{"percent":75}"#;
+        let threshold: Threshold = serde_json::from_str(text).unwrap();
+        assert_eq!(threshold, Threshold::Percent(75));
+        assert_eq!(serde_json::to_string(&threshold).unwrap(), text);
+    }
+}

@@ -1,0 +1,243 @@
+//! What follows from the figures of a pool and its LUNs. Facts and measurements: docs/space.md.
+
+use std::time::Duration;
+
+use volume::Growth;
+use volume::zfs::{Dataset, Pool};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Looks at a pool: at most and at least so far apart.
+const LONGEST: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// What writers may take of a pool in a second, bytes: the next look comes before they could have taken the headroom.
+const FASTEST_WRITERS: u64 = 2 * GIB;
+
+/// Figures of a pool, or of a file system, bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolFigures {
+    /// What can be used of it in all.
+    pub total: u64,
+    /// What is left for everybody.
+    pub available: u64,
+    /// What is on its disks free, in the unit of `total`: more than `available` by what is reserved and what OpenZFS keeps back.
+    pub free: u64,
+    /// What OpenZFS keeps back.
+    pub slop: u64,
+    /// What sharing of blocks saves.
+    pub saved: u64,
+}
+
+impl PoolFigures {
+    /// Of a pool, by its root dataset.
+    pub fn of_pool(root: &Dataset, pool: &Pool) -> Self {
+        let slop = slop(pool.size);
+        let total = root.used.saturating_add(root.available);
+        // With parity `free` and `size` are more than datasets can have. Saved blocks count as used, and take nothing.
+        let whole = total.saturating_add(slop).saturating_sub(pool.clone_saved);
+        let free = if pool.size == 0 {
+            0
+        } else {
+            (u128::from(pool.free) * u128::from(whole.min(pool.size)) / u128::from(pool.size))
+                as u64
+        };
+        Self {
+            total,
+            available: root.available,
+            free,
+            slop,
+            saved: pool.clone_saved,
+        }
+    }
+
+    /// Of a file system that is no pool.
+    pub fn of_file_system(total: u64, available: u64) -> Self {
+        Self {
+            total,
+            available,
+            free: available,
+            slop: 0,
+            saved: 0,
+        }
+    }
+}
+
+/// What OpenZFS keeps back of a pool (`spa_get_slop_space()`, `spa_slop_shift` 5): a 32nd, 128 MiB to 128 GiB, but not more than
+/// half of it.
+fn slop(size: u64) -> u64 {
+    (size / 32).max((128 * MIB).min(size / 2)).min(128 * GIB)
+}
+
+/// What is left when thin LUNs begin to be refused more: a 64th of the pool, 64 MiB to 4 GiB. Above it lies what writers can take
+/// between two looks, below it what is promised to nobody: writes of other users, snapshots, metadata.
+pub(super) fn headroom(total: u64) -> u64 {
+    (total / 64).clamp(64 * MIB, 4 * GIB).min(total / 8)
+}
+
+/// The same of a file system that overwrites in place, and needs none for that.
+pub(super) fn file_headroom(total: u64) -> u64 {
+    (total / 64).min(GIB)
+}
+
+/// What is held for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
+/// pool yet: with 1 GiB, 43 MiB go at once, or 150 to 300 random writes that each change an indirect block of their own.
+/// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves them enough to live on.
+pub(super) fn slack(total: u64, luns: usize) -> u64 {
+    let luns = (luns as u64).max(1);
+    (total / 64).min(total / 16 / luns).clamp(64 * MIB, GIB)
+}
+
+/// Whether LUNs may take more with `left` bytes left. Once refused, there must be a quarter more than the headroom again.
+pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
+    let needed = match before {
+        Growth::Allowed => headroom,
+        Growth::Refused => headroom + headroom / 4,
+    };
+    if left < needed {
+        Growth::Refused
+    } else {
+        Growth::Allowed
+    }
+}
+
+/// What `reservation` of a thin LUN is to be, when that is another than it is: what it uses and `slack`. `left` is what is
+/// left for everybody. Not for every change: 3 to 5 quarters of the slack will do.
+pub(super) fn thin_reservation(dataset: &Dataset, slack: u64, left: u64) -> Option<u64> {
+    let held = dataset.reservation.saturating_sub(dataset.used);
+    let wanted = if held < slack - slack / 4 {
+        slack.min(held.saturating_add(left))
+    } else if held > slack + slack / 4 {
+        slack
+    } else {
+        return None;
+    };
+    // A little more now and then only: each costs a transaction group.
+    let worth = wanted.abs_diff(held) >= (slack / 16).max(1);
+    worth.then_some(dataset.used + wanted)
+}
+
+/// Whether reservations promise more than is on the disks.
+///
+/// A write within a reservation is not held against the pool's space. Overwriting a shared block takes new space though, and
+/// with nothing else left that comes from what OpenZFS keeps back for itself; when that is used up the pool is suspended
+/// (seen, docs/space.md). So reservations of thin LUNs end before: then OpenZFS itself refuses.
+pub(super) fn is_overcommitted(before: bool, pool: &PoolFigures, held: u64) -> bool {
+    if pool.saved == 0 || pool.available > 0 {
+        return false;
+    }
+    let eighths = if before { 7 } else { 6 };
+    pool.free < held.saturating_add(pool.slop / 8 * eighths)
+}
+
+/// When to look again: before the fastest writers could have taken half of what is above the headroom.
+pub(super) fn next_look(left: u64, headroom: u64, refused: bool) -> Duration {
+    if refused {
+        return SHORTEST * 2;
+    }
+    let above = left.saturating_sub(headroom);
+    Duration::from_millis(above / 2 / (FASTEST_WRITERS / 1000)).clamp(SHORTEST, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dataset(used: u64, reservation: u64) -> Dataset {
+        Dataset {
+            used: used * MIB,
+            reservation: reservation * MIB,
+            ..Dataset::default()
+        }
+    }
+
+    #[test]
+    fn growth_ends_at_the_headroom_and_returns_well_above_it() {
+        assert_eq!(growth(Growth::Allowed, 100, 100), Growth::Allowed);
+        assert_eq!(growth(Growth::Allowed, 99, 100), Growth::Refused);
+        assert_eq!(growth(Growth::Refused, 124, 100), Growth::Refused);
+        assert_eq!(growth(Growth::Refused, 125, 100), Growth::Allowed);
+    }
+
+    #[test]
+    fn defaults_fit_pools_of_every_size() {
+        for total in [256 * MIB, 2 * GIB, 100 * GIB, 10 << 40] {
+            assert!(headroom(total) <= total / 8);
+            assert!(slack(total, 1) >= 64 * MIB);
+        }
+        assert_eq!(headroom(10 << 40), 4 * GIB);
+        assert_eq!((slack(10 << 40, 1), slack(10 << 40, 100)), (GIB, GIB));
+        assert_eq!(slack(256 * GIB, 256), 64 * MIB);
+        assert_eq!(slop(2 * GIB), 128 * MIB);
+        assert_eq!(slop(8 << 40), 128 * GIB);
+    }
+
+    #[test]
+    fn what_is_held_follows_what_is_used() {
+        let next = |used, reservation, left: u64| {
+            thin_reservation(&dataset(used, reservation), 64 * MIB, left * MIB)
+                .map(|bytes| bytes / MIB)
+        };
+        assert_eq!(next(100, 0, 1000), Some(164));
+        assert_eq!(next(100, 164, 1000), None);
+        assert_eq!(next(110, 164, 1000), None);
+        assert_eq!(next(120, 164, 1000), Some(184));
+        // After UNMAP.
+        assert_eq!(next(20, 164, 1000), Some(84));
+        // Near the end what there is; with nothing left, nothing.
+        assert_eq!(next(150, 164, 10), Some(174));
+        assert_eq!(next(150, 164, 0), None);
+        assert_eq!(next(150, 100, 3), None);
+    }
+
+    #[test]
+    fn shared_blocks_that_are_overwritten_end_reservations_before_the_pool_is_used_up() {
+        let pool = |free: u64, saved: u64, available: u64| PoolFigures {
+            free: free * MIB,
+            slop: 128 * MIB,
+            saved: saved * MIB,
+            available,
+            ..PoolFigures::default()
+        };
+        let held = 128 * MIB;
+        assert!(!is_overcommitted(false, &pool(256, 300, 0), held));
+        assert!(!is_overcommitted(false, &pool(225, 300, 0), held));
+        assert!(is_overcommitted(false, &pool(223, 300, 0), held));
+        assert!(is_overcommitted(true, &pool(230, 300, 0), held));
+        assert!(!is_overcommitted(true, &pool(241, 300, 0), held));
+        assert!(
+            !is_overcommitted(true, &pool(100, 300, 1), held),
+            "space was added"
+        );
+        assert!(
+            !is_overcommitted(false, &pool(100, 0, 0), held),
+            "nothing is shared"
+        );
+    }
+
+    #[test]
+    fn figures_of_a_full_pool_as_measured() {
+        // A pool of 2 GiB, two zvols that share 384 MiB, 64 MiB held for each, filled by a file.
+        let root = Dataset {
+            used: (1_746_818_560 - 4_194_304) + 402_653_184 + 2 * 64 * MIB,
+            ..Dataset::default()
+        };
+        let pool = Pool {
+            size: 2_013_265_920,
+            free: 266_447_360,
+            clone_saved: 402_653_184,
+        };
+        let figures = PoolFigures::of_pool(&root, &pool);
+        assert!(figures.free.abs_diff(pool.free) < 8 * MIB, "{figures:?}");
+        assert!(!is_overcommitted(false, &figures, 128 * MIB));
+    }
+
+    #[test]
+    fn looks_are_as_frequent_as_the_pool_is_full() {
+        assert_eq!(next_look(1 << 40, GIB, false), LONGEST);
+        assert_eq!(next_look(5 * GIB, GIB, false), Duration::from_secs(1));
+        assert_eq!(next_look(GIB, GIB, false), SHORTEST);
+        assert_eq!(next_look(0, GIB, true), Duration::from_secs(1));
+    }
+}

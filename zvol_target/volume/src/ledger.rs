@@ -1,0 +1,12 @@
+//! Space for the blocks that a volume with reserved space shares.
+
+use crate::LocalBoxFuture;
+
+/// Keeps the space that shared blocks of one volume will need when they are overwritten.
+///
+/// OpenZFS charges a cloned block to its dataset in full, yet the pool has it once: reserving the size of a volume is not enough for
+/// its promise once blocks of it are shared with others, or among themselves. So leave is asked for before.
+pub trait CloneLedger: Send + Sync {
+    /// Leave to share `bytes` more. False: what they will need can't be reserved, and they have to be copied.
+    fn claim(&self, bytes: u64) -> LocalBoxFuture<'_, bool>;
+}
