@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.kernel.zvol_clone.conftest import tell, zfs_parameter
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.short_pool import Filler, ShortPool
 from support.target import Target, running_target
-
-__all__ = ["tell", "zfs_parameter"]
 
 MIB = 1 << 20
 BLOCK = 512

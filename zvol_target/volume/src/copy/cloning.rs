@@ -130,6 +130,13 @@ async fn clone(job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusa
         return Err(CloneRefusal::unsupported());
     };
     let destination = &job.range.destination;
+    // Blocks that two volumes share need to be reserved once: by the one they come to, if it does, else by the one they come from.
+    let ledger = destination.clone_ledger();
+    if let Some(ledger) = ledger.or_else(|| job.range.source.clone_ledger()) {
+        if !ledger.claim(step.length).await {
+            return Err(CloneRefusal::before_all(FallbackReason::Reservation));
+        }
+    }
     destination
         .clone_range(
             step.destination_offset,
