@@ -1,7 +1,9 @@
-"""multipathd over two cables to one target, whose portals are of one group or of two: a path is cut and returns under fio."""
+"""multipathd over two cables to one target, by portals of one group or of two: equal by ALUA; one is cut and back under fio."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,8 @@ defaults {
     polling_interval 1
     max_polling_interval 1
     path_checker tur
-    path_grouping_policy multibus
+    prio alua
+    path_grouping_policy group_by_prio
     path_selector "round-robin 0"
     no_path_retry queue
 }
@@ -29,6 +32,8 @@ blacklist {
     devnode "^(ubd|zd|ram|loop|dm-)"
 }
 """
+ACTIVE_OPTIMIZED = 50
+"""What multipath-tools' prioritizer alua gives such a port."""
 SETTINGS = {
     "node.session.timeo.replacement_timeout": "1",
     "node.conn[0].timeo.noop_out_interval": "1",
@@ -64,6 +69,24 @@ def paths(name: str) -> list[str]:
     return [line.split()[2] for line in sorted(lines) if line.split()[0] == name]
 
 
+def assert_equal_paths(name: str, groups: list[int]) -> None:
+    """Both paths are in one path group with the priority of active/optimized ports, each in its target port group."""
+    shown = json.loads(run("multipathd", "show", "map", name, "json"))["map"]
+    (group,) = shown["path_groups"]
+    found = [(path["pri"], path["chk_st"]) for path in group["paths"]]
+    assert found == [(ACTIVE_OPTIMIZED, "ready")] * 2, shown
+    ports = []
+    for path in group["paths"]:
+        disk = f"/dev/{path['dev']}"
+        report = run("sg_rtpg", "-d", disk)
+        assert report.count("asymmetric access state : 0x00 (active/optimized)") == len(set(groups)), report
+        assert "AO_SUP : 1" in report and "T_SUP : 0" in report, report
+        page = run("sg_vpd", "--page=di_port", disk)
+        ports.append([re.findall(rf"{what}: 0x([0-9a-f]+)", page)[0] for what in ("Relative target port", "Target port group")])
+    assert sorted(int(group, 16) for _, group in ports) == sorted(groups), ports
+    assert "TPGS=1" in run("sg_inq", disk)
+
+
 @pytest.mark.parametrize("tags", [(1, 1), (1, 2)], ids=["one group", "two groups"])
 def test_a_path_is_cut_and_returns(
     tmp_path: Path, make_volume: VolumeMaker, multipathd: None, seed: int, tags: tuple[int, int]
@@ -88,6 +111,7 @@ def cut_each_in_turn(initiator: Initiator, target: Target, cables: list[Link], p
     disk = Path("/dev/mapper") / name
     wait_for(disk.exists, f"{disk} is there")
     wait_for(lambda: paths(name) == ["active", "active"], "both paths are active")
+    assert_equal_paths(name, [1, 1])
     sessions = target.call("sessions.list")["sessions"]
     assert sorted(session["portal_group_tag"] for session in sessions) == sorted(tag for _, tag in portals)
 

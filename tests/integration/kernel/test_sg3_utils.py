@@ -15,6 +15,14 @@ from support.volumes import zvols
 from support.zfs import Pool
 
 SIZE_MIB = 64
+TYPES = {
+    1: "Write Exclusive",
+    3: "Exclusive Access",
+    5: "Write Exclusive, registrants only",
+    6: "Exclusive Access, registrants only",
+    7: "Write Exclusive, all registrants",
+    8: "Exclusive Access, all registrants",
+}
 COMPLAINTS = re.compile(
     r"malformed|invalid|unexpected|too short|truncated|unable|failed|reserved \[|illegal|cannot", re.IGNORECASE
 )
@@ -62,6 +70,29 @@ def test_sg_vpd_of_every_page(disk: Disk) -> None:
     identification = disk.says("sg_vpd", "--page=di").lower()
     assert f"0x{disk.naa}" in identification, identification
     assert "target port group" in identification or "relative target port" in identification, identification
+
+
+def test_sg_rtpg(disk: Disk) -> None:
+    for form in ([], ["--extended"]):
+        groups = disk.says("sg_rtpg", "-d", *form)
+        assert "active/optimized" in groups and "AO_SUP : 1" in groups, groups
+
+
+def test_sg_persist(disk: Disk) -> None:
+    capabilities = disk.says("sg_persist", "--in", "--report-capabilities")
+    assert "Persist Through Power Loss Capable(PTPL_C): 0" in capabilities, capabilities
+    for kind in (1, 3, 5, 6, 7, 8):
+        out = "sg_persist", "--out", "--no-inquiry"
+        disk.says(*out, "--register-ignore", "--param-sark=0xabc")
+        disk.says(*out, "--reserve", "--param-rk=0xabc", f"--prout-type={kind}")
+        assert "0xabc" in disk.says("sg_persist", "--in", "--read-keys")
+        status = disk.says("sg_persist", "--in", "--read-full-status")
+        assert "Reservation holder" in status and "iSCSI" in status and ",i,0x" in status, status
+        assert f"type: {TYPES[kind]}" in disk.says("sg_persist", "--in", "--read-reservation")
+        disk.says(*out, "--release", "--param-rk=0xabc", f"--prout-type={kind}")
+        assert "NO reservation held" in disk.says("sg_persist", "--in", "--read-reservation")
+        disk.says(*out, "--clear", "--param-rk=0xabc")
+        assert "NO registered reservation keys" in disk.says("sg_persist", "--in", "--read-keys")
 
 
 def test_sg_modes(disk: Disk) -> None:
