@@ -1,0 +1,317 @@
+"""EXTENDED COPY on zvols: what is shared, by DVA; what is copied, and why; and that either side stays what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from integration.kernel.offload.disks import Luns, bytes_to_disk, luns, offload_of, qemu_copy, serve
+from integration.kernel.zvol_clone import kernel_module
+from integration.kernel.zvol_clone.blocks import (
+    MIB,
+    dataset_of,
+    destroy,
+    dvas,
+    pool_property,
+    random_blocks,
+    read_direct,
+    shared,
+    write_direct,
+)
+from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
+from support import cdb
+from support.programs import run, wait_for
+from support.raw_initiator import GOOD, Session
+from support.target import IQN, Target
+from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
+from support.zfs import Pool
+
+VolumeOf = Callable[..., Path]
+SetParameter = Callable[[str, int], None]
+BLOCK = 16384
+OTHER_IQN = f"{IQN}-other"
+STAMP = struct.Struct(">QQ")
+MOST_WRITTEN = 0.04
+"""Of what QEMU copies. Each of its commands, of 2 MiB, is stable when it ends: a block of the intent log."""
+
+
+@pytest.fixture(autouse=True)
+def _module(device: ZvolClone) -> Iterator[None]:
+    """zvol_clone is loaded."""
+    yield
+
+
+def act_on(target: Target, count: int, act: Callable[[Luns], Awaitable[None]]) -> None:
+    """Runs `act` with a session on `count` LUNs."""
+
+    async def run_() -> None:
+        async with luns(target, count) as disks:
+            await act(disks)
+
+    asyncio.run(asyncio.wait_for(run_(), 120))
+
+
+def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bool:
+    """Whether ranges hold the same bytes, compared by what zfs holds."""
+    return read_direct(one, length, from_) == read_direct(other, length, to)
+
+
+@pytest.mark.parametrize("volblocksize", ["16K", "64K"])
+def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
+    volume: VolumeOf, target: Target, pool: Pool, tell: Callable[[str], None], volblocksize: str
+) -> None:
+    length, filled, block = 96 * MIB, 64 * MIB, int(volblocksize[:-1]) << 10
+    source, destination = volume(96, volblocksize=volblocksize), volume(96, volblocksize=volblocksize)
+    # Data, a hole, data, a hole.
+    write_direct(source, random_blocks(32 * MIB))
+    write_direct(source, random_blocks(32 * MIB), 48 * MIB)
+    serve(target, source, destination)
+    before, written = pool_property(pool.name, "bcloneused"), bytes_to_disk(pool.name)
+    commands = qemu_copy(target.url(0), target.url(1))
+    assert commands > 0, "QEMU sent no EXTENDED COPY"
+    written = bytes_to_disk(pool.name) - written
+    original = read_direct(source, length)
+    assert read_direct(destination, length) == original
+    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert one == other and len(one) == filled // block
+    assert pool_property(pool.name, "bcloneused") - before == filled
+    offload = offload_of(target, 1)
+    assert (offload["cloned_bytes"], offload["copied_bytes"]) == (filled, 0), offload
+    tell(f"{filled // MIB} MiB at {volblocksize} by {commands} commands: {written / filled:.2%} of it written to the pool")
+    assert written < filled * MOST_WRITTEN
+
+    async def change(disks: Luns) -> None:
+        await disks.write(1, new, 4 * MIB)
+        await disks.unmap(1, 8 * MIB, 2 * MIB)
+        await disks.write(0, new, 12 * MIB)
+        await disks.unmap(0, 16 * MIB, 2 * MIB)
+
+    new = random_blocks(2 * MIB)
+    act_on(target, 2, change)
+
+    def changed(*parts: tuple[int, bytes]) -> bytes:
+        data = bytearray(original)
+        for offset, content in parts:
+            data[offset : offset + len(content)] = content
+        return bytes(data)
+
+    assert read_direct(source, length) == changed((12 * MIB, new), (16 * MIB, bytes(2 * MIB)))
+    assert read_direct(destination, length) == changed((4 * MIB, new), (8 * MIB, bytes(2 * MIB)))
+    assert shared(dvas(dataset_of(source)), dvas(dataset_of(destination))) == (filled - 8 * MIB) // block
+    pool.scrub()
+
+
+def test_large_commands_write_less_than_a_hundredth(
+    volume: VolumeOf, target: Target, pool: Pool, tell: Callable[[str], None]
+) -> None:
+    source, destination = volume(128, filled=128, volblocksize="64K"), volume(128, volblocksize="64K")
+    serve(target, source, destination)
+    written = bytes_to_disk(pool.name)
+    act_on(target, 2, lambda disks: disks.copy(128 * MIB))
+    written = bytes_to_disk(pool.name) - written
+    tell(f"128 MiB at 64K by commands of 16 MiB: {written / (128 * MIB):.2%} of it written to the pool")
+    assert written < 128 * MIB / 100
+    assert dvas(dataset_of(source)) == dvas(dataset_of(destination))
+
+
+def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) -> None:
+    source, destination = volume(32, filled=8), volume(32)
+    target.add_lun(0, source)
+    target.create(OTHER_IQN)
+    target.add_lun(1, destination, OTHER_IQN)
+
+    async def act() -> None:
+        async with Session(target.portal) as one, Session(target.portal, OTHER_IQN) as other:
+            await one.execute(cdb.TEST_UNIT_READY)
+            await other.execute(cdb.TEST_UNIT_READY, lun=1)
+            naas = [await naa_of(one), await naa_of(other, 1)]
+            segments = [Segment(0, 1, 8 << 11, 0, 4 << 11), Segment(0, 0, 8 << 11, 0, 20 << 11)]
+            for session, lun, segment in ((other, 1, segments[0]), (one, 0, segments[1])):
+                parameters = parameter_list(naas, [segment])
+                assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=lun)).status == GOOD
+
+    asyncio.run(asyncio.wait_for(act(), 60))
+    assert same(source, destination, 8 * MIB, 0, 4 * MIB) and same(source, source, 8 * MIB, 0, 20 * MIB)
+    first = {offset: dva for offset, dva in dvas(dataset_of(source)).items() if offset < 8 * MIB}
+    assert (
+        len(first) == shared(first, dvas(dataset_of(destination)), 4 * MIB) == shared(first, dvas(dataset_of(source)), 20 * MIB)
+    )
+
+
+# How a copy of 8 MiB went: where from, where to, bytes cloned, and the reason of the rest.
+GEOMETRIES = {
+    "both ends equally unaligned": (4096, 4096, 8 * MIB - BLOCK, "unaligned"),
+    "unaligned to each other": (0, 4096, 0, "unaligned"),
+    "aligned": (BLOCK, 5 * BLOCK, 8 * MIB, None),
+}
+
+
+@pytest.mark.parametrize(("from_", "to", "cloned", "reason"), GEOMETRIES.values(), ids=GEOMETRIES.keys())
+def test_unaligned(volume: VolumeOf, target: Target, from_: int, to: int, cloned: int, reason: str | None) -> None:
+    """Only edges are copied, where the middles are aligned to each other; what lies around stays."""
+    source, destination = volume(16, filled=16), volume(16, filled=16)
+    around = read_direct(destination, 16 * MIB)
+    serve(target, source, destination)
+    act_on(target, 2, lambda disks: disks.copy(8 * MIB, from_=from_, to=to))
+    assert read_direct(destination, 16 * MIB) == around[:to] + read_direct(source, 8 * MIB, from_) + around[to + 8 * MIB :]
+    offload = offload_of(target, 1)
+    assert (offload["cloned_bytes"], offload["copied_bytes"]) == (cloned, 8 * MIB - cloned), offload
+    reasons = {name: count for name, count in offload["fallback_bytes"].items() if count}
+    assert reasons == ({reason: 8 * MIB - cloned} if reason else {}), offload
+    found = shared(dvas(dataset_of(source)), dvas(dataset_of(destination)), to - from_)
+    assert found * BLOCK >= cloned
+
+
+@pytest.mark.parametrize("by", [BLOCK, -BLOCK, MIB, -MIB, 4096])
+def test_overlapping_inside_one_lun(volume: VolumeOf, target: Target, by: int) -> None:
+    """The destination holds what the source held before, in either direction."""
+    disk = volume(16, filled=16)
+    serve(target, disk)
+    before = read_direct(disk, 16 * MIB)
+    at = 2 * MIB
+    act_on(target, 1, lambda disks: disks.copy(8 * MIB, from_=at, to=at + by, destination=0))
+    expected = before[: at + by] + before[at : at + 8 * MIB] + before[at + by + 8 * MIB :]
+    assert read_direct(disk, 16 * MIB) == expected
+
+
+def test_what_can_not_be_shared_is_copied_and_the_reason_counted(
+    volume: VolumeOf, target: Target, pool: Pool, other_pool: Pool, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    encryption = {"encryption": "aes-256-gcm", "keyformat": "raw", "keylocation": f"file://{key}"}
+    secret = volume(16, filled=8, **encryption)
+    run("zfs", "snapshot", f"{dataset_of(secret)}@origin")
+    twin = secret.with_name("twin")
+    run("zfs", "clone", f"{dataset_of(secret)}@origin", dataset_of(twin))
+    wait_for(twin.exists, "the clone's device is there")
+    write_direct(secret, random_blocks(2 * MIB))
+    run("zpool", "sync")
+    elsewhere = other_pool.create_volume("elsewhere", 16)
+    plain, coarse = volume(16, filled=8), volume(16, volblocksize="64K")
+    volumes = [secret, twin, volume(16, **encryption), plain, coarse, elsewhere]
+    serve(target, *volumes)
+    # Source, destination, reason; the twin has its origin's master key.
+    pairs = [
+        (0, 1, None),
+        (0, 2, "other_key"),
+        (0, 3, "other_key"),
+        (3, 4, "other_block_size"),
+        (3, 5, "other_pool"),
+        (5, 3, "other_pool"),
+    ]
+
+    async def act(disks: Luns) -> None:
+        for source, destination, reason in pairs:
+            before = offload_of(target, destination)
+            await disks.copy(8 * MIB, source=source, destination=destination)
+            after = offload_of(target, destination)
+            assert same(volumes[source], volumes[destination], 8 * MIB), (source, destination)
+            cloned, copied = (after[name] - before[name] for name in ("cloned_bytes", "copied_bytes"))
+            assert (cloned, copied) == ((0, 8 * MIB) if reason else (8 * MIB, 0)), (source, destination, before, after)
+            if reason:
+                counted = {name: count - before["fallback_bytes"][name] for name, count in after["fallback_bytes"].items()}
+                assert {name: count for name, count in counted.items() if count} == {reason: 8 * MIB}
+
+    act_on(target, len(volumes), act)
+    target.stop()
+    destroy(dataset_of(twin))
+    destroy(dataset_of(elsewhere))
+    target.start()
+
+
+def test_a_source_that_is_not_on_disk_yet(volume: VolumeOf, target: Target, zfs_parameter: SetParameter) -> None:
+    """The data of the last moment is copied, whichever way, well before the transaction group would end by itself."""
+    source, destination = volume(32, filled=32), volume(32)
+    serve(target, source, destination)
+    zfs_parameter("zfs_txg_timeout", 600)
+    data = random_blocks(4 * MIB)
+
+    async def act(disks: Luns) -> None:
+        await disks.write(0, data, 8 * MIB)
+        async with asyncio.timeout(30):
+            await disks.copy(32 * MIB)
+
+    act_on(target, 2, act)
+    assert same(source, destination, 32 * MIB)
+    assert read_direct(destination, 4 * MIB, 8 * MIB) == data
+    offload = offload_of(target, 1)
+    assert offload["cloned_bytes"] + offload["copied_bytes"] == 32 * MIB, offload
+    assert offload["cloned_bytes"] >= 28 * MIB, offload
+
+
+def test_a_source_that_is_written_all_the_time(volume: VolumeOf, target: Target, seed: int) -> None:
+    """Every block of the copy is whole, and one that the source held between the begin and the end of the copy."""
+    size = 64
+    source, destination = volume(size), volume(size)
+    blocks = size * MIB // BLOCK
+    write_direct(source, b"".join(stamped(number, 0) for number in range(blocks)))
+    run("zpool", "sync")
+    serve(target, source, destination)
+    acknowledged = [0] * blocks
+    sent = [0] * blocks
+
+    async def write(session: Session, until: asyncio.Event, place: int) -> int:
+        version = 0
+        while not until.is_set():
+            version += 1
+            number = (version * 7919 * 4 + place) % blocks
+            sent[number] += 1
+            data = stamped(number, sent[number])
+            assert (await session.execute(cdb.write(number * 32, 32), data_out=data)).status == GOOD
+            acknowledged[number] = sent[number]
+        return version
+
+    async def act(disks: Luns) -> None:
+        until = asyncio.Event()
+        async with Session(target.portal, initiator="iqn.2026-11.example.zvaai:writer") as session:
+            await session.execute(cdb.TEST_UNIT_READY)
+            writers = [asyncio.create_task(write(session, until, place)) for place in range(4)]
+            before = list(acknowledged)
+            await disks.copy(size * MIB)
+            after = list(sent)
+            until.set()
+            assert min(await asyncio.gather(*writers)) > 0
+        held = read_direct(destination, size * MIB)
+        for number in range(blocks):
+            block = held[number * BLOCK : (number + 1) * BLOCK]
+            version = STAMP.unpack_from(block)[1]
+            assert block == stamped(number, version), f"block {number} is not whole"
+            assert before[number] <= version <= after[number], (
+                f"block {number}: version {version} of {before[number]} to {after[number]}"
+            )
+
+    act_on(target, 2, act)
+    run("zpool", "sync")
+
+
+def stamped(number: int, version: int) -> bytes:
+    """A block that tells its number and version, all over."""
+    return STAMP.pack(number, version) * (BLOCK // STAMP.size)
+
+
+def test_without_the_module_it_is_copied_and_counted(volume: VolumeOf, target: Target, device: ZvolClone) -> None:
+    source, destination = volume(16, filled=16), volume(16)
+    target.stop()
+    device.close()
+    assert kernel_module.remove("zvol_clone") == 0, "zvol_clone is in use"
+    try:
+        target.start()
+        serve(target, source, destination)
+        act_on(target, 2, lambda disks: disks.copy(16 * MIB))
+        assert same(source, destination, 16 * MIB)
+        offload = offload_of(target, 1)
+        assert offload["fallback_bytes"]["unsupported"] == offload["copied_bytes"] == 16 * MIB, offload
+    finally:
+        kernel_module.load()
+        device.fd = os.open("/dev/null", os.O_RDONLY)  # for the fixture to close
+
+    def cloned() -> bool:
+        act_on(target, 2, lambda disks: disks.copy(8 * MIB))
+        return bool(offload_of(target, 1)["cloned_bytes"] == 8 * MIB)
+
+    wait_for(cloned, "the module is used that is loaded now, without a restart")
