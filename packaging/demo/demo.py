@@ -15,10 +15,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
@@ -28,6 +29,7 @@ STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolut
 POOL_FILE = STATE / "pool.img"
 POOL_BYTES = 8 << 30
 TARGET = CACHE / "target/release/zvaai-target"
+ZVOL_CLONE = CACHE / "zvol_clone/zvol_clone.ko"
 SERVE = REPOSITORY / "packaging/demo/serve.py"
 IQN = "iqn.2026-11.example.zvaai:demo"
 ISCSI_PORT = 3260
@@ -76,7 +78,10 @@ def in_guest(port: int) -> Iterator[Running]:
     """Serves inside a guest; the portal is forwarded."""
     portal = ("127.0.0.1", port)
     options = GuestOptions(
-        command=serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{port}"),
+        command=[
+            *serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{port}"),
+            *("--zvol-clone", str(ZVOL_CLONE)),
+        ],
         disks=[Disk(POOL_BYTES, POOL_FILE)],
         forwards=[Forward(ISCSI_PORT, port)],
         console=sys.stderr.fileno(),
@@ -114,29 +119,34 @@ def on_host(port: int) -> Iterator[Running]:
             process.wait()
 
 
-def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> None:
-    """Returns once the target serves and its portal takes a connection. Raises DemoFailed."""
+def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
+    """Returns what is served, once the portal takes a connection. Raises DemoFailed."""
     until = time.monotonic() + READY_SECONDS
     while not interrupted():
-        if (STATE / "ready").exists():
-            with contextlib.suppress(OSError), socket.create_connection(running.portal, timeout=1):
-                return
+        # An empty file is being written.
+        with contextlib.suppress(OSError, json.JSONDecodeError):
+            served: Mapping[str, Any] = json.loads((STATE / "ready").read_text())
+            with socket.create_connection(running.portal, timeout=1):
+                return served
         if running.ended():
             raise DemoFailed("the demo ended before it was ready")
         if time.monotonic() > until:
             raise DemoFailed(f"not ready after {READY_SECONDS:.0f} s")
         time.sleep(0.05)
+    return {}
 
 
-def screen(running: Running, address: str) -> str:
+def screen(running: Running, address: str, served: Mapping[str, Any]) -> str:
     """What runs where, and what to try."""
     url = f"iscsi://{address}"
+    copies = "share blocks (zvol_clone is loaded)" if served["zvol_clone"] else "are read and written (zvol_clone is not loaded)"
     return f"""
   zvaai serves.
 
     iSCSI portal   {address}   (this machine's loopback address only, no CHAP)
     target         {IQN}
-    LUN 0          4 GiB, thin, on a zvol of the OpenZFS kernel module in {running.where}
+    LUN 0, LUN 1   4 GiB each, thin, on zvols of the OpenZFS kernel module in {running.where}
+    offloads       ATS, XCOPY, WRITE SAME, UNMAP; copies {copies}
     data           kept in {STATE} until `make demo-reset`
 
   Try, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
@@ -145,6 +155,10 @@ def screen(running: Running, address: str) -> str:
     iscsi-inq {url}/{IQN}/0
     qemu-img info {url}/{IQN}/0
     qemu-img convert -n -O raw DISK.qcow2 {url}/{IQN}/0
+
+  Have it copy by itself (EXTENDED COPY, as an ESXi host asks for it); what was shared appears here:
+
+    qemu-img -T iscsi_xcopy convert -C -n -f raw -O raw {url}/{IQN}/0 {url}/{IQN}/1
 
   Or as root, with the kernel's initiator (apt install open-iscsi):
 
@@ -173,13 +187,13 @@ def main() -> int:
         host = Path("/dev/zfs").exists()
         report("starting on this host's OpenZFS" if host else "booting the guest; usually 10 s")
         with on_host(port) if host else in_guest(port) as running:
-            wait_until_ready(running, lambda: interrupted)
+            served = wait_until_ready(running, lambda: interrupted)
             if not interrupted:
                 address = f"127.0.0.1:{port}"
                 report(f"ready after {time.monotonic() - started:.1f} s")
-                print(screen(running, address), file=sys.stderr, flush=True)
+                print(screen(running, address, served), file=sys.stderr, flush=True)
                 if os.environ.get("JSON") == "1":
-                    print(json.dumps({"iscsi_portal": address, "iqn": IQN, "luns": [0]}), flush=True)
+                    print(json.dumps({"iscsi_portal": address, "iqn": IQN, **served}), flush=True)
             while not interrupted and not running.ended():
                 time.sleep(0.1)
             if not interrupted:

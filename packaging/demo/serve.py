@@ -1,4 +1,4 @@
-"""The demo's storage: a pool on one device, a zvol in it, and the target that serves it.
+"""The demo's storage: a pool on one device, two zvols in it, zvol_clone, and the target that serves both.
 
 Runs where the OpenZFS module is: inside the guest, or on a host that has it. Safe to repeat: what is there is used again.
 Ends, with the pool exported, on SIGTERM. A stand-in for the appliance service, which will own this.
@@ -21,6 +21,15 @@ from typing import Any
 
 VOLUME_BYTES = 4 << 30
 VOLBLOCKSIZE = 16384
+LUNS = (0, 1)
+LOAD_MODULE = Path(__file__).resolve().parents[1] / "dkms/zvol_clone/zvol_clone-load"
+SHOWN = {
+    "cloned_bytes": "copied by sharing blocks",
+    "copied_bytes": "copied by reading and writing",
+    "zeroed_bytes": "made zero",
+    "unmapped_bytes": "given back to the pool",
+}
+LOOK_SECONDS = 1.0
 DEVICE_SECONDS = 20.0
 READY_SECONDS = 20.0
 END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
@@ -81,6 +90,14 @@ def open_volume(volume: str) -> Path:
     return device
 
 
+def load_zvol_clone(module: Path | None) -> bool:
+    """Loads zvol_clone from a file, or as it is installed; False, and why on standard error, when that can't be."""
+    result = subprocess.run([LOAD_MODULE, *([module] if module else [])], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        report(f"without zvol_clone: copies will be read and written, not shared ({result.stderr.strip()})")
+    return result.returncode == 0
+
+
 def identity(volume: str) -> str:
     """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own."""
     found, source = run("zfs", "get", "-H", "-o", "value,source", "zvaai:uuid", volume).split()
@@ -107,8 +124,9 @@ def serve(options: argparse.Namespace) -> None:
 
     open_pool(options.pool, options.device)
     try:
-        volume = f"{options.pool}/lun0"
-        device = open_volume(volume)
+        volumes = [f"{options.pool}/lun{number}" for number in LUNS]
+        devices = [open_volume(volume) for volume in volumes]
+        clones = load_zvol_clone(options.zvol_clone)
         options.state.mkdir(parents=True, exist_ok=True)
         control = Path(f"/run/zvaai-demo-{os.getpid()}.sock")
         report("starting the target")
@@ -121,10 +139,15 @@ def serve(options: argparse.Namespace) -> None:
         def call(method: str, parameters: dict[str, Any]) -> str:
             return run(options.target, "call", "--control", str(control), method, json.dumps(parameters))
 
-        configure(call, target, options, device, identity(volume))
+        wait_until_it_answers(call, target)
+        call("targets.create", {"name": options.iqn, "initiators": "any"})
+        for number, volume, device in zip(LUNS, volumes, devices, strict=True):
+            lun = {"number": number, "uuid": identity(volume), "path": str(device), "product": "ZVAAI DEMO"}
+            call("luns.create", {"target": options.iqn, "lun": lun})
+        (options.state / "ready").write_text(json.dumps({"luns": LUNS, "zvol_clone": clones}))
         if stopping:
             target.terminate()
-        code = target.wait()
+        code = show_offloads(call, target)
         control.unlink(missing_ok=True)
         if not stopping:
             raise DemoError(f"the target ended by itself (exit code {code})")
@@ -136,27 +159,38 @@ def serve(options: argparse.Namespace) -> None:
         run("zpool", "export", options.pool)
 
 
-def configure(
-    call: Callable[[str, dict[str, Any]], str],
-    target: subprocess.Popen[bytes],
-    options: argparse.Namespace,
-    device: Path,
-    lun_uuid: str,
-) -> None:
-    """Brings the target to what the demo serves, and says in the state folder that it is ready."""
+def wait_until_it_answers(call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes]) -> None:
+    """Returns once the control socket answers. Raises DemoError."""
     until = time.monotonic() + READY_SECONDS
     while True:
         try:
             call("status", {})
-            break
+            return
         except DemoError as error:
             if target.poll() is not None or time.monotonic() > until:
                 raise DemoError(f"the target does not answer: {error}") from error
             time.sleep(0.05)
-    call("targets.create", {"name": options.iqn, "initiators": "any"})
-    lun = {"number": 0, "uuid": lun_uuid, "path": str(device), "product": "ZVAAI DEMO"}
-    call("luns.create", {"target": options.iqn, "lun": lun})
-    (options.state / "ready").touch()
+
+
+def show_offloads(call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes]) -> int:
+    """Says what the target did for hosts, whenever it did more, until it ends; its exit code."""
+    known: dict[tuple[int, str], int] = {}
+    while True:
+        try:
+            return target.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            luns = json.loads(call("statistics.get", {}))["luns"]
+        except DemoError:
+            continue  # it is about to end
+        for lun in luns:
+            for counter, what in SHOWN.items():
+                key, count = (lun["number"], counter), lun["offload"][counter]
+                more = count - known.get(key, 0)
+                known[key] = count
+                if more > 0:
+                    report(f"LUN {lun['number']}: {more / (1 << 20):.1f} MiB {what}")
 
 
 def main(words: Sequence[str]) -> int:
@@ -167,6 +201,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--state", required=True, type=Path, help="folder for the target's configuration and the mark that it is ready"
     )
+    parser.add_argument("--zvol-clone", type=Path, help="zvol_clone.ko; the installed one when not given")
     parser.add_argument("--target", required=True, help="the zvaai-target program")
     parser.add_argument("--listen", required=True, help="ADDRESS:PORT of the portal")
     parser.add_argument("--advertise", required=True, help="ADDRESS:PORT that discovery tells initiators")

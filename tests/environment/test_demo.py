@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.images import digest, file_system_image
-from support.programs import CACHE, IN_GUEST, REPOSITORY, run
+from support.programs import CACHE, IN_GUEST, REPOSITORY, run, wait_for
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
@@ -25,22 +25,25 @@ class Demo:
 
     def __init__(self, state: Path) -> None:
         self.state = state
+        self.log = state.with_suffix(".log")
         self._environment = {**os.environ, "ZVAAI_DEMO_STATE": str(state)}
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Mapping[str, Any]:
         """What the JSON line says."""
-        self._process = subprocess.Popen(
-            ["make", "demo", "JSON=1"],
-            cwd=REPOSITORY,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                ["make", "demo", "JSON=1"],
+                cwd=REPOSITORY,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, "the demo ended without a line of JSON"
+        assert line, f"the demo ended without a line of JSON:\n{self.log.read_text()}"
         answer: Mapping[str, Any] = json.loads(line)
         return answer
 
@@ -78,7 +81,7 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     started = time.monotonic()
     answer = demo.start()
     print(f"demo: ready after {time.monotonic() - started:.1f} s, warm")
-    assert answer["luns"] == [0]
+    assert answer["luns"] == [0, 1]
     url = f"iscsi://{answer['iscsi_portal']}"
     # Discovery leads to an address that can be reached from here, not to the guest's own.
     listing = run(*NOBODY, "iscsi-ls", "-s", url)
@@ -103,9 +106,14 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
 
     answer = demo.start()
     back = tmp_path / "back"
-    url = f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/0"
-    run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
-    assert digest(back) == digest(image), "the data was not kept"
+    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
+    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
+    assert answer["zvol_clone"] or IN_GUEST, "a host has it only where it was installed"
+    way = "copied by sharing blocks" if answer["zvol_clone"] else "copied by reading and writing"
+    wait_for(lambda: f"MiB {way}" in demo.log.read_text(), f"the demo says that LUN 1 was {way}")
+    for number, url in enumerate(luns):
+        run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
+        assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
     demo.interrupt()
     assert demo.make("demo-reset").returncode == 0
     assert not demo.state.exists()
