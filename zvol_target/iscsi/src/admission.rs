@@ -3,8 +3,7 @@
 
 use std::sync::OnceLock;
 
-use scsi::LogicalUnitAccess;
-use scsi::sam::{AcceptedAccount, AccountProof, Admission};
+use scsi::sam::{AcceptedAccount, AccountProof, Admission, LogicalUnitAccess};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 

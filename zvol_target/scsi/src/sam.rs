@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use volume::{Buffer, LocalBoxFuture};
 
-use crate::access::LogicalUnitAccess;
+pub use crate::access::LogicalUnitAccess;
 
 /// An `I_T` nexus: one initiator port and one target port that know each other (SAM-5 4.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
