@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 11] = [
     Target {
         name: "pdu_stream",
         run: targets::pdu_stream::run,
@@ -40,6 +40,31 @@ pub const TARGETS: [Target; 6] = [
         name: "commands",
         run: targets::commands::run,
         seeds: seeds::commands,
+    },
+    Target {
+        name: "extended_copy",
+        run: targets::parameter_lists::run_extended_copy,
+        seeds: seeds::parameter_lists::extended_copy,
+    },
+    Target {
+        name: "unmap",
+        run: targets::parameter_lists::run_unmap,
+        seeds: seeds::parameter_lists::unmap,
+    },
+    Target {
+        name: "persistent_reserve_out",
+        run: targets::parameter_lists::run_persistent_reserve_out,
+        seeds: seeds::parameter_lists::persistent_reserve_out,
+    },
+    Target {
+        name: "mode_select",
+        run: targets::parameter_lists::run_mode_select,
+        seeds: seeds::parameter_lists::mode_select,
+    },
+    Target {
+        name: "token",
+        run: targets::parameter_lists::run_token,
+        seeds: seeds::parameter_lists::token,
     },
     Target {
         name: "control",

@@ -45,6 +45,29 @@ impl MemoryVolume {
         })
     }
 
+    /// What it holds, and what it is set to, past the plan.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let size = self.size_bytes.load(Ordering::Relaxed) as usize;
+        let mut content = vec![0; size];
+        let pages = self.pages.lock().expect("nothing panics inside");
+        for (page, place, part) in parts(0, size) {
+            if let Some(bytes) = pages.get(&page) {
+                content[part].copy_from_slice(&bytes[place]);
+            }
+        }
+        content
+    }
+
+    pub(crate) fn set(&self, offset: u64, data: &[u8]) {
+        let mut pages = self.pages.lock().expect("nothing panics inside");
+        for (page, place, part) in parts(offset, data.len()) {
+            let bytes = pages
+                .entry(page)
+                .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            bytes[place].copy_from_slice(&data[part]);
+        }
+    }
+
     /// Volumes only grow.
     pub(crate) fn grow(&self, blocks: u64) {
         let bytes = blocks * u64::from(self.logical_block_bytes);

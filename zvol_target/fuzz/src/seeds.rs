@@ -2,6 +2,8 @@
 
 use iscsi::pdu::{Digests, LoginRequest, NopOut, ScsiCommand, TextRequest, encode};
 
+pub mod parameter_lists;
+
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
 /// READ(10), WRITE(10) and others a host sends, with what [`crate::targets::commands`] wants before each.

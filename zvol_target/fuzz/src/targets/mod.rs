@@ -6,4 +6,5 @@ pub mod connection;
 pub mod control;
 pub mod login;
 mod observer;
+pub mod parameter_lists;
 pub mod pdu_stream;

@@ -1,0 +1,132 @@
+//! A step: host and disk, service action, scope and type, keys, flags, additional parameter data, and how the list is changed.
+
+use scsi::sam::Status;
+
+use super::rig::{DISKS, Rig};
+use super::tamper;
+use crate::input::Input;
+
+const REGISTER: u8 = 0x00;
+const REGISTER_AND_IGNORE_EXISTING_KEY: u8 = 0x06;
+const REGISTER_AND_MOVE: u8 = 0x07;
+/// Bytes of the basic parameter list.
+const BASIC_BYTES: usize = 24;
+/// `SPEC_I_PT`
+const SPECIFY_INITIATOR_PORTS: u8 = 0x08;
+/// More than two hosts with two ports each, and those of `TransportIDs` of one input, can have.
+const MOST_REGISTRATIONS: usize = 512;
+
+pub(super) fn step(rig: &mut Rig, input: &mut Input) {
+    let what = input.byte();
+    let (disk, host) = (usize::from(what) % DISKS, usize::from((what >> 2) & 1));
+    let service_action = input.byte() & 0x1f;
+    let scope_and_type = input.byte();
+    // Few keys, so that they meet.
+    let keys = input.byte();
+    let (key, action_key) = (u64::from(keys & 7), u64::from((keys >> 4) & 7));
+    let flags = input.byte();
+    let mut list = Vec::new();
+    list.extend(key.to_be_bytes());
+    list.extend(action_key.to_be_bytes());
+    list.extend([0; 4]);
+    if service_action == REGISTER_AND_MOVE {
+        list.extend([0, flags & 3, 0, input.byte() & 3]);
+        let transport = transport_id(input);
+        list.extend((transport.len() as u32).to_be_bytes());
+        list[16..20].fill(0);
+        list.extend(transport);
+    } else {
+        list.extend([flags, 0, 0, 0]);
+        if flags & SPECIFY_INITIATOR_PORTS != 0 {
+            let transports: Vec<u8> = (0..input.byte() & 3)
+                .flat_map(|_| transport_id(input))
+                .collect();
+            list.extend((transports.len() as u32).to_be_bytes());
+            list.extend(transports);
+        }
+    }
+    let changed = tamper(&mut list, input);
+    let said = match input.byte() {
+        0 => list.len() as u32,
+        _ => u32::from(input.half()),
+    };
+    let mut cdb = [0x5f, service_action, scope_and_type, 0, 0, 0, 0, 0, 0, 0];
+    cdb[5..9].copy_from_slice(&said.to_be_bytes());
+    let answer = rig.execute(host, disk, &cdb, &list);
+
+    let found = keys_of(rig, host, disk);
+    let registers = matches!(service_action, REGISTER | REGISTER_AND_IGNORE_EXISTING_KEY);
+    if answer.status == Status::Good
+        && registers
+        && !changed
+        && list.len() == BASIC_BYTES
+        && action_key != 0
+    {
+        assert!(found.contains(&action_key), "GOOD, and not registered");
+    }
+    well_formed(rig, host, disk);
+}
+
+/// An iSCSI `TransportID` (SPC-5 7.6.4.6) of one of the hosts or of nobody, as device or port.
+fn transport_id(input: &mut Input) -> Vec<u8> {
+    let what = input.byte();
+    let mut name = format!("iqn.2026-11.example:host{}", what & 3);
+    let port = what & 4 != 0;
+    if port {
+        name.push_str(&format!(",i,0x40000001{:04x}", what >> 4));
+    }
+    let mut bytes = name.into_bytes();
+    bytes.push(0);
+    bytes.resize(bytes.len().next_multiple_of(4).max(20), 0);
+    let mut transport = vec![if port { 0x45 } else { 0x05 }, 0];
+    transport.extend((bytes.len() as u16).to_be_bytes());
+    transport.extend(bytes);
+    transport
+}
+
+fn persistent_reserve_in(rig: &mut Rig, host: usize, disk: usize, service_action: u8) -> Vec<u8> {
+    let cdb = [0x5e, service_action, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
+    let answer = rig.execute(host, disk, &cdb, &[]);
+    assert_eq!(
+        answer.status,
+        Status::Good,
+        "PERSISTENT RESERVE IN {service_action}"
+    );
+    answer.data
+}
+
+/// READ KEYS.
+fn keys_of(rig: &mut Rig, host: usize, disk: usize) -> Vec<u64> {
+    let data = persistent_reserve_in(rig, host, disk, 0);
+    let length = u32::from_be_bytes(data[4..8].try_into().expect("four bytes")) as usize;
+    assert!(length % 8 == 0 && length / 8 <= MOST_REGISTRATIONS && data.len() == 8 + length);
+    data[8..]
+        .chunks(8)
+        .map(|key| u64::from_be_bytes(key.try_into().expect("eight bytes")))
+        .collect()
+}
+
+/// READ RESERVATION, REPORT CAPABILITIES and READ FULL STATUS keep to their format.
+fn well_formed(rig: &mut Rig, host: usize, disk: usize) {
+    let reservation = persistent_reserve_in(rig, host, disk, 1);
+    assert!(matches!(reservation.len(), 8 | 24));
+    assert_eq!(persistent_reserve_in(rig, host, disk, 2).len(), 8);
+    let full = persistent_reserve_in(rig, host, disk, 3);
+    let length = u32::from_be_bytes(full[4..8].try_into().expect("four bytes")) as usize;
+    assert_eq!(full.len(), 8 + length);
+    let (mut at, mut holders) = (8, 0);
+    while at < full.len() {
+        holders += usize::from(full[at + 12] & 1);
+        let additional = u32::from_be_bytes(full[at + 20..at + 24].try_into().expect("four bytes"));
+        at += 24 + additional as usize;
+    }
+    assert_eq!(at, full.len());
+    assert!(
+        reservation.len() == 24 || holders == 0,
+        "a holder of nothing"
+    );
+    assert!(
+        reservation.len() == 8 || holders > 0,
+        "a reservation of nobody"
+    );
+}
