@@ -11,27 +11,25 @@ import contextlib
 import json
 import os
 import random
-import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from faults.offload_kinds import OFFLOADS, REGISTRATION, TEMPLATES, Disk, OffloadKind, stamp_survived, template
+from faults.stamps import BLOCK_BYTES, LOGICAL_BLOCKS, RECORD, REGION_BLOCKS, address_of, stamped_block
+from integration.kernel.zvol_clone import kernel_module
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import GOOD, Session
 from support.target import Target
+from support.third_party_copy import naa_of
 from support.zfs import Pool
 
 POOL = "cut"
-RECORD = struct.Struct(">IIQ")
-BLOCK_BYTES = 16384
-LOGICAL_BLOCKS = BLOCK_BYTES // 512
-REGION_BLOCKS = 8
-"""Blocks of its volume that each kind writes to."""
-
 NO_CACHE, CACHE, NEVER_FLUSHED = 0, 1, 2
 """Logical units: WCE=0; WCE=1; WCE=1 and never asked for a flush."""
 
@@ -68,44 +66,61 @@ class Kind:
         cache = ["WCE=0", "WCE=1", "WCE=1, never flushed"][self.lun]
         return ", ".join([self.form, *([f"then {self.flush}"] if self.flush else []), self.transfer, cache])
 
+    async def perform(self, session: Session, number: int, block: int, sequence: int) -> None:
+        """Writes the block, and flushes. Raises AssertionError."""
+        command = FORMS[self.form](address_of(number, block), LOGICAL_BLOCKS)
+        written = await session.execute(command, data_out=stamped_block(number, block, sequence), lun=self.lun)
+        assert written.status == GOOD, (self, written)
+        if self.flush:
+            assert (await session.execute(FLUSHES[self.flush], lun=self.lun)).status == GOOD
 
-KINDS = [
+    def survived(self, content: bytes, number: int, block: int, noted: int, last: int) -> bool:
+        """Whether the block holds what was acknowledged, or the write that was under way at the cut."""
+        return stamp_survived(content, number, block, noted, last)
+
+
+KINDS: list[Kind | OffloadKind] = [
     *(Kind(NO_CACHE, form, transfer) for form in FORMS for transfer in TRANSFERS),
     *(Kind(CACHE, form, "immediate") for form in FORMS if "FUA" in form or "VERIFY" in form),
     *(Kind(CACHE, "WRITE(10)", transfer, flush) for flush in FLUSHES for transfer in TRANSFERS),
     Kind(NEVER_FLUSHED, "WRITE(10)", "R2T"),
+    *OFFLOADS,
 ]
+RESERVATIONS = Path("/run/reservations")
+"""Where a small dataset of the pool is mounted."""
+TEMPLATES_ADDRESS = address_of(len(KINDS), 0)
 
 
-def stamped_block(kind: int, block: int, sequence: int) -> bytes:
-    """A block that tells its kind, number and the write it stems from, all over."""
-    return RECORD.pack(kind, block, sequence) * (BLOCK_BYTES // RECORD.size)
-
-
-def address_of(kind: int, block: int) -> int:
-    """The logical block address of a block of a kind's region."""
-    return (kind * REGION_BLOCKS + block) * LOGICAL_BLOCKS
-
-
-def serve(directory: Path) -> Target:
-    """A target with the three logical units on zvols."""
+def serve(directory: Path, state: Path) -> Target:
+    """A target with the three logical units on zvols; the identity of the first is kept in the state directory."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     # A long time between transaction groups: what survives did so by the intent log.
     Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("60\n")
+    loaded = kernel_module.load()
+    assert loaded.returncode == 0, loaded.stderr
     directory.mkdir()
     target = Target(directory)
     target.start()
     target.create()
-    size_mib = len(KINDS) * REGION_BLOCKS * BLOCK_BYTES // (1 << 20) + 1
+    run("zfs", "create", "-o", f"mountpoint={RESERVATIONS}", f"{POOL}/reservations")
+    size_mib = (len(KINDS) * REGION_BLOCKS + TEMPLATES) * BLOCK_BYTES // (1 << 20) + 1
     for lun in (NO_CACHE, CACHE, NEVER_FLUSHED):
-        target.add_lun(lun, pool.create_volume(f"volume{lun}", size_mib), write_cache=lun != NO_CACHE)
+        volume = pool.create_volume(f"volume{lun}", size_mib)
+        if lun == NO_CACHE:
+            with volume.open("r+b") as templates:
+                templates.seek(TEMPLATES_ADDRESS * 512)
+                templates.write(b"".join(template(slot) for slot in range(TEMPLATES)))
+        options: dict[str, Any] = {"reservations": str(RESERVATIONS)} if lun == NO_CACHE else {"write_cache": True}
+        identity = target.add_lun(lun, volume, **options)
+        if lun == NO_CACHE:
+            (state / "identity").write_text(identity)
     run("zpool", "sync", POOL)
     return target
 
 
 async def write(state: Path, seed: int) -> None:
     """Writes for ever, each kind in its turn; what must be durable is noted on the host before the next write starts."""
-    target = serve(Path("/run/target"))
+    target = serve(Path("/run/target"), state)
     choice = random.Random(seed)
     async with contextlib.AsyncExitStack() as stack:
         sessions = {
@@ -115,19 +130,37 @@ async def write(state: Path, seed: int) -> None:
         for session in sessions.values():
             for lun in (NO_CACHE, CACHE, NEVER_FLUSHED):
                 await session.execute(cdb.TEST_UNIT_READY, lun=lun)  # takes the unit attention of a new nexus
+        offloading = sessions["immediate"]
+        disk = Disk(offloading, await naa_of(offloading, NO_CACHE), TEMPLATES_ADDRESS)
         with (state / "acknowledged").open("ab", buffering=0) as acknowledged:
             sequence = 0
             while True:
                 sequence += 1
                 for number, kind in enumerate(KINDS):
-                    session = sessions[kind.transfer]
                     block = choice.randrange(REGION_BLOCKS)
-                    command = FORMS[kind.form](address_of(number, block), LOGICAL_BLOCKS)
-                    written = await session.execute(command, data_out=stamped_block(number, block, sequence), lun=kind.lun)
-                    assert written.status == GOOD, (kind, written)
-                    if kind.flush:
-                        assert (await session.execute(FLUSHES[kind.flush], lun=kind.lun)).status == GOOD
+                    if isinstance(kind, OffloadKind):
+                        await kind.perform(disk, number, block, sequence)
+                    else:
+                        await kind.perform(sessions[kind.transfer], number, block, sequence)
                     acknowledged.write(RECORD.pack(number, block, sequence))
+
+
+async def registered_keys(identity: str) -> bytes:
+    """What READ KEYS says of the first logical unit, served again."""
+    directory = Path("/run/target")
+    directory.mkdir()
+    target = Target(directory)
+    target.start()
+    target.create()
+    volume = Path(f"/dev/zvol/{POOL}/volume{NO_CACHE}")
+    wait_for(volume.exists, f"{volume} is there")
+    target.add_lun(NO_CACHE, volume, uuid=identity, reservations=str(RESERVATIONS))
+    async with Session(target.portal) as session:
+        await session.execute(cdb.TEST_UNIT_READY)
+        answer = await session.execute(cdb.persistent_reserve_in(0), data_in=252)
+        assert answer.status == GOOD, answer
+    target.stop()
+    return answer.data
 
 
 def check(state: Path) -> None:
@@ -138,20 +171,25 @@ def check(state: Path) -> None:
     for at in range(0, len(notes) - len(notes) % RECORD.size, RECORD.size):
         number, block, sequence = RECORD.unpack_from(notes, at)
         latest[number, block] = sequence
+    last = max(latest.values())
+    keys = asyncio.run(registered_keys((state / "identity").read_text()))
     found = {str(kind): [0, 0] for kind in KINDS}
     for (number, block), noted in latest.items():
-        volume = Path(f"/dev/zvol/{POOL}/volume{KINDS[number].lun}")
+        kind = KINDS[number]
+        if kind is REGISTRATION:
+            found[str(kind)][0] += 1
+            found[str(kind)][1] += not kind.survived(keys, number, block, noted, last)
+            continue
+        volume = Path(f"/dev/zvol/{POOL}/volume{NO_CACHE if isinstance(kind, OffloadKind) else kind.lun}")
         wait_for(volume.exists, f"{volume} is there")
         with volume.open("rb") as stored:
             stored.seek(address_of(number, block) * 512)
             content = stored.read(BLOCK_BYTES)
-        sequence = RECORD.unpack_from(content)[2]
-        # The write in flight at the cut may have arrived without being noted.
-        whole = content == stamped_block(number, block, sequence) and sequence >= noted
-        found[str(KINDS[number])][0] += 1
-        found[str(KINDS[number])][1] += not whole
+        found[str(kind)][0] += 1
+        found[str(kind)][1] += not kind.survived(content, number, block, noted, last)
     run("zpool", "scrub", "-w", POOL)
     assert "with 0 errors" in run("zpool", "status", POOL)
+    assert int(run("zpool", "get", "-Hpo", "value", "bcloneused", POOL)) > 0, "no copy shares its blocks"
     (state / "found.json").write_text(json.dumps(found))
 
 
