@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import cdb
-from support.programs import run, wait_for
+from support.programs import wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.short_pool import Filler, ShortPool
 from support.target import Target, running_target
