@@ -152,12 +152,7 @@ class Load:
 
 
 def test_only_new_space_is_refused_when_a_pool_is_full(
-    short_pool: ShortPool,
-    short_target: Target,
-    tmp_path: Path,
-    seed: int,
-    tell: Callable[[str], None],
-    request: pytest.FixtureRequest,
+    short_pool: ShortPool, short_target: Target, seed: int, tell: Callable[[str], None], request: pytest.FixtureRequest
 ) -> None:
     """A pool filled by files and by a LUN at once, 8 hosts on the LUN; then space is added, twice, and all goes on.
 
@@ -246,9 +241,8 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
             await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 30)
             assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
             with Filler(short_pool.files) as filler:
-                wait_for(
-                    lambda: filler.path.exists() and filler.path.stat().st_size > 500 * MIB, "files fill the pool", timeout=120
-                )
+                size = 500 * MIB
+                wait_for(lambda: filler.path.exists() and filler.path.stat().st_size > size, "files fill the pool", timeout=120)
             await each_is_told()
 
     asyncio.run(scenario())
