@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.kernel.offload.disks import luns, offload_of
+from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support import cdb
-from support.programs import wait_for
+from support.programs import run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.short_pool import Filler, ShortPool
-from support.target import Target, running_target
+from support.target import IQN, RpcError, Target, running_target
 
 MIB = 1 << 20
 BLOCK = 512
@@ -244,5 +246,93 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
                 size = 500 * MIB
                 wait_for(lambda: filler.path.exists() and filler.path.stat().st_size > size, "files fill the pool", timeout=120)
             await each_is_told()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("blk_mq", [0, 1])
+@pytest.mark.parametrize("full", ["quota", "pool"])
+def test_the_kernel_s_eio_is_want_of_space(
+    short_pool: ShortPool, short_target: Target, zfs_parameter: Callable[[str, int], None], full: str, blk_mq: int
+) -> None:
+    """EDQUOT arrives as EIO, and with blk-mq ENOSPC does too: hosts are told of space, never of a bad medium."""
+    zfs_parameter("zvol_use_blk_mq", blk_mq)
+    run("zfs", "create", f"{short_pool.name}/parent")
+    volume = short_pool.create_volume("parent/lun", 1024, compression="off")
+    short_target.add_lun(0, volume)
+    # The gate is not what is tested: it never closes.
+    short_target.call("space.set_pool", {"pool": short_pool.name, "headroom_bytes": 0})
+
+    async def scenario() -> None:
+        async with Session(short_target.portal) as session:
+            await ready(session)
+            await in_full(session, 0, 32)
+            if full == "quota":
+                run("zfs", "set", "quota=200M", f"{short_pool.name}/parent")
+            with Filler(short_pool.files) as filler:
+                if full == "pool":
+                    await asyncio.to_thread(filler.wait_until_refused)
+                at = 64 * MIB
+                while (response := await write(session, at, os.urandom(MIB))).status == GOOD:
+                    at += MIB
+                    assert at < 1000 * MIB, "nothing is refused"
+                assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
+                for offset in (0, 16 * MIB, 31 * MIB):
+                    response = await write(session, offset, os.urandom(65536))
+                    assert response.status == GOOD, response.sense_codes
+
+    asyncio.run(scenario())
+    errors = short_target.counters()["write"]["medium_errors"]
+    assert errors == 0
+
+
+def test_what_may_not_be_held_is_said(short_pool: ShortPool, short_target: Target) -> None:
+    """A thick LUN that does not fit is refused; what another takes away of a reservation is put back, and ends with the LUN."""
+    volume = short_pool.create_volume("lun", 512, volblocksize="16K")
+    name = f"{short_pool.name}/lun"
+    short_target.add_lun(0, volume)
+    wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=60)
+    before = short_pool.number("lun", "reservation")
+    assert before > short_pool.number("lun", "used")
+    run("zfs", "set", "reservation=none", name)
+    wait_for(lambda: short_pool.number("lun", "reservation") == before, "what was taken away is put back", timeout=60)
+    short_target.call("luns.change", {"target": IQN, "number": 0, "provisioning": "thick"})
+    wait_for(lambda: space(short_target)["provisioning"] == "thick", "it is thick", timeout=60)
+    thick = short_pool.number("lun", "refreservation")
+    assert thick > 512 * MIB
+    run("zfs", "set", "refreservation=64M", name)
+    wait_for(lambda: short_pool.number("lun", "refreservation") == thick, "what was lowered is raised", timeout=60)
+    large = short_pool.create_volume("large", 4096)
+    with pytest.raises(RpcError, match="-32003.*space"):
+        short_target.add_lun(1, large, provisioning="thick")
+    assert short_pool.number("large", "refreservation") == 0
+
+
+def test_what_a_thick_lun_shares_is_reserved(
+    short_pool: ShortPool, short_target: Target, device: ZvolClone, tell: Callable[[str], None]
+) -> None:
+    """A clone inside a thick LUN, the pool filled, both sides overwritten: no error. What can't be reserved is copied."""
+    volume = short_pool.create_volume("lun", 512, volblocksize="16K", compression="off")
+    short_target.add_lun(0, volume, provisioning="thick")
+    wait_for(lambda: space(short_target).get("provisioning") == "thick", "it is thick", timeout=60)
+    length = 128 * MIB
+
+    async def scenario() -> None:
+        async with luns(short_target, 1) as disks:
+            await in_full(disks.session, 0, length // MIB)
+            run("zpool", "sync", short_pool.name)
+            await disks.copy(length, to=256 * MIB, destination=0)
+            assert offload_of(short_target, 0)["cloned_bytes"] == length
+            with Filler(short_pool.files) as filler:
+                await asyncio.to_thread(filler.wait_until_refused)
+                began = time.monotonic()
+                await in_full(disks.session, 0, length // MIB)
+                await in_full(disks.session, 256 * MIB, length // MIB)
+                tell(f"2 x {length // MIB} MiB that were shared overwritten on a full pool in {time.monotonic() - began:.1f} s")
+                for offset in (256, 384):
+                    await disks.copy(length, to=offset * MIB, destination=0)
+            counted = offload_of(short_target, 0)
+            assert counted["fallback_bytes"]["reservation"] > 0, counted
+            assert space(short_target)["provisioning"] == "thick"
 
     asyncio.run(scenario())
