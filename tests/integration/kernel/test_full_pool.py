@@ -185,7 +185,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
                 at += MIB
             assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
             await asyncio.to_thread(filler.wait_until_refused)
-            assert space(short_target)["growth"] == "refused"
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "that is seen", 30)
             load = Load(sessions, allocated, size, seed)
             refused = filler.refusals
             await load.run(seconds)
