@@ -34,7 +34,10 @@ fn ranges(input: &mut Input) -> (Vec<u8>, Vec<(usize, usize)>) {
         descriptors.extend(address.to_be_bytes());
         descriptors.extend(blocks.to_be_bytes());
         descriptors.extend([0; 4]);
-        named.push((address as usize, blocks as usize));
+        // One of no blocks names nothing, wherever it is.
+        if blocks > 0 {
+            named.push((address as usize, blocks as usize));
+        }
     }
     (descriptors, named)
 }
@@ -127,15 +130,14 @@ fn write(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
         blocks == 0 || (!forged && !rig.tokens.is_empty()),
         "a forged token is taken"
     );
-    // What a token stands for beyond its own length is nothing.
+    // Ranges longer than what the token stands for are left from there on (residual data).
     let from = (offset * BLOCK_BYTES).min(stood_for.len());
     let mut source = stood_for[from..].iter().copied();
     for (address, blocks) in named {
         assert!((address + blocks) as u64 <= BLOCKS, "beyond the end");
-        for byte in &mut expected[disk][address * BLOCK_BYTES..(address + blocks) * BLOCK_BYTES] {
-            *byte = source
-                .next()
-                .expect("no more is written than the token stands for");
+        let range = address * BLOCK_BYTES..(address + blocks) * BLOCK_BYTES;
+        for (to, byte) in expected[disk][range].iter_mut().zip(source.by_ref()) {
+            *to = byte;
         }
     }
     assert!(rig.contents() == expected, "not what the token stood for");
