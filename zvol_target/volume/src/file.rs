@@ -106,6 +106,10 @@ impl FileVolume {
 
 volume_on_store!(
     FileVolume,
+    /// One sector: a file system writes whole ones, and a disk either does or does not.
+    fn atomic_write_bytes(&self) -> Option<u32> {
+        Some(LOGICAL_BLOCK_BYTES)
+    },
     fn has_allocation_map(&self) -> bool {
         true
     },

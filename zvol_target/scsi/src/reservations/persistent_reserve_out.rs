@@ -313,9 +313,6 @@ async fn abort(
         .filter(|nexus| preempted.contains(&RegisteredNexus::from(&***nexus)))
         .map(|nexus| nexus.id)
         .collect();
-    if victims.is_empty() {
-        return Ok(());
-    }
     let mut aborted = Vec::new();
     for unit in execution.device.instances(execution.number) {
         let tasks = unit.tasks.abort(|nexus, _| {
@@ -329,5 +326,10 @@ async fn abort(
         let ended = unit.tasks.wait_until_ended(tasks);
         execution.task.unless_aborted(ended).await?;
     }
+    // The task of a third-party copy may be another unit's. Each of its steps looks at reservations once it holds its range here: those
+    // that looked before are over when all is held.
+    let ranges = &execution.unit.ranges;
+    let all = execution.task.unless_aborted(ranges.exclusive(0..u64::MAX));
+    drop(all.await?);
     Ok(())
 }

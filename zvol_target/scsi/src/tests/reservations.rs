@@ -471,6 +471,25 @@ fn a_preempt_that_waits_is_aborted_itself_when_its_own_host_is_preempted() {
 }
 
 #[test]
+fn preempt_and_abort_waits_for_steps_of_copies_that_are_tasks_elsewhere() {
+    let (victim, preempter, _) = three();
+    victim.register(0xa);
+    preempter.register(0xb);
+    let unit = victim.device.logical_unit(0).unwrap();
+    let step = block_on(unit.ranges.write(4096..8192));
+    let mut preempt = preempter.execute(
+        1,
+        TaskAttribute::Simple,
+        &cdb(PREEMPT_AND_ABORT, EA, 24),
+        Sent::boxed(&list(0xb, 0xa, 0)),
+    );
+    assert!(poll(&mut preempt).is_pending());
+    drop(step);
+    assert!(is_good(&poll(&mut preempt)));
+    assert!(preempter.writes());
+}
+
+#[test]
 fn registrations_outlive_sessions_and_resets() {
     let (first, other, _) = three();
     first.register(0xa);
