@@ -120,13 +120,18 @@ static bool is_dirty(struct clone *clone, void *objset, u64 offset, u64 length)
 	return error == EAGAIN || volume_has_pending_free(clone->source, offset, length);
 }
 
-/* BP_IS_HOLE() of include/sys/spa.h: no DVA, and no data in the block pointer itself. */
+/* BP_IS_EMBEDDED() of include/sys/spa.h: the data is in the block pointer itself. */
+static bool is_embedded(const char *block_pointer)
+{
+	return *(const u64 *)(block_pointer + BLKPTR_PROP) & BIT_ULL(39);
+}
+
+/* BP_IS_HOLE(). */
 static bool is_hole(const char *block_pointer)
 {
 	const u64 *dva = (const u64 *)(block_pointer + BLKPTR_DVA);
-	const u64 *prop = (const u64 *)(block_pointer + BLKPTR_PROP);
 
-	return !dva[0] && !dva[1] && !(*prop & BIT_ULL(39));
+	return !dva[0] && !dva[1] && !is_embedded(block_pointer);
 }
 
 static u64 count_holes(const char *block_pointers, u64 blocks)
@@ -298,12 +303,27 @@ int clone_range(struct volume *source, struct volume *destination, struct zvol_c
 	return error;
 }
 
-/* What a block is whose pointer was read, and was not written since. */
+/*
+ * Whether the pointer may be that of a clone that is not on disk yet, which dmu_read_l0_bps() gives like one that is. Each of those
+ * has a physical birth of its own (dmu_brt_clone(): the source was born in an earlier txg) or is embedded.
+ */
+static bool may_be_new_clone(const char *block_pointer)
+{
+	return is_embedded(block_pointer) || *(const u64 *)(block_pointer + BLKPTR_PHYSICAL_BIRTH);
+}
+
+/*
+ * What a block is whose pointer was read, and was not written since. dnode_block_freed() looks at all txgs that are not on disk, and a
+ * clone takes back only the frees of its own txg (dbuf_dirty()): a discard may be older than the clone over it. A block that was cloned
+ * long ago and is discarded now looks the same. Both are called unsynced: live data is never called a hole.
+ */
 static enum zvol_clone_kind kind_of_clean(struct volume *volume, u64 offset, const char *block_pointer)
 {
-	if (is_hole(block_pointer) || volume_has_pending_free(volume, offset, volume->block_size))
+	if (is_hole(block_pointer))
 		return ZVOL_CLONE_HOLE;
-	return ZVOL_CLONE_DATA;
+	if (!volume_has_pending_free(volume, offset, volume->block_size))
+		return ZVOL_CLONE_DATA;
+	return may_be_new_clone(block_pointer) ? ZVOL_CLONE_UNSYNCED : ZVOL_CLONE_HOLE;
 }
 
 static enum zvol_clone_kind kind_of(struct volume *volume, void *objset, u64 offset, void *block_pointer, int *error)

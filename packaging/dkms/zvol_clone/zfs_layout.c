@@ -46,6 +46,7 @@ zfs_layout(void)
 	DEFINE(BLKPTR_SIZE, sizeof (blkptr_t));
 	OFFSET(BLKPTR_DVA, blkptr, blk_dva[0]);
 	OFFSET(BLKPTR_PROP, blkptr, blk_prop);
+	OFFSET(BLKPTR_PHYSICAL_BIRTH, blkptr, blk_birth_word[0]);
 	DEFINE(RW_SEMAPHORE_SIZE, sizeof (((krwlock_t *)0)->rw_rwlock));
 	DEFINE(ZVOL_FLAG_RDONLY, ZVOL_RDONLY);
 	DEFINE(ZVOL_FLAG_REMOVING, ZVOL_REMOVING);

@@ -75,7 +75,10 @@ struct zvol_clone_range {
 enum zvol_clone_kind {
 	ZVOL_CLONE_HOLE = 0,		/* takes no space, or none any more once its discard is on disk; reads as zeroes */
 	ZVOL_CLONE_DATA = 1,		/* takes space */
-	ZVOL_CLONE_UNSYNCED = 2,	/* was written and is not on disk yet: takes space then, unless compression makes a hole of zeroes */
+	ZVOL_CLONE_UNSYNCED = 2,	/*
+					 * was written and is not on disk yet: takes space then, unless compression makes a hole of zeroes.
+					 * Or it was cloned (or is a block of a few bytes) and discarded, and which came last is not on disk yet
+					 */
 };
 
 struct zvol_clone_extent {

@@ -12,7 +12,9 @@ use common::{LoopDevice, Mounted, Tmpfs, is_root, on_each_engine, open, pattern,
 use volume::copy::{
     Cancelled, CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, copy,
 };
-use volume::{Allocation, Buffer, LocalBoxFuture, OpenOptions, Stability, Volume, VolumeError};
+use volume::{
+    Allocation, Buffer, Geometry, LocalBoxFuture, OpenOptions, Stability, Volume, VolumeError,
+};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 12 * MIB;
@@ -297,6 +299,69 @@ fn an_error_says_which_side_and_the_report_how_far() {
         assert!(matches!(ended, Err(CopyError::Source(_))), "{ended:?}");
         assert!(report.total_bytes() <= 3 * MIB);
         file.set_len(SIZE).unwrap();
+    });
+}
+
+/// A volume whose disk is full when what was written is to be made stable.
+struct Unflushed(Arc<dyn Volume>);
+
+impl Volume for Unflushed {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        self.0.write(offset, buffer, stability)
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        Box::pin(async { Err(VolumeError::OutOfSpace) })
+    }
+}
+
+#[test]
+fn what_could_not_be_made_stable_is_not_told() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    on_each_engine(async || {
+        let [one, other] = two(directory.path());
+        fill(&*one, 1).await;
+        let other: Arc<dyn Volume> = Arc::new(Unflushed(other));
+        let earlier = CopyReport {
+            copied_bytes: MIB,
+            ..CopyReport::default()
+        };
+        let whole = range(&one, 0, &other, 0, SIZE);
+        for most in [None, Some(3)] {
+            let steps = Recorded {
+                most,
+                ..Recorded::default()
+            };
+            let mut report = earlier.clone();
+            let ended = copy(&whole, Stability::Stable, &steps, &mut report).await;
+            match ended {
+                Err(CopyError::Cancelled(_)) if most.is_some() => {}
+                Err(CopyError::Destination(VolumeError::OutOfSpace)) if most.is_none() => {}
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(report, earlier);
+
+            let mut report = earlier.clone();
+            let steps = Recorded {
+                most,
+                ..Recorded::default()
+            };
+            let _ = copy(&whole, Stability::Cached, &steps, &mut report).await;
+            assert!(report.total_bytes() > MIB);
+        }
     });
 }
 

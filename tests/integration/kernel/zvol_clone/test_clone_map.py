@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration.kernel.zvol_clone.blocks import MIB, dataset_of, dvas, opened, random_blocks, write_direct
+from integration.kernel.zvol_clone.blocks import MIB, dataset_of, dvas, opened, random_blocks, read_direct, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import MAP_BLOCKS, Kind, Stopped, ZvolClone
 from support.programs import run
 from support.volume_tool import discard
@@ -94,3 +94,16 @@ def test_a_clone_tells_its_holes(device: ZvolClone, volume: VolumeOf) -> None:
     with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
         outcome = device.clone(one, other, 32 * MIB)
         assert (outcome.stopped, outcome.hole_bytes) == (Stopped.COMPLETE, 27 * MIB)
+
+
+def test_a_discarded_clone_is_a_hole_once_that_is_on_disk(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
+    """Until then it can't be told from a clone over what was discarded."""
+    source, destination = volume(16, filled=16), volume(16)
+    with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
+        assert device.clone(one, other, 4 * MIB).stopped == Stopped.COMPLETE
+        run("zpool", "sync", pool.name)
+        discard(other, 0, 4 * MIB)
+        assert device.map(other, 0, 4 * MIB).extents == [(Kind.UNSYNCED, 4 * MIB)]
+        assert not any(read_direct(destination, 4 * MIB))
+        run("zpool", "sync", pool.name)
+        assert device.map(other, 0, 4 * MIB).extents == [(Kind.HOLE, 4 * MIB)]

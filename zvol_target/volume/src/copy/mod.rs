@@ -29,18 +29,21 @@ use crate::Stability;
 /// It is ended by [`Steps::lock`]. Dropped instead, what it has under way goes on without its locks.
 ///
 /// # Errors
-/// [`CopyError`]; `report` says how far it got, always from the beginning of the range on.
+/// [`CopyError`]; `report` says how far it got, always from the beginning of the range on. When it could not be made stable, that is
+/// nothing of it: with the error of the copy, or that of the flush where the copy had none.
 pub async fn copy(
     range: &CopyRange,
     stability: Stability,
     steps: &dyn Steps,
     report: &mut CopyReport,
 ) -> Result<(), CopyError> {
+    let before = report.clone();
     let copied = job::run(range, steps, report).await;
-    if stability == Stability::Stable && report.total_bytes() > 0 {
-        let flushed = range.destination.flush().await;
-        copied?;
-        return flushed.map_err(CopyError::Destination);
+    if stability == Stability::Stable && *report != before {
+        if let Err(error) = range.destination.flush().await {
+            *report = before;
+            return copied.and(Err(CopyError::Destination(error)));
+        }
     }
     copied
 }
