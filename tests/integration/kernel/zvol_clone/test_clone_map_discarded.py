@@ -1,0 +1,126 @@
+"""Clones over blocks whose discard is still on its way to the disk, in an earlier transaction group: never told as holes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone.blocks import MIB, opened, random_blocks, read_direct, write_direct
+from integration.kernel.zvol_clone.zvol_clone_ioctl import Kind, Stopped, ZvolClone
+from support.programs import run, wait_for
+from support.volume_tool import discard
+from support.zfs import Pool
+
+SetParameter = Callable[[str, int], None]
+LENGTH = 4 * MIB
+BLOCK = 16384
+INDIRECT = 1024 * 4096
+"""What one indirect block of a zvol with 4 KiB blocks points to."""
+INDIRECTS = 64
+
+
+class FreezingPool(Pool):
+    """A pool on a file of a file system that can be frozen."""
+
+    def __init__(self, folder: Path) -> None:
+        image, self.mountpoint = folder / "image", folder / "mnt"
+        self.mountpoint.mkdir()
+        with image.open("wb") as file:
+            file.truncate(384 * MIB)
+        run("modprobe", "loop")
+        run("mkfs.ext4", "-q", image)
+        run("mount", "-o", "loop", image, self.mountpoint)
+        disk = self.mountpoint / "disk"
+        # Sparse. ZFS reckons what is dirty at many times its size, and waits for a sync where that might not fit.
+        with disk.open("wb") as file:
+            file.truncate(8192 * MIB)
+        super().__init__("freezing", str(disk))
+
+    def destroy(self) -> None:
+        """Removes pool and file system."""
+        super().destroy()
+        run("umount", self.mountpoint)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Nothing is written to the disk meanwhile; what wants to waits."""
+        run("fsfreeze", "-f", self.mountpoint)
+        try:
+            yield
+        finally:
+            run("fsfreeze", "-u", self.mountpoint)
+
+    def transaction_groups(self) -> dict[int, str]:
+        """State of the last ones by number: O(pen), Q(uiescing), W(aiting for its sync), S(yncing), C(ommitted)."""
+        lines = Path("/proc/spl/kstat/zfs", self.name, "txgs").read_text().splitlines()
+        rows = [line.split() for line in lines if line[:1].isdigit()]
+        return {int(row[0]): row[2] for row in rows if len(row) == 12}
+
+
+@pytest.fixture
+def freezing_pool(tmp_path: Path) -> Iterator[FreezingPool]:
+    """A pool whose transaction groups can be kept from being synced."""
+    pool = FreezingPool(tmp_path)
+    yield pool
+    pool.destroy()
+
+
+def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> None:
+    """Discards LENGTH from the start of `fd`, in a transaction group that is closed then and waits for one that can't be synced.
+
+    ZFS closes a group by itself when enough indirect blocks were freed in it (zfs_per_txg_dirty_frees_percent).
+    """
+    before = max(pool.transaction_groups())
+    discard(fd, 0, LENGTH)
+    for number in range(INDIRECTS):
+        discard(scratch, number * INDIRECT, INDIRECT)
+        states = pool.transaction_groups()
+        if states[before] != "O":
+            break
+    assert states[before] == "W" and states[before + 1] == "O" and "S" in states.values(), states
+
+
+@pytest.mark.parametrize("content", ["blocks on disk", "blocks in their pointers"])
+def test_a_clone_in_the_next_transaction_group(
+    device: ZvolClone, freezing_pool: FreezingPool, zfs_parameter: SetParameter, content: str
+) -> None:
+    pool = freezing_pool
+    zfs_parameter("zfs_txg_timeout", 30)
+    zfs_parameter("zfs_per_txg_dirty_frees_percent", 1)
+    source, destination = (pool.create_volume(name, 16) for name in ("source", "destination"))
+    scratch = pool.create_volume("scratch", INDIRECTS * INDIRECT // MIB, volblocksize="4K")
+    data = random_blocks(LENGTH) if content == "blocks on disk" else (b"\x5a" * BLOCK) * (LENGTH // BLOCK)
+    direct = os.O_RDWR | os.O_DIRECT
+    with opened(source, direct) as one, opened(destination, direct) as other, opened(scratch, direct) as third:
+        write_direct(source, data)
+        write_direct(destination, random_blocks(LENGTH))
+        for number in range(INDIRECTS):
+            write_direct(third, random_blocks(4096), number * INDIRECT)
+        run("zpool", "sync", pool.name)
+        assert read_direct(source, LENGTH) == data
+        sync = threading.Thread(target=run, args=("zpool", "sync", pool.name))
+        with pool.frozen():
+            write_direct(third, random_blocks(4096), 4096)
+            sync.start()
+            wait_for(lambda: "S" in pool.transaction_groups().values(), "a transaction group is being synced")
+            discard_into_waiting_group(pool, third, other)
+            assert device.map(other, 0, LENGTH).extents == [(Kind.HOLE, LENGTH)]
+
+            assert device.clone(one, other, LENGTH).stopped == Stopped.COMPLETE
+            assert "W" in pool.transaction_groups().values(), "the discard is still not on disk"
+            assert device.map(other, 0, LENGTH).extents == [(Kind.UNSYNCED, LENGTH)]
+            assert device.map(other, BLOCK, BLOCK).extents == [(Kind.UNSYNCED, BLOCK)]
+            assert read_direct(destination, LENGTH) == data
+            # Nor is it taken for what can be cloned on: a copy reads and writes it.
+            assert device.clone(other, one, LENGTH, destination_offset=LENGTH).stopped == Stopped.DIRTY
+        sync.join()
+        run("zpool", "sync", pool.name)
+        assert device.map(other, 0, LENGTH).extents == [(Kind.DATA, LENGTH)]
+        assert read_direct(destination, LENGTH) == data
+    for name in ("source", "destination", "scratch"):
+        pool.destroy_volume(name)
+    pool.scrub()
