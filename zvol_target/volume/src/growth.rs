@@ -5,16 +5,17 @@
 //! a transaction group has ended, nothing is counted any more, and the same write succeeds where space is held for it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use crate::gate::{Looked, Verdict};
 use crate::store::{Store, Unwritten};
 use crate::zfs::TransactionGroups;
-use crate::{Allocation, Buffer, CloneLedger, Growth, Stability, Volume, VolumeError, zfs};
+use crate::{Allocation, Buffer, Growth, Stability, Volume, VolumeError, zfs};
 
 /// How long an overwrite is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,42 +34,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Most extents asked for at once.
 const EXTENTS: usize = 64;
 
-/// What writes that need new space meet with in a volume.
-#[derive(Default)]
-pub(crate) struct Gate {
-    closed: AtomicBool,
-    ledger: Mutex<Option<Arc<dyn CloneLedger>>>,
-    /// Of a zvol: when it was looked how much is left, and whether that was next to nothing.
-    zvol: Option<Mutex<Option<(Instant, bool)>>>,
-}
-
-impl Gate {
-    pub(crate) fn of_zvol() -> Self {
-        Self {
-            zvol: Some(Mutex::default()),
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn set(&self, growth: Growth) {
-        self.closed
-            .store(growth == Growth::Refused, Ordering::Release);
-    }
-
-    pub(crate) fn set_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
-        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
-    }
-
-    pub(crate) fn ledger(&self) -> Option<Arc<dyn CloneLedger>> {
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.clone()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-}
-
 /// Writes, unless it needs space that it shall not get.
 pub(crate) async fn write<V: Volume>(
     volume: &V,
@@ -77,15 +42,46 @@ pub(crate) async fn write<V: Volume>(
     buffer: Buffer,
     stability: Stability,
 ) -> Result<(), VolumeError> {
-    if store.gate.is_closed() {
-        require_allocated(volume, offset, buffer.len() as u64).await?;
-    }
+    pass(volume, store, offset, buffer.len() as u64).await?;
     match store.try_write(offset, buffer, stability).await {
         Ok(()) => Ok(()),
         Err(unwritten) => match &store.gate.zvol {
             Some(looked) => write_again(volume, store, looked, offset, unwritten, stability).await,
             None => Err(unwritten.error),
         },
+    }
+}
+
+/// Lets a write through that may have new space, or needs none.
+///
+/// # Errors
+/// [`VolumeError::OutOfSpace`]; those of reading.
+async fn pass<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    length: u64,
+) -> Result<(), VolumeError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match store.gate.admit(length) {
+            Verdict::Passed => return Ok(()),
+            Verdict::Refused => return require_allocated(volume, offset, length).await,
+            Verdict::Exhausted => match require_allocated(volume, offset, length).await {
+                Err(VolumeError::OutOfSpace) if Instant::now() < until => {}
+                answer => return answer,
+            },
+        }
+        let mut changed = pin!(store.gate.changed().notified());
+        changed.as_mut().enable();
+        // The word may have come before this one listened.
+        if store.gate.admit(length) == Verdict::Passed {
+            return Ok(());
+        }
+        if !store.gate.is_closed() {
+            // Whatever comes of it is seen above.
+            let _ = timeout_at(until, changed).await;
+        }
     }
 }
 
@@ -97,8 +93,8 @@ pub(crate) async fn clear<V: Volume>(
     length: u64,
     stability: Stability,
 ) -> Result<(), VolumeError> {
-    if store.gate.is_closed() && store.granularity().is_none() {
-        require_allocated(volume, offset, length).await?;
+    if store.granularity().is_none() {
+        pass(volume, store, offset, length).await?;
     }
     let cleared = store.clear(offset, length, stability).await;
     let (mut error, looked) = match (cleared, &store.gate.zvol) {
@@ -124,7 +120,7 @@ pub(crate) async fn clear<V: Volume>(
 async fn short_pool(
     store: &Store,
     error: &VolumeError,
-    looked: &Mutex<Option<(Instant, bool)>>,
+    looked: &Looked,
 ) -> Option<Arc<TransactionGroups>> {
     let dataset = zfs::dataset_of(store.file()).ok()?;
     let short = is_shortage(error, &dataset, looked).await;
@@ -148,7 +144,7 @@ pub(crate) async fn admit_clone<V: Volume>(
 async fn write_again<V: Volume>(
     volume: &V,
     store: &Store,
-    looked: &Mutex<Option<(Instant, bool)>>,
+    looked: &Looked,
     offset: u64,
     mut unwritten: Unwritten,
     stability: Stability,
@@ -187,11 +183,7 @@ async fn write_again<V: Volume>(
 
 /// Whether a zvol's error is want of space. The kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too: of an
 /// EIO only the space left tells.
-async fn is_shortage(
-    error: &VolumeError,
-    dataset: &str,
-    looked: &Mutex<Option<(Instant, bool)>>,
-) -> bool {
+async fn is_shortage(error: &VolumeError, dataset: &str, looked: &Looked) -> bool {
     match error {
         VolumeError::OutOfSpace => return true,
         VolumeError::Device(error) if Errno::from_io_error(error) == Some(Errno::IO) => {}

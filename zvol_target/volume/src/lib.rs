@@ -13,6 +13,7 @@ mod buffer;
 pub mod copy;
 pub mod engine;
 mod file;
+mod gate;
 mod growth;
 mod in_place;
 mod ioctl;
@@ -214,6 +215,11 @@ pub trait Volume: Send + Sync {
     /// What writes that would take more space meet with from now on.
     fn set_growth(&self, growth: Growth) {
         let _ = growth;
+    }
+
+    /// What was said last, less what was written upon it.
+    fn growth(&self) -> Growth {
+        Growth::Allowed
     }
 
     /// Who keeps the space that its shared blocks need from now on; `None`: nobody, nothing is reserved for it.

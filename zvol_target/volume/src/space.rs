@@ -39,6 +39,9 @@ pub enum Growth {
     /// They are tried.
     #[default]
     Allowed,
+    /// They are tried until so many bytes were written, overwrites counted too. What needs new space then waits for another word, and is
+    /// refused when none comes for long.
+    Limited(u64),
     /// They fail with [`crate::VolumeError::OutOfSpace`]; writes to what takes space already go on, and so does unmapping.
     Refused,
 }

@@ -176,6 +176,14 @@ pub fn pool(name: &str) -> Result<Pool, ProgramError> {
     }
 }
 
+/// Ends the present transaction group of a pool, and waits for that.
+///
+/// # Errors
+/// [`ProgramError`].
+pub fn sync(pool: &str) -> Result<(), ProgramError> {
+    told("zpool", &["sync", pool]).map(drop)
+}
+
 /// What a zvol needs to be written full, as `zfs create` would reserve it: its metadata, and what raidz adds.
 ///
 /// # Errors
@@ -388,9 +396,9 @@ impl TransactionGroups {
         }
         self.asked.fetch_add(1, Ordering::AcqRel);
         let pool = self.pool.clone();
-        let synced = tokio::task::spawn_blocking(move || told("zpool", &["sync", &pool])).await;
+        let synced = tokio::task::spawn_blocking(move || sync(&pool)).await;
         match synced {
-            Ok(Ok(_)) => {}
+            Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(pool = self.pool, %error, "a transaction group is waited for in vain");
                 tokio::time::sleep(WITHOUT_SYNC).await;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::block::{device_size, open_device};
 use crate::copy::{CloneEnd, CloneRefusal, CloneStep};
-use crate::growth::{self, Gate};
+use crate::gate::Gate;
+use crate::growth;
 use crate::open::{OpenOptions, Problem};
 use crate::store::{self, Clearing, Store, Way, volume_on_store};
 use crate::{

@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
 use volume::{Buffer, Growth, OpenOptions, Stability, Volume, VolumeError};
@@ -33,8 +35,24 @@ async fn exercise(volume: Arc<dyn Volume>) {
     assert_eq!(read[..], pattern(512, 3)[..]);
     volume.unmap(MIB, MIB / 2, stable).await.unwrap();
     volume.unmap(4 * MIB, MIB, stable).await.unwrap();
-    volume.set_growth(Growth::Allowed);
+    volume.set_growth(Growth::Limited(MIB));
     write(0, pattern(MIB as usize, 4)).await.unwrap();
+    // Overwrites go on; what needs more waits for another word.
+    write(0, pattern(MIB as usize, 4)).await.unwrap();
+    let mut waiting = pin!(write(4 * MIB, pattern(MIB as usize, 5)));
+    let waited = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    volume.set_growth(Growth::Limited(MIB));
+    waiting.await.unwrap();
+    let mut waiting = pin!(write(5 * MIB, pattern(MIB as usize, 5)));
+    let waited = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    volume.set_growth(Growth::Refused);
+    let refused = waiting.await;
+    assert!(matches!(refused, Err(VolumeError::OutOfSpace)));
+    volume.set_growth(Growth::Allowed);
+    write(5 * MIB, pattern(MIB as usize, 5)).await.unwrap();
+    volume.unmap(4 * MIB, 2 * MIB, stable).await.unwrap();
 }
 
 #[test]

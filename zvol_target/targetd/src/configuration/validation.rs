@@ -10,7 +10,7 @@ use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
 
-/// Least of `slack_bytes`: one write of 1 MiB, 24 times, and what it changes beside.
+/// Least of `slack_bytes`: half of it lets one write of 1 MiB through, 24 times and what it changes beside.
 const LEAST_SLACK: u64 = 64 << 20;
 
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).

@@ -69,6 +69,8 @@ struct Known {
 #[derive(Default)]
 struct KnownLun {
     growth: Growth,
+    /// What the volume was told.
+    said: Growth,
     /// The zvol whose `reservation` is ours.
     holds: Option<String>,
     /// What a volume of this size needs in all to be thick.
@@ -78,6 +80,16 @@ struct KnownLun {
 }
 
 impl Keeper {
+    /// What volumes were told.
+    fn said(&self, store: &Store, members: &[(Lun, Weak<LogicalUnit>)]) -> Vec<Growth> {
+        let luns = self.stores.get(store).map(|known| &known.luns);
+        let said = |lun: &Lun| luns.and_then(|luns| luns.get(&lun.uuid));
+        let said = members
+            .iter()
+            .map(|(lun, _)| said(lun).map_or(Growth::Allowed, |known| known.said));
+        said.collect()
+    }
+
     fn take_due(&mut self) -> Vec<Store> {
         let now = Instant::now();
         let due = self
@@ -177,8 +189,15 @@ async fn look_at(service: &Shared, keeper: &Rc<RefCell<Keeper>>, store: Store) {
         .map(|(_, unit)| unit.upgrade().map(|unit| Arc::clone(unit.volume())))
         .collect();
     let looked = {
+        let said = keeper.borrow().said(&store, &members);
+        let mut present = volumes.iter().flatten().zip(said);
+        // One that may write without limit may have.
+        let written = present.any(|(volume, said)| {
+            let growth = volume.growth();
+            growth == Growth::Allowed || growth != said
+        });
         let store = store.clone();
-        tokio::task::spawn_blocking(move || look(&store, volumes)).await
+        tokio::task::spawn_blocking(move || look(&store, volumes, written)).await
     };
     let looked = looked.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
     // Out of the keeper while it is worked on: nobody else does, as it is busy.
@@ -277,8 +296,16 @@ async fn act(
             Store::Pool(_) => policy::headroom(pool.total),
             Store::FileSystem(_) => policy::file_headroom(pool.total),
         });
-    let held = datasets.iter().flatten().map(Dataset::reserved_bytes).sum();
-    let overcommitted = policy::is_overcommitted(known.overcommitted, &pool, held);
+    let slack = policy::slack(pool.total, members.len());
+    let held: u64 = datasets.iter().flatten().map(Dataset::reserved_bytes).sum();
+    // What was taken off counts as if it were there: it is to come back.
+    let taken_off = if known.overcommitted {
+        slack.saturating_mul(members.len() as u64)
+    } else {
+        0
+    };
+    let overcommitted =
+        policy::is_overcommitted(known.overcommitted, &pool, held.saturating_add(taken_off));
     if overcommitted && !known.overcommitted {
         tracing::error!(
             pool = name,
@@ -288,7 +315,7 @@ async fn act(
     known.overcommitted = overcommitted;
     let terms = Terms {
         store: store.clone(),
-        slack: policy::slack(pool.total, members.len()),
+        slack,
         pool,
         headroom,
         settings,
@@ -332,7 +359,7 @@ async fn act(
         problem,
     };
     service.borrow_mut().space.pools.insert(name, shown);
-    policy::next_look(left, headroom, refused)
+    policy::next_look(&terms.pool, left, headroom, refused)
 }
 
 /// What a LUN can take without living on what is reserved for it.
@@ -428,6 +455,7 @@ async fn keep_zvol(
     } else {
         policy::growth(known.growth, left, terms.headroom)
     };
+    let may_hold = kept.is_ok() || held > 0;
     let problem = kept.err();
     if problem.is_some() && problem != known.problem {
         tracing::warn!(dataset = dataset.name, problem, "space of a LUN");
@@ -438,11 +466,17 @@ async fn keep_zvol(
     } else {
         left.saturating_sub(terms.headroom)
     };
+    let is_near = policy::is_near(terms.pool.total, left, terms.headroom);
+    known.said = if is_near && may_hold && !is_thick {
+        policy::limit(known.growth, held, slack)
+    } else {
+        known.growth
+    };
     Some(LunSpace {
         pool: terms.store.name(),
         dataset: Some(dataset.name.clone()),
         thick: is_thick,
-        growth: known.growth,
+        growth: known.said,
         used_bytes: dataset.used_by_dataset,
         available_bytes: available,
         held_bytes: held,

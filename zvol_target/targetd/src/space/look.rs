@@ -9,7 +9,7 @@ use rustix::fs::statvfs;
 use volume::Volume;
 use volume::zfs::{self, Dataset, ProgramError};
 
-use super::policy::PoolFigures;
+use super::policy::{self, PoolFigures};
 
 /// What volumes are in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,10 +69,11 @@ pub(super) struct Found {
     pub datasets: Vec<Option<Dataset>>,
 }
 
-/// Looks at a store and the volumes in it. They are let go before anything is waited for.
+/// Looks at a store and the volumes in it, which were `written` to since the last look. They are let go before anything is waited for.
 pub(super) fn look(
     store: &Store,
     volumes: Vec<Option<Arc<dyn Volume>>>,
+    written: bool,
 ) -> Result<Found, LookError> {
     let names: Vec<_> = volumes
         .into_iter()
@@ -90,7 +91,19 @@ pub(super) fn look(
         Store::Pool(pool) => {
             let mut asked = vec![pool.clone()];
             asked.extend(names.iter().flatten().cloned());
-            let found = zfs::datasets(&asked)?;
+            let mut found = zfs::datasets(&asked)?;
+            let is_near = |found: &[Dataset]| {
+                let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
+                roots.any(|root| {
+                    let total = root.used.saturating_add(root.available);
+                    policy::is_near(total, root.available, policy::headroom(total))
+                })
+            };
+            if written && is_near(&found) {
+                // What is not in the pool yet is not in its figures.
+                zfs::sync(pool)?;
+                found = zfs::datasets(&asked)?;
+            }
             let of = |name: &str| found.iter().find(|dataset| dataset.name == name);
             let root = of(pool).ok_or_else(|| LookError::Gone(pool.clone()))?;
             let figures = PoolFigures::of_pool(root, &zfs::pool(pool)?);
@@ -118,7 +131,7 @@ mod tests {
             panic!("{store:?}");
         };
         assert!(path.starts_with(mount));
-        let found = look(&store, vec![Some(volume.volume)]).unwrap();
+        let found = look(&store, vec![Some(volume.volume)], true).unwrap();
         assert!(found.pool.total >= found.pool.available);
         assert_eq!(found.datasets, [None]);
         let above = mount.parent();

@@ -15,6 +15,16 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// What writers may take of a pool in a second, bytes: the next look comes before they could have taken the headroom.
 const FASTEST_WRITERS: u64 = 2 * GIB;
 
+/// With less than this above the headroom, writers could take it all in a look or two, also where looks are slow.
+fn near(total: u64) -> u64 {
+    (total / 4).min(8 * GIB)
+}
+
+/// Whether a pool of `total` bytes with `left` bytes left is near its end.
+pub(super) fn is_near(total: u64, left: u64, headroom: u64) -> bool {
+    left.saturating_sub(headroom) < near(total)
+}
+
 /// Figures of a pool, or of a file system, bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolFigures {
@@ -81,18 +91,32 @@ pub(super) fn file_headroom(total: u64) -> u64 {
     (total / 64).min(GIB)
 }
 
+/// Half of it lets a write of 1 MiB through, and heartbeats beside it.
+const LEAST_SLACK: u64 = 128 * MIB;
+
 /// What is held for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
 /// pool yet: with 1 GiB, 43 MiB go at once, or 150 to 300 random writes that each change an indirect block of their own.
 /// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves them enough to live on.
 pub(super) fn slack(total: u64, luns: usize) -> u64 {
     let luns = (luns as u64).max(1);
-    (total / 64).min(total / 16 / luns).clamp(64 * MIB, GIB)
+    (total / 64).min(total / 16 / luns).clamp(LEAST_SLACK, GIB)
+}
+
+/// How much a thin LUN may write before the next look near the end of its pool, with `held` bytes held for it.
+///
+/// A write takes from what is held when nothing else is left. Where others could fill the pool between two looks, growth leaves half of
+/// the slack for overwrites.
+pub(super) fn limit(growth: Growth, held: u64, slack: u64) -> Growth {
+    match growth {
+        Growth::Allowed => Growth::Limited(held.saturating_sub(slack / 2)),
+        growth => growth,
+    }
 }
 
 /// Whether LUNs may take more with `left` bytes left. Once refused, there must be a quarter more than the headroom again.
 pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
     let needed = match before {
-        Growth::Allowed => headroom,
+        Growth::Allowed | Growth::Limited(_) => headroom,
         Growth::Refused => headroom + headroom / 4,
     };
     if left < needed {
@@ -131,10 +155,18 @@ pub(super) fn is_overcommitted(before: bool, pool: &PoolFigures, held: u64) -> b
     pool.free < held.saturating_add(pool.slop / 8 * eighths)
 }
 
-/// When to look again: before the fastest writers could have taken half of what is above the headroom.
-pub(super) fn next_look(left: u64, headroom: u64, refused: bool) -> Duration {
+/// When to look again: before the fastest writers could have taken half of what is above the headroom; where more is shared than
+/// there is space for, as often as can be.
+pub(super) fn next_look(pool: &PoolFigures, left: u64, headroom: u64, refused: bool) -> Duration {
     if refused {
-        return SHORTEST * 2;
+        return if pool.saved > left {
+            SHORTEST
+        } else {
+            SHORTEST * 2
+        };
+    }
+    if is_near(pool.total, left, headroom) {
+        return SHORTEST;
     }
     let above = left.saturating_sub(headroom);
     Duration::from_millis(above / 2 / (FASTEST_WRITERS / 1000)).clamp(SHORTEST, LONGEST)
@@ -164,13 +196,23 @@ mod tests {
     fn defaults_fit_pools_of_every_size() {
         for total in [256 * MIB, 2 * GIB, 100 * GIB, 10 << 40] {
             assert!(headroom(total) <= total / 8);
-            assert!(slack(total, 1) >= 64 * MIB);
+            assert!(slack(total, 1) >= LEAST_SLACK);
         }
         assert_eq!(headroom(10 << 40), 4 * GIB);
         assert_eq!((slack(10 << 40, 1), slack(10 << 40, 100)), (GIB, GIB));
-        assert_eq!(slack(256 * GIB, 256), 64 * MIB);
+        assert_eq!(slack(256 * GIB, 256), LEAST_SLACK);
         assert_eq!(slop(2 * GIB), 128 * MIB);
         assert_eq!(slop(8 << 40), 128 * GIB);
+    }
+
+    #[test]
+    fn near_the_end_growth_leaves_half_of_the_slack() {
+        let limit = |growth, held| limit(growth, held, 128 * MIB);
+        assert_eq!(limit(Growth::Allowed, 128 * MIB), Growth::Limited(64 * MIB));
+        assert_eq!(limit(Growth::Allowed, MIB), Growth::Limited(0));
+        assert_eq!(limit(Growth::Refused, 128 * MIB), Growth::Refused);
+        assert!(is_near(1 << 40, 11 * GIB, 4 * GIB) && !is_near(1 << 40, 13 * GIB, 4 * GIB));
+        assert!(is_near(2 * GIB, 500 * MIB, 64 * MIB) && !is_near(2 * GIB, GIB, 64 * MIB));
     }
 
     #[test]
@@ -235,9 +277,18 @@ mod tests {
 
     #[test]
     fn looks_are_as_frequent_as_the_pool_is_full() {
-        assert_eq!(next_look(1 << 40, GIB, false), LONGEST);
-        assert_eq!(next_look(5 * GIB, GIB, false), Duration::from_secs(1));
-        assert_eq!(next_look(GIB, GIB, false), SHORTEST);
-        assert_eq!(next_look(0, GIB, true), Duration::from_secs(1));
+        let next = |left, refused, saved| {
+            let pool = PoolFigures {
+                total: 2 << 40,
+                saved,
+                ..PoolFigures::default()
+            };
+            next_look(&pool, left, GIB, refused)
+        };
+        assert_eq!(next(1 << 40, false, GIB), LONGEST);
+        assert_eq!(next(13 * GIB, false, 0), Duration::from_secs(3));
+        assert_eq!(next(5 * GIB, false, 0), SHORTEST);
+        assert_eq!(next(0, true, 0), Duration::from_secs(1));
+        assert_eq!(next(0, true, GIB), SHORTEST);
     }
 }

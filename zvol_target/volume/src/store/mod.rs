@@ -16,7 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::RwLock;
 
 use crate::engine::{self, Action, Backing, Operation};
-use crate::growth::Gate;
+use crate::gate::Gate;
 use crate::in_place::InPlace;
 use crate::{Buffer, Geometry, Stability, VolumeError};
 
@@ -415,6 +415,10 @@ macro_rules! volume_on_store {
 
             fn set_growth(&self, growth: $crate::Growth) {
                 self.store.gate.set(growth);
+            }
+
+            fn growth(&self) -> $crate::Growth {
+                self.store.gate.growth()
             }
 
             fn set_clone_ledger(&self, ledger: Option<std::sync::Arc<dyn $crate::CloneLedger>>) {

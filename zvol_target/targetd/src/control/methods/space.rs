@@ -39,7 +39,7 @@ fn show(target: &Target, lun: &Lun, space: &LunSpace) -> Value {
         "dataset": space.dataset,
         "provisioning": if space.thick { "thick" } else { "thin" },
         "growth": match space.growth {
-            Growth::Allowed => "allowed",
+            Growth::Allowed | Growth::Limited(_) => "allowed",
             Growth::Refused => "refused",
         },
         "used_bytes": space.used_bytes,
