@@ -342,7 +342,7 @@ def test_what_a_thick_lun_shares_is_reserved(
 def test_overwriting_what_thin_luns_share_does_not_use_up_the_pool(
     short_pool: ShortPool, short_target: Target, device: ZvolClone, tell: Callable[[str], None]
 ) -> None:
-    """Two thin LUNs share all, the pool is filled, one overwritten: refused before the pool stops; then space, and all goes on."""
+    """Two thin LUNs share all, the pool is filled, one overwritten: refused before the pool stops; with space all goes on."""
     for number in range(2):
         short_target.add_lun(number, short_pool.create_volume(f"lun{number}", 512, volblocksize="16K", compression="off"))
     length = 384 * MIB

@@ -213,7 +213,9 @@ async fn look_at(service: &Shared, keeper: &Rc<RefCell<Keeper>>, store: Store) {
     };
     known.busy = false;
     known.due = Instant::now() + next;
-    let stores = &mut keeper.borrow_mut().stores;
+    let Keeper { places, stores } = &mut *keeper.borrow_mut();
+    let mut places = places.values();
+    let is_used = places.any(|place| place.store.as_ref() == Some(&store));
     // A unit may have come meanwhile.
     if stores
         .get(&store)
@@ -221,7 +223,8 @@ async fn look_at(service: &Shared, keeper: &Rc<RefCell<Keeper>>, store: Store) {
     {
         known.due = Instant::now();
     }
-    if known.luns.is_empty() {
+    // A look that failed has found nothing yet.
+    if known.luns.is_empty() && !is_used {
         stores.remove(&store);
         service.borrow_mut().space.pools.remove(&store.name());
     } else {

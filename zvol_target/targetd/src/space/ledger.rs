@@ -69,19 +69,20 @@ struct Account {
 }
 
 impl Account {
-    /// Before anything was cloned here: what is reserved beyond `own`, else all that can be shared.
+    /// At the first look: what is reserved beyond `own`. Where that is nothing it may have shared before it was thick, or somebody
+    /// took the reservation away: then all that can be shared.
     fn found(dataset: &Dataset, own: u64, saved: u64) -> Self {
-        let shared = if dataset.refreservation >= own {
-            dataset.refreservation - own
-        } else {
-            saved.min(dataset.used_by_dataset)
+        let shared = match dataset.refreservation.saturating_sub(own) {
+            0 => saved.min(dataset.used_by_dataset),
+            beyond => beyond,
         };
         Self {
             dataset: dataset.name.clone(),
             own,
             shared,
             claimed: shared,
-            claimed_at: None,
+            // What was cloned right before a crash may not be in the pool's figure yet.
+            claimed_at: Some(Instant::now()),
             holds: false,
         }
     }
@@ -196,6 +197,9 @@ mod tests {
         // Somebody took the reservation away: all that can be shared.
         assert_eq!(shared(0, 90, 60), 60);
         assert_eq!(shared(99, 90, 600), 90);
+        // Thick only now.
+        assert_eq!(shared(100, 90, 60), 60);
+        assert_eq!(shared(100, 90, 0), 0);
     }
 
     #[test]
