@@ -128,7 +128,7 @@ def main(words: Sequence[str]) -> int:
         print(f"\nOn {where}, {options.rounds} rounds, what makes it stable included: median [minimum-maximum]")
         if not IN_GUEST:
             print(
-                "tgt has no EXTENDED COPY: its copies are the host's own work by tgt. It acknowledges from the page cache, which is to its favour."
+                print("tgt has no EXTENDED COPY: its copies are the host's own work by it. It acknowledges from the page cache.")
             )
         report(done, peer)
         rates = ats(bench, peer, options.rounds, options.seconds) if options.only in "ats" else {}
