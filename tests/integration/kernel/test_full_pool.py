@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import random
 import time
@@ -337,43 +336,3 @@ def test_what_a_thick_lun_shares_is_reserved(
             assert space(short_target)["provisioning"] == "thick"
 
     asyncio.run(scenario())
-
-
-def test_overwriting_what_thin_luns_share_does_not_use_up_the_pool(
-    short_pool: ShortPool, short_target: Target, device: ZvolClone, tell: Callable[[str], None]
-) -> None:
-    """Two thin LUNs share all, the pool is filled, one overwritten: refused before the pool stops; with space all goes on."""
-    for number in range(2):
-        short_target.add_lun(number, short_pool.create_volume(f"lun{number}", 512, volblocksize="16K", compression="off"))
-    length = 384 * MIB
-
-    async def scenario() -> None:
-        async with luns(short_target, 2) as disks:
-            await in_full(disks.session, 0, length // MIB)
-            run("zpool", "sync", short_pool.name)
-            await disks.copy(length)
-            assert offload_of(short_target, 1)["cloned_bytes"] == length
-            for number in range(2):
-                await asyncio.to_thread(wait_for, functools.partial(is_held, short_target, number), "overwrites are held", 60)
-            with Filler(short_pool.files) as filler:
-                await asyncio.to_thread(filler.wait_until_refused)
-                done = 0
-                while (response := await write(disks.session, done, os.urandom(MIB))).status == GOOD:
-                    done += MIB
-                    assert done < length, "all was overwritten: nothing was short"
-                assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
-                free = run("zpool", "list", "-Ho", "health,free", short_pool.name).split()
-                tell(f"refused after {done // MIB} of {length // MIB} MiB; the pool is {free[0]}, with {free[1]} free")
-                assert free[0] == "ONLINE"
-                assert space(short_target)["problem"]
-                # Nothing hangs: reading and unmapping go on.
-                assert (await disks.session.execute(cdb.read(0, 8), data_in=4096)).status == GOOD
-                await disks.unmap(1, 16 * MIB, MIB)
-                filler.remove()
-                until = time.monotonic() + 60
-                while (await write(disks.session, done, os.urandom(MIB))).status != GOOD:
-                    assert time.monotonic() < until, "space is back, and overwrites are still refused"
-                await asyncio.to_thread(wait_for, lambda: is_held(short_target), "overwrites are held again", 60)
-
-    asyncio.run(scenario())
-    short_pool.scrub()
