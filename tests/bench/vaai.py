@@ -127,9 +127,7 @@ def main(words: Sequence[str]) -> int:
         where = "zvols in the guest" if IN_GUEST else "files on XFS"
         print(f"\nOn {where}, {options.rounds} rounds, what makes it stable included: median [minimum-maximum]")
         if not IN_GUEST:
-            print(
-                print("tgt has no EXTENDED COPY: its copies are the host's own work by it. It acknowledges from the page cache.")
-            )
+            print("tgt has no EXTENDED COPY: its copies are the host's own work by it. It acknowledges from the page cache.")
         report(done, peer)
         rates = ats(bench, peer, options.rounds, options.seconds) if options.only in "ats" else {}
     if options.json:
