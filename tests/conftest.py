@@ -18,10 +18,19 @@ from support.zfs import Pool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--seed N, so that a failing random run can be had again; how long the full pool is tested."""
+    """--seed N, so that a failing random run can be had again; --long; how long the full pool is tested."""
+    parser.addoption("--long", action="store_true", help="also what is marked `long`")
     parser.addoption("--seed", type=int, default=int(os.environ.get("ZVAAI_SEED", "1")), help="seed of all random choices")
     full = "how long the test of a full pool keeps it full"
     parser.addoption("--full-pool-seconds", type=float, default=float(os.environ.get("ZVAAI_FULL_POOL_SECONDS", "30")), help=full)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs."""
+    if not config.getoption("--long"):
+        left = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

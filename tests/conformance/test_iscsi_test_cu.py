@@ -84,7 +84,9 @@ def test_suite(program: Path, test: str, suite_target: Target) -> None:
     assert not skip, f"{test} is listed as skipped, and was run"
 
 
-@pytest.mark.parametrize("row", [*rows("Skipped"), *SKIPPED_ON_FILES, *WRONG, *WRONG_IN_NEWEST], ids=lambda row: f"row {row.pattern}")
+@pytest.mark.parametrize(
+    "row", [*rows("Skipped"), *SKIPPED_ON_FILES, *WRONG, *WRONG_IN_NEWEST], ids=lambda row: f"row {row.pattern}"
+)
 def test_every_row_of_the_statement_names_a_test(row: Row) -> None:
     if NEWEST not in TESTS and row in WRONG_IN_NEWEST:
         pytest.skip("the newest tool is not there")

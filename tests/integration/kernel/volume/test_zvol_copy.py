@@ -33,6 +33,7 @@ from support.zfs import Pool
 BLOCK = 16384
 Tell = Callable[[str], None]
 SetParameter = Callable[[str, int], None]
+LONG = pytest.mark.long
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +187,7 @@ def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -
         run("zfs", "destroy", "-r", f"{pool.name}/limited")
 
 
-@pytest.mark.parametrize("dirty", [1, 16, 128])
+@pytest.mark.parametrize("dirty", [pytest.param(1, marks=LONG), 16, pytest.param(128, marks=LONG)])
 def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int) -> None:
     """What was just written is read and written; beside it a copy that waits for the transaction group first."""
     zfs_parameter("zfs_txg_timeout", 30)
@@ -213,36 +214,38 @@ def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tel
     tell(f"{dirty} MiB dirty of 256: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
 
 
-def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell) -> None:
+@pytest.mark.parametrize("held", [256, pytest.param(1024, marks=LONG)])
+def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) -> None:
     """Its holes are told by the map and cost next to nothing."""
     source, destination = volume(40 << 10, volblocksize="16384"), volume(40 << 10, volblocksize="16384")
-    data = random_blocks(16 * MIB)
+    data = random_blocks(held * MIB // 64)
     with opened(source, os.O_RDWR | os.O_DIRECT) as fd:
         for at in range(64):
             write_direct(fd, data, at * 500 * MIB)
     copied = copy(source, 0, destination, 0, 40 << 30)
-    assert (copied.cloned, copied.zeroed) == (1 << 30, 39 << 30)
-    tell(f"1 GiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
+    assert (copied.cloned, copied.zeroed) == (held * MIB, (40 << 30) - held * MIB)
+    tell(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
 
 
 @pytest.mark.parametrize("block", [16384, 65536])
-def test_a_gibibyte(volume: VolumeOf, tell: Tell, block: int) -> None:
-    source, destination = volume(1024, volblocksize=str(block)), volume(1024, volblocksize=str(block))
+@pytest.mark.parametrize("size", [256, pytest.param(1024, marks=LONG)])
+def test_beside_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, block: int) -> None:
+    source, destination = volume(size, volblocksize=str(block)), volume(size, volblocksize=str(block))
     data = random_blocks(16 * MIB)
-    for at in range(64):
+    for at in range(size // 16):
         write_direct(source, data, at * 16 * MIB)
     run("zpool", "sync")
-    copied = copy(source, 0, destination, 0, 1 << 30)
-    assert copied.cloned == 1 << 30
-    again = copy(source, 0, destination, 0, 1 << 30)
-    assert again.cloned == 1 << 30
+    copied = copy(source, 0, destination, 0, size * MIB)
+    assert copied.cloned == size * MIB
+    again = copy(source, 0, destination, 0, size * MIB)
+    assert again.cloned == size * MIB
     kernel_module.remove("zvol_clone")
     try:
-        plain = copy(source, 0, destination, 0, 1 << 30)
+        plain = copy(source, 0, destination, 0, size * MIB)
     finally:
         assert kernel_module.load().returncode == 0
     took = f"clone {copied.seconds:.2f} s, again {again.seconds:.2f} s, copy {plain.seconds:.2f} s"
-    tell(f"1 GiB at {block >> 10}K with its flush: {took}")
+    tell(f"{size} MiB at {block >> 10}K with its flush: {took}")
 
 
 def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int) -> None:
