@@ -32,7 +32,7 @@ pub(crate) enum Hold {
 }
 
 /// A range as it is asked for.
-type Part = (Hold, Range<u64>);
+pub(crate) type Part = (Hold, Range<u64>);
 
 /// A held range; let go when dropped.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl RangeLocks {
         Table::hold(self.table(), [(Hold::Exclusive, range), NOTHING]).await
     }
 
-    /// Holds what one step of a copy reads here and writes in `destination`, which may be here too and may overlap.
+    /// Holds what one step of a copy reads here and holds as said in `destination`, which may be here too and may overlap.
     ///
     /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are asked for at once, those of two
     /// always in the same order.
@@ -65,10 +65,10 @@ impl RangeLocks {
         &self,
         source: Range<u64>,
         destination: &Self,
-        written: Range<u64>,
+        write: Part,
     ) -> CopyGuard {
         let (here, there) = (self.table(), destination.table());
-        let (read, write) = ((Hold::Read, source), (Hold::Write, written));
+        let read = (Hold::Read, source);
         if Arc::ptr_eq(here, there) {
             return CopyGuard([Some(Table::hold(here, [read, write]).await), None]);
         }
@@ -490,7 +490,8 @@ mod tests {
                 scope.spawn(move || {
                     for at in 0..2000 {
                         let at = at % 7;
-                        drop(block_on(from.copy(at..at + 5, to, 10 - at..15 - at)));
+                        let written = (Hold::Write, 10 - at..15 - at);
+                        drop(block_on(from.copy(at..at + 5, to, written)));
                     }
                 });
             }

@@ -11,7 +11,7 @@ fn input(slow: bool, steps: &[&[u8]]) -> Vec<u8> {
 
 /// For `extended_copy`.
 pub fn extended_copy() -> Seeds {
-    let copy = |what: u8, flags: u8, cscds: &[u8], segments: &[[u8; 6]]| {
+    let copy = |what: u8, flags: u8, cscds: &[u8], segments: &[&[u8]]| {
         let counts = (cscds.len() as u8) | ((segments.len() as u8) << 3);
         let mut bytes = vec![what, 1, flags, counts];
         bytes.extend(cscds);
@@ -22,8 +22,11 @@ pub fn extended_copy() -> Seeds {
     let operating_parameters = [0x80, 3, 0, 1, 0];
     let status = [0x80, 0, 1, 1, 0];
     // Ends, blocks, from, to.
-    let segment = [0x10, 16, 0, 8, 1, 64];
-    let inside = [0x00, 32, 0, 0, 0, 16];
+    let segment: &[u8] = &[0x10, 16, 0, 8, 1, 64];
+    let inside: &[u8] = &[0x00, 32, 0, 0, 0, 16];
+    // And odd bytes, byte of the block from and to.
+    let bytes: &[u8] = &[0x18, 16, 0, 8, 1, 64, 3, 0, 5, 1, 255];
+    let bytes_inside: &[u8] = &[0x08, 32, 0, 0, 0, 0, 200, 0, 0, 0, 1];
     vec![
         (
             "between_luns",
@@ -36,6 +39,14 @@ pub fn extended_copy() -> Seeds {
         (
             "inside_and_overlapping",
             input(false, &[&copy(0, 0x00, &[0], &[inside]), &status]),
+        ),
+        (
+            "bytes",
+            input(true, &[&copy(6, 0x10, &[0, 2], &[bytes, segment])]),
+        ),
+        (
+            "bytes_inside_and_overlapping",
+            input(false, &[&copy(0, 0x00, &[0], &[bytes_inside]), &status]),
         ),
         (
             "operating_parameters",

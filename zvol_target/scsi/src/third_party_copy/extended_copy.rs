@@ -1,10 +1,11 @@
 //! EXTENDED COPY(LID1) (SPC-4 6.5).
 
+use super::MAXIMUM_SEGMENT_BYTES;
 use super::copy_manager::{CopyEnd, resolve};
 use super::operations::RunningOperation;
-use super::parameter_list::{
-    self, BLOCKS_AT, Cscd, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, LENGTH_ERROR,
-    MAXIMUM_LIST_BYTES, ParameterList, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
+use super::parameter_list::{self, Cscd, LENGTH_ERROR, MAXIMUM_LIST_BYTES, ParameterList};
+use super::segment_descriptors::{
+    Amount, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
 };
 use super::transfer::{Stop, Transfer, check_end, transfer};
 use crate::additional_sense::AdditionalSense;
@@ -102,20 +103,17 @@ impl<'a> Checking<'a> {
         let segment = self.segment;
         let source = self.end(execution, CopyEndRole::Source)?;
         let destination = self.end(execution, CopyEndRole::Destination)?;
-        let [source_block, destination_block] =
-            [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
-        let counted = if segment.destination_count {
-            destination_block
-        } else {
-            source_block
+        let length = self.length(source, destination)?;
+        let (from, to) = match segment.amount {
+            Amount::Blocks { .. } => (0, 0),
+            Amount::Bytes {
+                source_offset,
+                destination_offset,
+                ..
+            } => (source_offset, destination_offset),
         };
-        let length = u64::from(segment.blocks) * counted;
-        if length % source_block != 0 || length % destination_block != 0 {
-            let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
-            return Err(self.invalid(code, BLOCKS_AT));
-        }
-        let source_offset = offset(source, segment.source_address, length);
-        let destination_offset = offset(destination, segment.destination_address, length);
+        let source_offset = offset(source, segment.source_address, from, length);
+        let destination_offset = offset(destination, segment.destination_address, to, length);
         // What the copy manager finds wrong in a segment has no code of its own (SPC-4 5.17.7.4).
         let out_of_range = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
         Ok(Transfer {
@@ -128,6 +126,36 @@ impl<'a> Checking<'a> {
             length,
             watch: None,
         })
+    }
+
+    /// Bytes to copy. What would leave a block half filled for lack of more is not padded, but refused.
+    fn length(&self, source: &CopyEnd, destination: &CopyEnd) -> Result<u64, Failure> {
+        let [source_block, destination_block] =
+            [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
+        let amount = self.segment.amount;
+        match amount {
+            Amount::Blocks {
+                blocks,
+                of_destination,
+            } => {
+                let counted = if of_destination {
+                    destination_block
+                } else {
+                    source_block
+                };
+                let length = u64::from(blocks) * counted;
+                if length % source_block != 0 || length % destination_block != 0 {
+                    let code = AdditionalSense::UNEXPECTED_INEXACT_SEGMENT;
+                    return Err(self.invalid(code, amount.at()));
+                }
+                Ok(length)
+            }
+            Amount::Bytes { bytes, .. } if bytes > MAXIMUM_SEGMENT_BYTES => {
+                let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
+                Err(self.invalid(code, amount.at()))
+            }
+            Amount::Bytes { bytes, .. } => Ok(bytes.into()),
+        }
     }
 
     /// The logical unit that is one end of the segment, if it may be.
@@ -233,10 +261,12 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// First byte of `length` bytes at the address; `None` when they do not all exist.
-fn offset(end: &CopyEnd, address: u64, length: u64) -> Option<u64> {
+/// First byte of `length` bytes from `byte_offset` of the block at the address on; `None` when they do not all exist.
+fn offset(end: &CopyEnd, address: u64, byte_offset: u16, length: u64) -> Option<u64> {
     let capacity = end.unit.capacity();
     let block_bytes = u64::from(capacity.block_bytes());
-    let behind = address.checked_add(length / block_bytes)?;
-    (behind <= capacity.blocks()).then(|| address * block_bytes)
+    let first = address.checked_mul(block_bytes)?;
+    let first = first.checked_add(byte_offset.into())?;
+    let behind = first.checked_add(length)?;
+    (behind <= capacity.blocks() * block_bytes).then_some(first)
 }

@@ -10,6 +10,7 @@ mod operating_parameters;
 mod operations;
 mod parameter_list;
 mod receive_results;
+mod segment_descriptors;
 mod token_commands;
 mod token_lists;
 mod tokens;
@@ -34,7 +35,8 @@ const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
 const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 64;
 
 /// MAXIMUM SEGMENT LENGTH, bytes. With the largest number of segments that makes 2 GiB for one command: two seconds of cloning, ten
-/// of reading and writing, where hosts wait thirty. What the field of a segment descriptor holds is copied nevertheless: 65,535 blocks.
+/// of reading and writing, where hosts wait thirty. A segment of blocks may be longer nevertheless, as some hosts do not look at this: 65,535
+/// of them, which is all that its field holds.
 const MAXIMUM_SEGMENT_BYTES: u32 = 32 << 20;
 
 /// MAXIMUM IDENTIFIED CONCURRENT COPIES: copies with a list identifier, under way or with results kept, of one nexus in one unit.

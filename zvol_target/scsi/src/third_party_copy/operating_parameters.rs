@@ -1,8 +1,7 @@
 //! What the copy manager can do: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
 
-use super::parameter_list::{
-    BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES,
-};
+use super::parameter_list::{IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES};
+use super::segment_descriptors::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET};
 use super::token_lists::{BLOCK_DEVICE_ZERO, CHANGE_VULNERABLE};
 use super::{
     DEFAULT_TOKEN_TIMEOUT, MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_IDENTIFIED_COPIES, MAXIMUM_RANGES,
@@ -15,13 +14,17 @@ use crate::offload::Offload;
 use crate::task_set::MAXIMUM_TASKS;
 
 /// Codes of the descriptors that are taken, in ascending order.
-const DESCRIPTOR_TYPES: [u8; 2] = [BLOCK_TO_BLOCK, IDENTIFICATION_DESCRIPTOR];
+const DESCRIPTOR_TYPES: [u8; 3] = [
+    BLOCK_TO_BLOCK,
+    BLOCK_TO_BLOCK_WITH_OFFSET,
+    IDENTIFICATION_DESCRIPTOR,
+];
 
 /// TOTAL CONCURRENT COPIES: as many as there may be tasks. More than some run wait for their turn.
 const CONCURRENT_COPIES: u16 = MAXIMUM_TASKS as u16;
 
-/// What data of a segment are a multiple of, as a power of two: the smallest logical block, 512 bytes.
-const DATA_SEGMENT_GRANULARITY: u8 = 9;
+/// What data of a segment are a multiple of, as a power of two: one byte.
+const DATA_SEGMENT_GRANULARITY: u8 = 0;
 
 /// Parameter data of RECEIVE COPY OPERATING PARAMETERS. Fields of inline data, held data and stream devices are zero.
 pub(super) fn operating_parameters() -> Vec<u8> {

@@ -1,5 +1,6 @@
-//! The parameter list of EXTENDED COPY(LID1) (SPC-4 6.4.3 to 6.4.6, 6.5).
+//! The parameter list of EXTENDED COPY(LID1) (SPC-4 6.4.3 to 6.4.5, 6.5).
 
+use super::segment_descriptors::{self, LONGEST_SEGMENT_DESCRIPTOR_BYTES, Segment};
 use super::{MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_SEGMENT_DESCRIPTORS};
 use crate::additional_sense::AdditionalSense;
 use crate::sense::Sense;
@@ -8,21 +9,17 @@ use crate::sense::Sense;
 const HEADER_BYTES: usize = 16;
 /// Of an Identification Descriptor CSCD descriptor.
 pub(super) const CSCD_DESCRIPTOR_BYTES: usize = 32;
-/// Of a block device to block device segment descriptor.
-pub(super) const SEGMENT_DESCRIPTOR_BYTES: usize = 28;
 
 /// MAXIMUM DESCRIPTOR LIST LENGTH: all descriptors that a list may have.
 pub(super) const MAXIMUM_DESCRIPTOR_LIST_BYTES: usize = MAXIMUM_CSCD_DESCRIPTORS
     * CSCD_DESCRIPTOR_BYTES
-    + MAXIMUM_SEGMENT_DESCRIPTORS * SEGMENT_DESCRIPTOR_BYTES;
+    + MAXIMUM_SEGMENT_DESCRIPTORS * LONGEST_SEGMENT_DESCRIPTOR_BYTES;
 
 /// Longest parameter list.
 pub(super) const MAXIMUM_LIST_BYTES: usize = HEADER_BYTES + MAXIMUM_DESCRIPTOR_LIST_BYTES;
 
 /// DESCRIPTOR TYPE CODE of the only CSCD descriptor taken.
 pub(super) const IDENTIFICATION_DESCRIPTOR: u8 = 0xe4;
-/// DESCRIPTOR TYPE CODE of the only segment descriptor taken.
-pub(super) const BLOCK_TO_BLOCK: u8 = 0x02;
 
 pub(super) const LENGTH_ERROR: Sense =
     Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
@@ -55,32 +52,8 @@ pub(super) struct Cscd {
     pub(super) block_bytes: Option<u32>,
 }
 
-/// A copy from block device to block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    /// SOURCE CSCD DESCRIPTOR ID.
-    pub(super) source: u16,
-    /// DESTINATION CSCD DESCRIPTOR ID.
-    pub(super) destination: u16,
-    /// DC: `blocks` are those of the destination.
-    pub(super) destination_count: bool,
-    /// BLOCK DEVICE NUMBER OF BLOCKS.
-    pub(super) blocks: u16,
-    /// SOURCE BLOCK DEVICE LOGICAL BLOCK ADDRESS.
-    pub(super) source_address: u64,
-    /// DESTINATION BLOCK DEVICE LOGICAL BLOCK ADDRESS.
-    pub(super) destination_address: u64,
-}
-
-// Bytes of a segment descriptor, for field pointers.
-pub(super) const SOURCE_ID_AT: u16 = 4;
-pub(super) const DESTINATION_ID_AT: u16 = 6;
-pub(super) const BLOCKS_AT: u16 = 10;
-pub(super) const SOURCE_ADDRESS_AT: u16 = 12;
-pub(super) const DESTINATION_ADDRESS_AT: u16 = 20;
-
-/// Reads a list. Reserved and obsolete fields are not looked at, nor are STR and PRIORITY, which are advice, CAT, which is for what is
-/// never left over here, and the relative initiator port, as every unit is in the device of the copy manager.
+/// Reads a list. Reserved and obsolete fields are not looked at, nor are STR and PRIORITY, which are advice, and the relative initiator
+/// port, as every unit is in the device of the copy manager.
 ///
 /// # Errors
 /// PARAMETER LIST LENGTH ERROR, TOO MANY TARGET DESCRIPTORS, TOO MANY SEGMENT DESCRIPTORS, UNSUPPORTED TARGET DESCRIPTOR TYPE CODE,
@@ -112,13 +85,13 @@ pub(super) fn parse(list: &[u8]) -> Result<ParameterList, Sense> {
     Ok(ParameterList {
         list_identifier,
         cscds: parse_cscds(cscds)?,
-        segments: parse_segments(segments, HEADER_BYTES + cscd_bytes)?,
+        segments: segment_descriptors::parse(segments, HEADER_BYTES + cscd_bytes)?,
     })
 }
 
 fn parse_cscds(descriptors: &[u8]) -> Result<Vec<Cscd>, Sense> {
     if descriptors.len() > MAXIMUM_CSCD_DESCRIPTORS * CSCD_DESCRIPTOR_BYTES {
-        return Err(at(AdditionalSense::TOO_MANY_TARGET_DESCRIPTORS, 2));
+        return Err(unsupported(AdditionalSense::TOO_MANY_TARGET_DESCRIPTORS, 2));
     }
     let chunks = descriptors.chunks(CSCD_DESCRIPTOR_BYTES);
     chunks
@@ -135,7 +108,7 @@ fn parse_cscd(descriptor: &[u8], begin: usize) -> Result<Cscd, Sense> {
     let begin = begin as u16;
     if descriptor.first() != Some(&IDENTIFICATION_DESCRIPTOR) {
         let code = AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE_CODE;
-        return Err(at(code, begin));
+        return Err(unsupported(code, begin));
     }
     // All CSCD descriptors have a multiple of 32 bytes: CSCD DESCRIPTOR LIST LENGTH is wrong.
     let descriptor: &[u8; CSCD_DESCRIPTOR_BYTES] =
@@ -159,48 +132,12 @@ fn parse_cscd(descriptor: &[u8], begin: usize) -> Result<Cscd, Sense> {
     })
 }
 
-fn parse_segments(mut descriptors: &[u8], mut begin: usize) -> Result<Vec<Segment>, Sense> {
-    const DC: u8 = 0x02;
-    /// DESCRIPTOR LENGTH: what follows the field.
-    const DESCRIPTOR_LENGTH: [u8; 2] = [0x00, 0x18];
-    let mut segments = Vec::new();
-    while let Some(&code) = descriptors.first() {
-        // A list has a few thousand bytes.
-        let here = begin as u16;
-        if segments.len() == MAXIMUM_SEGMENT_DESCRIPTORS {
-            return Err(at(AdditionalSense::TOO_MANY_SEGMENT_DESCRIPTORS, here));
-        }
-        if code != BLOCK_TO_BLOCK {
-            let code = AdditionalSense::UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE_CODE;
-            return Err(at(code, here));
-        }
-        if descriptors.get(2..4) != Some(&DESCRIPTOR_LENGTH) {
-            return Err(invalid(here + 2, None));
-        }
-        // SEGMENT DESCRIPTOR LIST LENGTH ends within a descriptor.
-        let (descriptor, rest) = descriptors
-            .split_first_chunk::<SEGMENT_DESCRIPTOR_BYTES>()
-            .ok_or(invalid(8, None))?;
-        segments.push(Segment {
-            source: u16::from_be_bytes([descriptor[4], descriptor[5]]),
-            destination: u16::from_be_bytes([descriptor[6], descriptor[7]]),
-            destination_count: descriptor[1] & DC != 0,
-            blocks: u16::from_be_bytes([descriptor[10], descriptor[11]]),
-            source_address: be_u64(&descriptor[12..20]),
-            destination_address: be_u64(&descriptor[20..]),
-        });
-        descriptors = rest;
-        begin += SEGMENT_DESCRIPTOR_BYTES;
-    }
-    Ok(segments)
-}
-
-fn invalid(byte: u16, bit: Option<u8>) -> Sense {
+pub(super) fn invalid(byte: u16, bit: Option<u8>) -> Sense {
     Sense::invalid_field_in_parameter_list(byte, bit)
 }
 
 /// Another condition of the field that begins at `byte`.
-fn at(additional: AdditionalSense, byte: u16) -> Sense {
+pub(super) fn unsupported(additional: AdditionalSense, byte: u16) -> Sense {
     Sense {
         additional,
         ..invalid(byte, None)
@@ -208,12 +145,12 @@ fn at(additional: AdditionalSense, byte: u16) -> Sense {
 }
 
 /// Of four bytes.
-fn be_u32(bytes: &[u8]) -> u32 {
+pub(super) fn be_u32(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_be_bytes)
 }
 
 /// Of eight bytes.
-fn be_u64(bytes: &[u8]) -> u64 {
+pub(super) fn be_u64(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
@@ -221,6 +158,8 @@ fn be_u64(bytes: &[u8]) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::segment_descriptors::Amount;
+    use super::super::segment_descriptors::tests::{blocks as segment_bytes, bytes};
     use super::*;
 
     const NAA: [u8; 16] = *b"\x60\x25\xa5\x63\x2a\xb1\x37\x08\x70\x7b\x10\x4a\x70\x30\x7e\x07";
@@ -230,14 +169,6 @@ mod tests {
         let mut bytes = vec![0xe4, 0, 0, 0, 1, 3, 0, 16];
         bytes.extend_from_slice(&NAA);
         bytes.extend_from_slice(&[0, 0, 0, 0, 0, high, middle, low]);
-        bytes
-    }
-
-    fn segment_bytes(blocks: u16, from: u64, to: u64) -> Vec<u8> {
-        let mut bytes = vec![0x02, 0x02, 0, 0x18, 0, 0, 0, 1, 0, 0];
-        bytes.extend_from_slice(&blocks.to_be_bytes());
-        bytes.extend_from_slice(&from.to_be_bytes());
-        bytes.extend_from_slice(&to.to_be_bytes());
         bytes
     }
 
@@ -271,8 +202,10 @@ mod tests {
             [Segment {
                 source: 0,
                 destination: 1,
-                destination_count: true,
-                blocks: 65535,
+                amount: Amount::Blocks {
+                    blocks: 65535,
+                    of_destination: true
+                },
                 source_address: 7,
                 destination_address: 9
             }]
@@ -300,12 +233,12 @@ mod tests {
     #[test]
     fn more_than_the_operating_parameters_say_is_refused() {
         let most_cscds = vec![cscd_bytes(512); MAXIMUM_CSCD_DESCRIPTORS];
-        let most_segments = vec![segment_bytes(1, 0, 0); MAXIMUM_SEGMENT_DESCRIPTORS];
+        let most_segments = vec![bytes(1, (0, 0), (0, 0)); MAXIMUM_SEGMENT_DESCRIPTORS];
         let largest = list(1, 0, &most_cscds, &most_segments);
         assert_eq!(largest.len(), MAXIMUM_LIST_BYTES);
         parse(&largest).unwrap();
         let cscds = vec![cscd_bytes(512); MAXIMUM_CSCD_DESCRIPTORS + 1];
-        let segments = vec![segment_bytes(1, 0, 0); MAXIMUM_SEGMENT_DESCRIPTORS + 1];
+        let segments = vec![bytes(1, (0, 0), (0, 0)); MAXIMUM_SEGMENT_DESCRIPTORS + 1];
         assert_eq!(code(&list(1, 0, &cscds, &most_segments[..1])), (0x26, 0x06));
         assert_eq!(code(&list(1, 0, &most_cscds[..1], &segments)), (0x26, 0x08));
         assert_eq!(code(&list(1, 0, &cscds, &segments)), (0x1a, 0));
@@ -336,17 +269,6 @@ mod tests {
             let pointer = invalid(expected.2, (byte == 5).then_some(5));
             assert_eq!(with(&changed, &segment).field, pointer.field);
         }
-        for (byte, value, expected) in [(0, 0x03, (0x26, 0x09, 48)), (3, 0x17, (0x26, 0, 50))] {
-            let mut changed = segment.clone();
-            changed[byte] = value;
-            let sense = with(&cscd, &changed);
-            let Sense { additional, .. } = sense;
-            assert_eq!(
-                (additional.code, additional.qualifier),
-                (expected.0, expected.1)
-            );
-            assert_eq!(sense.field, invalid(expected.2, None).field);
-        }
         assert_eq!(with(&cscd[..31], &segment), invalid(2, None));
         assert_eq!(with(&cscd, &segment[..27]), invalid(8, None));
     }
@@ -376,7 +298,10 @@ mod tests {
             usage in 0_u8..4,
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         ) {
-            let mut bytes = list(0, usage, &vec![cscd_bytes(512); cscds], &vec![segment_bytes(9, 1, 2); segments]);
+            let segments: Vec<_> = (0..segments)
+                .map(|at| if at % 2 == 0 { segment_bytes(9, 1, 2) } else { bytes(9, (1, 3), (2, 4)) })
+                .collect();
+            let mut bytes = list(0, usage, &vec![cscd_bytes(512); cscds], &segments);
             for (at, value) in noise {
                 let at = at.index(bytes.len());
                 bytes[at] = value;

@@ -12,7 +12,7 @@ use super::operations::CopyOperation;
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, volume_sense};
 use crate::offload_statistics::OffloadStatistics;
-use crate::range_lock::{CopyGuard, Watch};
+use crate::range_lock::{CopyGuard, Hold, Watch};
 use crate::reservations::ReservationRule;
 use crate::router::NOT_READY;
 use crate::sam::Status;
@@ -23,7 +23,7 @@ use crate::task_set::Aborted;
 /// whatever blocks the volumes have.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes to copy.
+/// Bytes to copy: any that exist, in whichever blocks.
 pub(super) struct Transfer<'a> {
     pub(super) source: &'a CopyEnd,
     /// First byte there.
@@ -194,9 +194,16 @@ impl HeldSteps<'_, '_> {
         self.execution.next_step().await?;
         self.check()?;
         let read = step.source_offset..step.source_offset + step.length;
-        let written = step.destination_offset..step.destination_offset + step.length;
+        let mut written = step.destination_offset..step.destination_offset + step.length;
+        let mut kind = Hold::Write;
+        if step.partial {
+            let block_bytes = u64::from(destination.unit.capacity().block_bytes());
+            written.start -= written.start % block_bytes;
+            written.end = written.end.next_multiple_of(block_bytes);
+            kind = Hold::Exclusive;
+        }
         let ranges = &source.unit.ranges;
-        let held = ranges.copy(read, &destination.unit.ranges, written);
+        let held = ranges.copy(read, &destination.unit.ranges, (kind, written));
         let guard = self.execution.task.unless_aborted(held).await?;
         // It may have waited long.
         self.check()?;

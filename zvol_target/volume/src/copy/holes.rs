@@ -1,7 +1,9 @@
 //! What the source's map says of the part that comes next. It is a hint: a hole is looked at again under its lock.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
+use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange};
 use crate::{Allocation, Extent};
 
@@ -38,7 +40,7 @@ impl Holes {
         }
     }
 
-    /// What is next from `at` on, counted from the beginning of `range`.
+    /// What is next from `at` on, counted from the beginning of `range`. A hole is whole blocks of the destination.
     pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
         let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {
             return Ok(Next::Data(range.length));
@@ -46,27 +48,28 @@ impl Holes {
         let offset = range.source_offset + at;
         self.drop_before(offset);
         if self.extents.is_empty() {
-            let left = range.length - at;
-            let extents = range.source.allocation(offset, left, EXTENTS).await;
+            let asked = whole_blocks(&*range.source, offset, range.length - at);
+            let length = asked.end - asked.start;
+            let extents = range.source.allocation(asked.start, length, EXTENTS).await;
             self.extents = extents.map_err(CopyError::Source)?.into();
+            self.drop_before(offset);
         }
-        let is_hole =
-            |extent: &Extent| extent.allocation == Allocation::Hole && extent.length >= shortest;
-        let mut end = offset;
+        let mut end = at;
         for extent in &self.extents {
-            if is_hole(extent) {
-                if end == offset {
-                    end = extent.offset + extent.length;
-                    return Ok(Next::Hole(end - range.source_offset));
+            let hole = hole(range, extent);
+            if hole.end.saturating_sub(hole.start) >= shortest {
+                if hole.start == at {
+                    return Ok(Next::Hole(hole.end));
                 }
+                end = hole.start;
                 break;
             }
-            end = extent.offset + extent.length;
+            end = (extent.offset + extent.length - range.source_offset).min(range.length);
         }
-        if end == offset {
+        if end == at {
             return Ok(Next::Data(range.length));
         }
-        Ok(Next::Data(end - range.source_offset))
+        Ok(Next::Data(end))
     }
 
     fn drop_before(&mut self, offset: u64) {
@@ -84,4 +87,17 @@ impl Holes {
             self.extents.pop_front();
         }
     }
+}
+
+/// The whole blocks of the destination that an extent of the source makes a hole, counted from the beginning of `range`.
+fn hole(range: &CopyRange, extent: &Extent) -> Range<u64> {
+    if extent.allocation != Allocation::Hole {
+        return 0..0;
+    }
+    let from = extent.offset - range.source_offset;
+    let to = (from + extent.length).min(range.length);
+    let block = logical_block(&*range.destination);
+    let offset = range.destination_offset;
+    let first = (offset + from).next_multiple_of(block) - offset;
+    first..(offset + to - (offset + to) % block).saturating_sub(offset)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cloning::Cloning;
 use super::holes::{Holes, Next};
+use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, transfer};
 use crate::{Allocation, Stability};
 
@@ -21,10 +22,14 @@ pub(super) struct Job<'a> {
 
 impl Job<'_> {
     pub(super) fn step(&self, part: &Range<u64>) -> Step {
+        let destination_offset = self.range.destination_offset + part.start;
+        let length = part.end - part.start;
+        let written = destination_offset..destination_offset + length;
         Step {
             source_offset: self.range.source_offset + part.start,
-            destination_offset: self.range.destination_offset + part.start,
-            length: part.end - part.start,
+            destination_offset,
+            length,
+            partial: whole_blocks(&*self.range.destination, destination_offset, length) != written,
         }
     }
 
@@ -56,7 +61,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Makes a hole where the source has one, as far as it still has. Gives its length.
+    /// Makes a hole where the source has one, as far as it still has. The part is whole blocks of the destination. Gives its length.
     async fn hole(
         &self,
         part: Range<u64>,
@@ -70,12 +75,20 @@ impl Job<'_> {
         } = self.range;
         let step = self.step(&part);
         let _locked = self.steps.lock(step).await?;
-        let extents = source.allocation(step.source_offset, step.length, 1).await;
-        let extents = extents.map_err(CopyError::Source)?;
+        let asked = whole_blocks(&**source, step.source_offset, step.length);
+        let extents = source.allocation(asked.start, asked.end - asked.start, 1);
+        let extents = extents.await.map_err(CopyError::Source)?;
         let length = match extents.first() {
-            Some(first) if first.allocation == Allocation::Hole => first.length.min(step.length),
-            _ => return Ok(0),
+            Some(first) if first.allocation == Allocation::Hole => {
+                let end = first.offset + first.length;
+                end.saturating_sub(step.source_offset).min(step.length)
+            }
+            _ => 0,
         };
+        let length = length - length % logical_block(&**destination);
+        if length == 0 {
+            return Ok(0);
+        }
         let cleared = destination.unmap(step.destination_offset, length, Stability::Cached);
         cleared.await.map_err(CopyError::Destination)?;
         report.zeroed_bytes += length;
@@ -115,6 +128,7 @@ impl Job<'_> {
         } = *self.range;
         let distance = destination_offset.abs_diff(source_offset);
         let longest = distance.clamp(CLOSEST, super::cloning::STEP);
+        let longest = longest - longest % logical_block(&*self.range.destination);
         if distance < CLOSEST {
             cloning.give_up(FallbackReason::Overlap);
         }

@@ -1,12 +1,14 @@
 //! What to copy, and what a copy asks of its caller.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{LocalBoxFuture, Volume, VolumeError};
 
-/// What to copy, bytes. Where source and destination overlap inside one volume, the copy is as if all of the source had been read
-/// before anything was written: cut into several, it would not be.
+/// What to copy, bytes: any, not only whole blocks of either end. What else is in a block that is written in part stays as it is. Where source
+/// and destination overlap inside one volume, the copy is as if all of the source had been read before anything was written: cut into
+/// several, it would not be.
 #[derive(Clone)]
 pub struct CopyRange {
     /// Where from.
@@ -30,6 +32,18 @@ pub struct Step {
     pub destination_offset: u64,
     /// Length of both.
     pub length: u64,
+    /// Logical blocks at the edges of the destination are written in part: what else is in them is read and written back.
+    pub partial: bool,
+}
+
+/// Whole logical blocks of the volume that hold these bytes.
+pub(super) fn whole_blocks(volume: &dyn Volume, offset: u64, length: u64) -> Range<u64> {
+    let block = logical_block(volume);
+    offset - offset % block..(offset + length).next_multiple_of(block)
+}
+
+pub(super) fn logical_block(volume: &dyn Volume) -> u64 {
+    volume.geometry().logical_block_bytes.into()
 }
 
 /// The copy was given up by its caller.
@@ -39,8 +53,9 @@ pub struct Cancelled;
 
 /// What a copy asks its caller for.
 pub trait Steps {
-    /// Locks the ranges of a step, which may be several at a time, against writers (the source against those that change it, the destination against all that
-    /// may not overlap a write). Dropping the guard lets go. Never held while the copy waits for a transaction group.
+    /// Locks the ranges of a step, which may be several at a time, against writers: the source against those that change it, the destination against all
+    /// that may not overlap a write; of a partial step all of the destination's blocks, against every write. Dropping the guard lets go.
+    /// Never held while the copy waits for a transaction group.
     ///
     /// # Errors
     /// [`Cancelled`] to end the copy before this step.

@@ -1,4 +1,5 @@
 //! The lower rung: reading and writing, several pieces at a time. Zeroes that were read become holes, where the destination can have some.
+//! Where the two ends are not aligned alike, reads are of the blocks around a piece; a block that is written in part is read first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -7,8 +8,9 @@ use std::pin::pin;
 use futures_util::stream::{StreamExt, iter};
 
 use super::job::Job;
+use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step};
-use crate::{Buffer, Stability, buffer};
+use crate::{Buffer, Stability, VolumeError, buffer};
 
 /// Bytes of a piece, and pieces under way: together the memory of a copy.
 const PIECE: u64 = 1 << 20;
@@ -61,12 +63,12 @@ async fn in_order(
     reason: FallbackReason,
     report: &mut CopyReport,
 ) -> Result<(), CopyError> {
-    // Pieces end at multiples in the destination: a block that is written by two is read and written twice.
     let offset = job.range.destination_offset;
+    let block = logical_block(&*job.range.destination);
     let mut at = part.start;
     let failed = RefCell::new(None);
     let parts = std::iter::from_fn(|| {
-        let end = part.end.min((offset + at) / PIECE * PIECE + PIECE - offset);
+        let end = end_of_piece(offset + at, offset + part.end, block) - offset;
         let piece = at..end;
         at = end;
         (!piece.is_empty() && failed.borrow().is_none()).then_some(piece)
@@ -113,10 +115,60 @@ impl Piece {
     }
 }
 
+/// Where a piece ends that begins at `at` in the destination, of what goes up to `end` there: at a multiple, so that no block is written by two, each
+/// of which would read it first. What is written of a block in part is a piece by itself: no more than that has to be written alone.
+fn end_of_piece(at: u64, end: u64, block: u64) -> u64 {
+    if at % block != 0 {
+        return end.min(at.next_multiple_of(block));
+    }
+    let end = end.min(at / PIECE * PIECE + PIECE);
+    match end - end % block {
+        whole if whole > at => whole,
+        _ => end,
+    }
+}
+
+/// The bytes of a step.
+async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
+    let blocks = whole_blocks(&*range.source, step.source_offset, step.length);
+    let buffer = Buffer::new((blocks.end - blocks.start) as usize);
+    let read = range.source.read(blocks.start, buffer).await?;
+    if read.len() as u64 == step.length {
+        return Ok(read);
+    }
+    let wanted = &read[(step.source_offset - blocks.start) as usize..];
+    Ok(Buffer::from(&wanted[..step.length as usize]))
+}
+
+/// Writes a step of which some blocks are written in part.
+async fn write_partial(range: &CopyRange, step: Step, data: &Buffer) -> Result<Piece, VolumeError> {
+    let destination = &range.destination;
+    let block = logical_block(&**destination);
+    let end = step.destination_offset + step.length;
+    let blocks = whole_blocks(&**destination, step.destination_offset, step.length);
+    let mut whole = Buffer::new((blocks.end - blocks.start) as usize);
+    let first = (blocks.start < step.destination_offset).then_some(blocks.start);
+    let last = (blocks.end > end).then_some(blocks.end - block);
+    for edge in [first, last.filter(|&last| first != Some(last))] {
+        let Some(edge) = edge else { continue };
+        let present = destination.read(edge, Buffer::new(block as usize)).await?;
+        whole[(edge - blocks.start) as usize..][..present.len()].copy_from_slice(&present);
+    }
+    let from = (step.destination_offset - blocks.start) as usize;
+    whole[from..from + data.len()].copy_from_slice(data);
+    let written = destination.write(blocks.start, whole, Stability::Cached);
+    written.await.map(|()| Piece {
+        copied: step.length,
+        zeroed: 0,
+    })
+}
+
 async fn piece(range: &CopyRange, step: Step) -> Result<Piece, CopyError> {
-    let buffer = Buffer::new(step.length as usize);
-    let read = range.source.read(step.source_offset, buffer).await;
-    let data = read.map_err(CopyError::Source)?;
+    let data = read(range, step).await.map_err(CopyError::Source)?;
+    if step.partial {
+        let written = write_partial(range, step, &data).await;
+        return written.map_err(CopyError::Destination);
+    }
     let destination = &range.destination;
     let offset = step.destination_offset;
     let granularity = destination.unmap_granularity().map_or(0, u64::from);

@@ -7,12 +7,51 @@ use super::rig::{BLOCK_BYTES, BLOCKS, DISKS, Rig};
 use super::tamper;
 use crate::input::Input;
 
+/// In bytes.
 struct Segment {
     source: usize,
     destination: usize,
-    blocks: usize,
+    length: usize,
     from: usize,
     to: usize,
+}
+
+/// A segment, and its descriptor.
+fn segment(input: &mut Input) -> (Segment, Vec<u8>) {
+    const WITH_OFFSET: u8 = 0x08;
+    let ends = input.byte();
+    let (source, destination) = (ends & 7, (ends >> 4) & 7);
+    let count = input.byte();
+    let addresses = [input.half() % 600, input.half() % 600].map(u64::from);
+    let mut at = addresses.map(|address| address as usize * BLOCK_BYTES);
+    let mut length = usize::from(count) * BLOCK_BYTES;
+    let mut descriptor = vec![2, 2, 0, 0x18, 0, source, 0, destination];
+    let mut offsets = Vec::new();
+    if ends & WITH_OFFSET == 0 {
+        descriptor.extend([0, 0, 0, count]);
+    } else {
+        let odd = usize::from(input.byte());
+        length = (length + odd).saturating_sub(128);
+        descriptor[..4].copy_from_slice(&[0x0a, 0, 0, 0x1c]);
+        descriptor.extend((length as u32).to_be_bytes());
+        for at in &mut at {
+            // Of a block, or beyond it.
+            let offset = input.half() % 1200;
+            offsets.extend(offset.to_be_bytes());
+            *at += usize::from(offset);
+        }
+    }
+    descriptor.extend(addresses.map(u64::to_be_bytes).concat());
+    descriptor.extend(offsets);
+    let [from, to] = at;
+    let segment = Segment {
+        source: source.into(),
+        destination: destination.into(),
+        length,
+        from,
+        to,
+    };
+    (segment, descriptor)
 }
 
 pub(super) fn step(rig: &mut Rig, input: &mut Input) {
@@ -40,18 +79,8 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     }
     let (mut descriptors, mut segments) = (Vec::new(), Vec::new());
     for _ in 0..segment_count {
-        let ends = input.byte();
-        let segment = Segment {
-            source: usize::from(ends & 7),
-            destination: usize::from((ends >> 4) & 7),
-            blocks: usize::from(input.byte()),
-            from: usize::from(input.half() % 600),
-            to: usize::from(input.half() % 600),
-        };
-        descriptors.extend([2, 2, 0, 0x18, 0, segment.source as u8, 0]);
-        descriptors.extend([segment.destination as u8, 0, 0, 0, segment.blocks as u8]);
-        descriptors.extend((segment.from as u64).to_be_bytes());
-        descriptors.extend((segment.to as u64).to_be_bytes());
+        let (segment, descriptor) = segment(input);
+        descriptors.extend(descriptor);
         segments.push(segment);
     }
     let mut list = vec![identifier, flags];
@@ -80,12 +109,11 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         && cdb[1] == 0
     {
         for segment in segments {
-            let bytes = segment.blocks * BLOCK_BYTES;
-            let (from, to) = (segment.from * BLOCK_BYTES, segment.to * BLOCK_BYTES);
+            let (from, to, length) = (segment.from, segment.to, segment.length);
             let end = BLOCKS as usize * BLOCK_BYTES;
-            assert!(from + bytes <= end && to + bytes <= end, "beyond the end");
-            let source = expected[disks[segment.source]][from..from + bytes].to_vec();
-            expected[disks[segment.destination]][to..to + bytes].copy_from_slice(&source);
+            assert!(from + length <= end && to + length <= end, "beyond the end");
+            let source = expected[disks[segment.source]][from..from + length].to_vec();
+            expected[disks[segment.destination]][to..to + length].copy_from_slice(&source);
         }
         assert!(
             rig.contents() == expected,

@@ -1,0 +1,84 @@
+//! What is said of third-party copy.
+
+use super::super::{INVALID_FIELD_IN_CDB, Seen, TEST_UNIT_READY, seen};
+use super::{Pair, copy_operation_abort, extended_copy, pair, receive};
+use crate::sam::Status;
+use crate::{Offload, OffloadPolicy, Offloads};
+
+#[test]
+fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
+    let Pair { initiator, .. } = pair();
+    let parameters = initiator.data(&receive(3, 0));
+    assert_eq!(
+        parameters,
+        [
+            0, 0, 0, 43, 1, 0, 0, 0, 0, 16, 0, 64, 0, 0, 10, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 2, 0, 64, 0, 0, 0, 0, 0, 0, 3, 0x02, 0x0a, 0xe4
+        ]
+    );
+    assert_eq!(initiator.data(&[0x12, 0, 0, 0, 96, 0])[5] & 0x08, 0x08);
+    let page = initiator.data(&[0x12, 1, 0x8f, 4, 0, 0]);
+    let length = usize::from(u16::from_be_bytes([page[2], page[3]]));
+    assert_eq!(
+        (page[..2].to_vec(), length),
+        (vec![0, 0x8f], page.len() - 4)
+    );
+    let mut rest = &page[4..];
+    let mut types = Vec::new();
+    while let [a, b, c, d, ..] = *rest {
+        let length = usize::from(u16::from_be_bytes([c, d]));
+        assert_eq!(length % 4, 0);
+        types.push((u16::from_be_bytes([a, b]), rest[4..4 + length].to_vec()));
+        rest = &rest[4 + length..];
+    }
+    let body = |wanted| &types.iter().find(|(found, _)| *found == wanted).unwrap().1;
+    assert!(types.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    assert_eq!(body(0x0004)[4..12], parameters[8..16]);
+    assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);
+    assert_eq!(body(0x8001)[2..4], parameters[34..36]);
+    assert_eq!(body(0x8001)[8..13], [2, 0, 0, 0, 0]);
+    // Every command that is there, and no other.
+    let commands = body(0x0001);
+    let list = &commands[1..=usize::from(commands[0])];
+    let mut rest = list;
+    while let [code, count, ..] = *rest {
+        let (actions, more) = rest[2..].split_at(usize::from(count));
+        for action in 0..0x20 {
+            let one = initiator.data(&[0xa3, 0x0c, 2, code, 0, action, 0, 0, 0, 64, 0, 0]);
+            assert_eq!(
+                one[1] & 7 == 3,
+                actions.contains(&action),
+                "{code:x} {action:x}"
+            );
+        }
+        rest = more;
+    }
+}
+
+#[test]
+fn switched_off_it_is_not_there() {
+    let Pair { initiator, .. } = pair();
+    let without = Offloads::ALL
+        .without(Offload::ExtendedCopy)
+        .without(Offload::Token);
+    initiator.device.set_offload_policy(OffloadPolicy {
+        default: without,
+        by_initiator: [].into(),
+    });
+    while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
+    assert_eq!(initiator.data(&[0x12, 0, 0, 0, 96, 0])[5] & 0x08, 0);
+    assert_eq!(
+        initiator.code(&[0x12, 1, 0x8f, 4, 0, 0], &[]),
+        INVALID_FIELD_IN_CDB
+    );
+    assert!(!initiator.data(&[0x12, 1, 0, 0, 64, 0])[4..].contains(&0x8f));
+    for cdb in [
+        extended_copy(0),
+        receive(3, 0),
+        receive(0, 0),
+        copy_operation_abort(0),
+    ] {
+        let Seen { key, code, .. } = seen(&initiator.run(&cdb));
+        assert_eq!((key, code), (5, (0x20, 0)));
+    }
+}

@@ -1,0 +1,226 @@
+//! Copies under way: what they hold, what is told of them, how they are ended, and how many there are.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::super::{
+    BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, Sent, TEST_UNIT_READY, block_on, has_status,
+    is_aborted, is_good, manage, poll, write_10,
+};
+use super::{
+    COPY_ABORTED, Pair, Segment, anonymous, begin, codes, copy, copy_operation_abort,
+    extended_copy, names, pair, parameter_list, receive, receive_lid4, send,
+};
+use crate::address::logical_unit_number;
+use crate::sam::{LogicalUnitNumber, Outcome, Status, TaskAttribute, TaskManagementFunction};
+
+#[test]
+fn a_copy_holds_what_it_reads_and_writes_against_writers() {
+    let Pair { volumes, initiator } = pair();
+    volumes[1].hold();
+    let list = anonymous(&names(), &[Segment(0, 1, 64, 0, 0)]);
+    let cdb = extended_copy(list.len());
+    let mut task = initiator.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    begin(&mut task, &volumes[1]);
+    let write = |unit: u16, address| {
+        let cdb = write_10(address, 1);
+        let to = initiator.to(logical_unit_number(unit));
+        to.execute(
+            u64::from(address) + 10,
+            TaskAttribute::Simple,
+            &cdb,
+            Sent::boxed(&[1; 512]),
+        )
+    };
+    let mut to_source = write(0, 63);
+    assert!(poll(&mut to_source).is_pending());
+    assert!(is_good(&poll(&mut write(0, 64))));
+    volumes[1].release(1000);
+    assert!(is_good(&Poll::Ready(block_on(task))));
+    assert!(is_good(&Poll::Ready(block_on(to_source))));
+}
+
+#[test]
+fn the_status_of_a_copy_is_told_while_it_runs_and_once_after() {
+    let Pair { volumes, initiator } = pair();
+    let list = parameter_list(
+        5,
+        0b00,
+        &names(),
+        &[Segment(0, 1, 1, 0, 0), Segment(0, 1, 16, 8, 8)],
+    );
+    let cdb = extended_copy(list.len());
+    assert_eq!(initiator.code(&receive(0, 5), &[]), INVALID_FIELD_IN_CDB);
+    volumes[1].hold();
+    let mut task = initiator.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    begin(&mut task, &volumes[1]);
+    assert_eq!(
+        initiator.data(&receive(0, 5)),
+        [0, 0, 0, 8, 0x00, 0, 1, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        initiator.data(&receive_lid4(5))[4..12],
+        [0, 0x11, 0, 1, 0, 0, 3, 0xe8]
+    );
+    // No details while it runs, no held data at any time.
+    assert_eq!(initiator.code(&receive(4, 5), &[]), INVALID_FIELD_IN_CDB);
+    assert_eq!(initiator.data(&receive(1, 5)), [0; 4]);
+    assert_eq!(initiator.code(&receive(1, 6), &[]), INVALID_FIELD_IN_CDB);
+    // The identifier is in use, in this nexus and unit only.
+    let again = send(&initiator, &list);
+    assert_eq!(codes(&again), (5, 0x00, 0x16));
+    copy(
+        &initiator.to(logical_unit_number(1)),
+        &parameter_list(5, 0, &names(), &[]),
+    );
+    volumes[1].release(1000);
+    assert!(is_good(&Poll::Ready(block_on(task))));
+    assert_eq!(
+        initiator.data(&receive(0, 5)),
+        [0, 0, 0, 8, 0x01, 0, 2, 0, 0, 0, 0x22, 0]
+    );
+    assert_eq!(initiator.code(&receive(0, 5), &[]), INVALID_FIELD_IN_CDB);
+    let status = initiator.data(&receive_lid4(5));
+    assert_eq!(
+        status,
+        [
+            0, 0, 0, 28, 0, 1, 0, 2, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x22, 0,
+            0, 2, 0, 0, 0, 0, 0, 0
+        ]
+    );
+    assert_eq!(initiator.data(&receive(4, 5)), [0; 4]);
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    assert_eq!(other.code(&receive_lid4(5), &[]), INVALID_FIELD_IN_CDB);
+    assert_eq!(initiator.code(&receive(0, 0), &[]), INVALID_FIELD_IN_CDB);
+}
+
+#[test]
+fn details_of_a_failure_are_its_status_and_sense_data() {
+    let Pair { initiator, .. } = pair();
+    let list = parameter_list(9, 0b10, &names(), &[Segment(0, 1, 1, BLOCKS, 0)]);
+    let completion = send(&initiator, &list);
+    assert_eq!(initiator.data(&receive(0, 9))[4], 0x02);
+    let details = initiator.data(&receive(4, 9));
+    assert_eq!(details[..4], [0, 0, 0, 56 + completion.sense.len() as u8]);
+    assert_eq!(details[56..60], [2, 0, 0, completion.sense.len() as u8]);
+    assert_eq!(details[60..], completion.sense);
+    assert_eq!(initiator.code(&receive(4, 9), &[]), INVALID_FIELD_IN_CDB);
+    let status = initiator.data(&receive_lid4(9));
+    assert_eq!(
+        (status[5], status[12], usize::from(status[14])),
+        (2, 2, completion.sense.len())
+    );
+    assert_eq!(status[32..][..completion.sense.len()], completion.sense);
+    // Another copy with the identifier, and a reset, drop it.
+    copy(&initiator, &parameter_list(9, 0, &names(), &[]));
+    assert_eq!(initiator.data(&receive(0, 9))[4], 0x01);
+    let reset = TaskManagementFunction::LogicalUnitReset(LogicalUnitNumber([0; 8]));
+    block_on(manage(&initiator, reset));
+    let _ = initiator.run(&TEST_UNIT_READY);
+    assert_eq!(initiator.code(&receive_lid4(9), &[]), INVALID_FIELD_IN_CDB);
+}
+
+#[test]
+fn copies_end_between_steps_when_they_are_aborted() {
+    let Pair { volumes, initiator } = pair();
+    let list = parameter_list(3, 0, &names(), &[Segment(0, 1, 8192, 0, 0)]);
+    let cdb = extended_copy(list.len());
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let start = || {
+        volumes[1].hold();
+        let mut task = initiator.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+        begin(&mut task, &volumes[1]);
+        volumes[1].events();
+        task
+    };
+    let finish = |task| {
+        volumes[1].release(1000);
+        let outcome = Poll::Ready(block_on(task));
+        // Of 4 MiB.
+        let written: usize = volumes[1]
+            .events()
+            .into_iter()
+            .map(|event| match event {
+                Event::Write { length, .. } => length,
+                _ => 0,
+            })
+            .sum();
+        assert!(written < 4 << 20, "{written}");
+        volumes[1].unhold();
+        outcome
+    };
+    let unit = LogicalUnitNumber([0; 8]);
+    let task = start();
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: unit,
+        identifier: 1,
+    };
+    let answer = manage(&initiator, abort);
+    assert!(is_aborted(&finish(task)));
+    block_on(answer);
+    // Terminated.
+    assert_eq!(initiator.data(&receive_lid4(3))[5], 0x60);
+    let task = start();
+    assert_eq!(
+        initiator.code(&copy_operation_abort(4), &[]),
+        INVALID_FIELD_IN_CDB
+    );
+    assert_eq!(
+        other.code(&copy_operation_abort(3), &[]),
+        INVALID_FIELD_IN_CDB
+    );
+    assert_eq!(initiator.run(&copy_operation_abort(3)).status, Status::Good);
+    let Poll::Ready(Outcome::Completed(completion)) = finish(task) else {
+        panic!("no status");
+    };
+    assert_eq!(codes(&completion), (COPY_ABORTED, 0x2f, 0x02));
+    assert_eq!(
+        initiator.code(&copy_operation_abort(3), &[]),
+        INVALID_FIELD_IN_CDB
+    );
+    let task = start();
+    let reset = manage(&other, TaskManagementFunction::LogicalUnitReset(unit));
+    assert!(has_status(&finish(task), Status::TaskAborted));
+    block_on(reset);
+}
+
+#[test]
+fn copies_of_a_nexus_that_are_too_many_wait_for_their_turn() {
+    let Pair { volumes, initiator } = pair();
+    volumes[1].hold();
+    let mut tasks: Vec<_> = (0..12)
+        .map(|number: u16| {
+            let at = u64::from(number) * 64;
+            let list = anonymous(&names(), &[Segment(0, 1, 8, at, at)]);
+            let cdb = extended_copy(list.len());
+            initiator.execute(
+                u64::from(number),
+                TaskAttribute::Simple,
+                &cdb,
+                Sent::boxed(&list),
+            )
+        })
+        .collect();
+    for _ in 0..20 {
+        assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));
+    }
+    assert_eq!(volumes[1].begun(), 8);
+    // One that waits is aborted at once; another host has its turn.
+    let mut ended = tasks.pop().unwrap();
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: LogicalUnitNumber([0; 8]),
+        identifier: 11,
+    };
+    let answer = manage(&initiator, abort);
+    assert!(is_aborted(&poll(&mut ended)));
+    block_on(answer);
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    copy(
+        &other,
+        &anonymous(&names(), &[Segment(0, 0, 8, 4000, 5000)]),
+    );
+    volumes[1].release(1000);
+    for task in tasks {
+        assert!(is_good(&Poll::Ready(block_on(task))));
+    }
+}

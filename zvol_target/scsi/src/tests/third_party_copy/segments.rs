@@ -1,0 +1,225 @@
+//! What segments of a parameter list copy, and why they do not.
+
+use std::sync::Arc;
+
+use super::super::{BLOCKS, Broken, Event, Initiator, RamVolume, Sent, options, pattern, product};
+use super::{
+    COPY_ABORTED, Pair, Segment, UNITS, anonymous, codes, copy, extended_copy, fill, names, pair,
+    pair_on, send, unit_with,
+};
+use crate::sam::Status;
+use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
+use volume::{Geometry, VolumeError};
+
+#[test]
+fn segments_are_copied_in_order_between_units_and_within_one() {
+    let Pair { volumes, initiator } = pair();
+    let data = pattern(7, 3000);
+    fill(&volumes[0], 512 * 10, &data);
+    let segments = [
+        Segment(0, 1, 3000, 10, 1),
+        // What the first wrote.
+        Segment(1, 1, 100, 1, 5000),
+        Segment(1, 0, 1, 5099, 0),
+        Segment(0, 1, 0, BLOCKS, 0),
+    ];
+    copy(&initiator, &anonymous(&names(), &segments));
+    assert_eq!(volumes[1].bytes(512, data.len()), data);
+    assert_eq!(volumes[1].bytes(512 * 5000, 512 * 100), data[..512 * 100]);
+    assert_eq!(volumes[0].bytes(0, 512), data[512 * 99..512 * 100]);
+    let statistics = initiator.device.logical_unit(0).unwrap().statistics();
+    assert_eq!(statistics.extended_copy.operations, 1);
+    assert_eq!(statistics.extended_copy.bytes, 512 * 3101);
+    assert_eq!(statistics.offload.copied_bytes, 512 * 3101);
+    let hosts = initiator.device.host_statistics();
+    let host = &hosts[&initiator.nexus.initiator_device];
+    assert_eq!(host.offload.copied_bytes, 512 * 3101);
+}
+
+#[test]
+fn what_was_copied_is_stable_unless_there_is_a_write_cache() {
+    for write_cache in [false, true] {
+        let volumes = [RamVolume::new(BLOCKS), RamVolume::new(BLOCKS)];
+        let device = Arc::new(Device::new(product()));
+        for (number, volume) in volumes.iter().enumerate() {
+            let unit = unit_with(volume, UNITS[number], |options| {
+                options.write_cache = write_cache;
+            });
+            device
+                .insert_logical_unit(number as u16, unit, LogicalUnitAccess::Any)
+                .unwrap();
+        }
+        let initiator = Initiator::of(device);
+        volumes[1].events();
+        copy(&initiator, &anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]));
+        let events = volumes[1].events();
+        let stable = events.iter().any(|event| {
+            matches!(
+                event,
+                Event::Flush
+                    | Event::Write {
+                        stability: volume::Stability::Stable,
+                        ..
+                    }
+            )
+        });
+        assert_eq!(stable, !write_cache, "{events:?}");
+    }
+}
+
+#[test]
+fn nothing_is_no_error() {
+    let Pair { volumes, initiator } = pair();
+    assert_eq!(initiator.run(&extended_copy(0)).status, Status::Good);
+    copy(&initiator, &anonymous(&[], &[]));
+    copy(&initiator, &anonymous(&names(), &[]));
+    assert!(volumes.iter().all(|volume| volume.events().is_empty()));
+}
+
+#[test]
+fn units_with_other_blocks_are_copied_by_what_fits_both() {
+    let geometry = Geometry {
+        size_bytes: 4096 * 100,
+        logical_block_bytes: 4096,
+        physical_block_bytes: 4096,
+    };
+    let Pair { volumes, initiator } =
+        pair_on([RamVolume::new(BLOCKS), RamVolume::with_geometry(geometry)]);
+    let data = pattern(3, 80);
+    fill(&volumes[0], 0, &data);
+    let mut list = anonymous(&names(), &[Segment(0, 1, 16, 8, 3)]);
+    copy(&initiator, &list);
+    assert_eq!(volumes[1].bytes(4096 * 3, 8192), data[4096..12288]);
+    // DC: counted in blocks of the destination.
+    list[16 + 64 + 1] = 0x02;
+    list[16 + 64 + 11] = 2;
+    copy(&initiator, &list);
+    // Half a block of 4096.
+    list[16 + 64 + 1] = 0;
+    list[16 + 64 + 11] = 4;
+    assert_eq!(codes(&send(&initiator, &list)), (COPY_ABORTED, 0x26, 0x0a));
+}
+
+#[test]
+fn every_segment_is_checked_before_anything_is_written() {
+    let Pair { volumes, initiator } = pair();
+    let good = Segment(0, 1, 8, 0, 0);
+    for (bad, code, pointer) in [
+        (Segment(2, 1, 1, 0, 0), (0x08, 0x04), [0xa0, 0, 4]),
+        (Segment(0, 0xffff, 1, 0, 0), (0x08, 0x04), [0xa0, 0, 6]),
+        (Segment(0, 1, 2, BLOCKS - 1, 0), (0, 0), [0xa0, 0, 12]),
+        (Segment(0, 1, 2, 0, BLOCKS - 1), (0, 0), [0xa0, 0, 20]),
+        (Segment(0, 1, 2, 0, u64::MAX), (0, 0), [0xa0, 0, 20]),
+    ] {
+        let completion = send(&initiator, &anonymous(&names(), &[good, bad]));
+        assert_eq!(codes(&completion), (COPY_ABORTED, code.0, code.1));
+        let sense = &completion.sense;
+        // No residual: nothing was written. Segment 1.
+        assert_eq!((sense[0], &sense[8..12]), (0x70, &[0, 0, 0, 1][..]));
+        assert_eq!(sense[15..18], pointer);
+    }
+    assert!(volumes.iter().all(|volume| volume.events().is_empty()));
+}
+
+#[test]
+fn a_descriptor_that_does_not_fit_the_unit_is_refused() {
+    let Pair { initiator, .. } = pair();
+    let segment = [Segment(0, 1, 1, 0, 0)];
+    // Peripheral device type; block length.
+    for (at, value, code) in [(1, 0x01, (0x0d, 0x03)), (30, 0x10, (0x26, 0x00))] {
+        let mut list = anonymous(&names(), &segment);
+        list[16 + 32 + at] = value;
+        let completion = send(&initiator, &list);
+        assert_eq!(codes(&completion), (COPY_ABORTED, code.0, code.1));
+        let byte = if at == 1 { 49 } else { 77 };
+        assert_eq!(completion.sense[15..18], [0x80, 0, byte]);
+    }
+    // The right block length.
+    let mut list = anonymous(&names(), &segment);
+    list[16 + 30] = 0x02;
+    copy(&initiator, &list);
+}
+
+#[test]
+fn only_designators_of_logical_units_find_one() {
+    let Pair { initiator, .. } = pair();
+    let change = |at: usize, value: u8| {
+        let mut list = anonymous(&names(), &[Segment(0, 1, 1, 0, 0)]);
+        list[16 + at] = value;
+        codes(&send(&initiator, &list))
+    };
+    let unreachable = (COPY_ABORTED, 0x0d, 0x02);
+    // Code set, designator type, designator length, designator.
+    for (at, value) in [(4, 2), (5, 2), (7, 15), (8, 0x61), (23, 0)] {
+        assert_eq!(change(at, value), unreachable, "{at}");
+    }
+    // LU ID TYPE and NUL are ignored, reserved fields too.
+    let mut list = anonymous(&names(), &[Segment(0, 1, 1, 0, 0)]);
+    list[17] = 0xe0;
+    list[16 + 6] = 1;
+    copy(&initiator, &list);
+}
+
+#[test]
+fn a_failing_end_is_reported_with_its_own_sense_data_and_the_residual() {
+    let Pair { volumes, initiator } = pair();
+    let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
+    for (failing, error, there) in [
+        (
+            0,
+            (|| VolumeError::Device(std::io::ErrorKind::Other.into())) as fn() -> VolumeError,
+            (3, 0x11, 0),
+        ),
+        (1, || VolumeError::OutOfSpace, (7, 0x27, 0x07)),
+    ] {
+        volumes[failing].fail(error);
+        let completion = send(&initiator, &list);
+        assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x01));
+        let sense = &completion.sense;
+        assert_eq!((sense[7], sense.len()), (29, 37));
+        let mut offsets = [0, 0, 0, 0];
+        offsets[failing] = 18;
+        assert_eq!(sense[8..12], offsets);
+        // The CSCD descriptor of the end.
+        assert_eq!(sense[15..18], [0x80, 0, 16 + 32 * failing as u8]);
+        assert_eq!((sense[18], sense[19]), (2, 0x70));
+        assert_eq!((sense[21], sense[31], sense[32]), there);
+        let volumes = &volumes;
+        volumes[failing].mend();
+    }
+    copy(&initiator, &list);
+}
+
+#[test]
+fn write_protected_and_absent_volumes_are_the_ends_failures() {
+    let Pair { volumes, initiator } = pair();
+    volumes[1].set_read_only();
+    let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
+    let completion = send(&initiator, &list);
+    assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x01));
+    let sense = &completion.sense;
+    assert_eq!((sense[9], sense[21], sense[31]), (18, 7, 0x27));
+    // Reading from it is allowed.
+    copy(&initiator, &anonymous(&names(), &[Segment(1, 0, 8, 0, 0)]));
+    let absent = LogicalUnit::not_ready(LogicalUnitOptions {
+        uuid: [UNITS[1]; 16],
+        ..options()
+    });
+    initiator.device.replace_logical_unit(1, absent).unwrap();
+    let completion = send(&initiator, &list);
+    assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x01));
+    let sense = &completion.sense;
+    assert_eq!((sense[9], sense[21], sense[31]), (18, 2, 0x04));
+}
+
+#[test]
+fn a_list_that_does_not_come_whole_copies_nothing() {
+    let Pair { volumes, initiator } = pair();
+    let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
+    let cdb = extended_copy(list.len());
+    let cut = initiator.run_with(&cdb, Sent::boxed(&list[..list.len() - 1]));
+    assert_eq!(codes(&cut), (5, 0x1a, 0));
+    let long = initiator.run_with(&extended_copy(1 << 20), Box::new(Broken::Missing));
+    assert_eq!(codes(&long), (5, 0x1a, 0));
+    assert!(volumes.iter().all(|volume| volume.events().is_empty()));
+}
