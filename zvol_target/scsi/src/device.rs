@@ -334,6 +334,14 @@ impl Device {
         self.read().permits(number, initiator_device)
     }
 
+    /// Whether a host that used the unit at a number may come yet, and use it.
+    pub(crate) fn still_permits(&self, number: u16, initiator_device: &str) -> bool {
+        let inventory = self.read();
+        let admission = inventory.admission.as_ref();
+        admission.is_none_or(|admission| admission.initiators.permits(initiator_device))
+            && inventory.permits(number, initiator_device)
+    }
+
     /// The unit at a number, and those it took the place of that may have tasks.
     pub(crate) fn instances(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
         self.read().instances(number)

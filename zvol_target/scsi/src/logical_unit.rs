@@ -274,7 +274,8 @@ impl LogicalUnit {
         self.counters.snapshot()
     }
 
-    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4).
+    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4), and tokens are cancelled: the
+    /// volume may have shrunk and grown again.
     pub(crate) fn capacity(&self) -> Capacity {
         let geometry = self.volume.geometry();
         if self.known_size_bytes.load(Ordering::Relaxed) != geometry.size_bytes
@@ -283,6 +284,7 @@ impl LogicalUnit {
                 .swap(geometry.size_bytes, Ordering::Relaxed)
                 != geometry.size_bytes
         {
+            self.ranges.note_change_of_all();
             self.unit_attentions
                 .establish(AdditionalSense::CAPACITY_DATA_HAS_CHANGED, None);
         }

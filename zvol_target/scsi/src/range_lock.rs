@@ -91,8 +91,16 @@ impl RangeLocks {
             ranges,
             changed: AtomicBool::new(false),
         });
-        lock(&self.table().0).watches.push(Arc::downgrade(&watch));
+        let watches = &mut lock(&self.table().0).watches;
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Arc::downgrade(&watch));
         watch
+    }
+
+    /// Everything may have changed, with nobody having asked to write it.
+    pub(crate) fn note_change_of_all(&self) {
+        let everything = (Hold::Write, 0..u64::MAX);
+        lock(&self.table().0).note(&[everything, NOTHING]);
     }
 
     /// From now on ranges are held against those of `other` too: its disk is served here. Before anything was asked for here.
@@ -448,6 +456,19 @@ mod tests {
         drop(held);
         waits.poll();
         assert!(waits.held.is_some());
+    }
+
+    #[test]
+    fn watches_that_are_gone_are_forgotten_though_nobody_writes() {
+        let locks = RangeLocks::default();
+        let kept = locks.watch(vec![0..1, 5..6]);
+        for _ in 0..1000 {
+            drop(locks.watch(vec![0..1, 5..6]));
+        }
+        assert!(lock(&locks.table().0).watches.len() <= 2);
+        assert!(!kept.has_changed());
+        locks.note_change_of_all();
+        assert!(kept.has_changed());
     }
 
     #[test]

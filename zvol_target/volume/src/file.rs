@@ -27,7 +27,8 @@ const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
 /// `ZFS_SUPER_MAGIC` of OpenZFS. Up to 2.3.9 at least it clones blocks of a hole that was punched a moment ago as they were before, and frees
-/// them twice (openzfs#16012, #18853), and nothing tells whether the hole is on disk: files on it are read and written.
+/// them twice (openzfs#16012, #18853), and nothing tells whether the hole is on disk: files on it are read and written. `SEEK_DATA` of
+/// a file that was just written waits for its transaction group (`zfs_dmu_offset_next_sync`), which a command can't that others wait for.
 const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
 
 /// A volume on a regular file, locked with flock(2).
@@ -35,7 +36,7 @@ const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
 /// Logical block 512 bytes; physical block what the file system prefers (`st_blksize`, the record size on ZFS).
 pub struct FileVolume {
     store: Store,
-    clones: bool,
+    on_zfs: bool,
 }
 
 impl FileVolume {
@@ -95,7 +96,7 @@ impl FileVolume {
         };
         Ok(Self {
             store: Store::new(file, facts),
-            clones: !is_one_of(&[ZFS_SUPER_MAGIC]),
+            on_zfs: is_one_of(&[ZFS_SUPER_MAGIC]),
         })
     }
 
@@ -111,7 +112,7 @@ volume_on_store!(
         Some(LOGICAL_BLOCK_BYTES)
     },
     fn has_allocation_map(&self) -> bool {
-        true
+        !self.on_zfs
     },
     fn allocation(
         &self,
@@ -126,7 +127,7 @@ volume_on_store!(
     },
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
         let file = self.store.file().as_fd();
-        self.clones.then_some(CloneEnd::File(file))
+        (!self.on_zfs).then_some(CloneEnd::File(file))
     },
     fn clone_range<'a>(
         &'a self,

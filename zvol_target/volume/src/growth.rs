@@ -220,6 +220,9 @@ pub(crate) async fn require_allocated<V: Volume>(
     offset: u64,
     length: u64,
 ) -> Result<(), VolumeError> {
+    if !volume.has_allocation_map() {
+        return require_data(volume, offset, length).await;
+    }
     let (mut at, end) = (offset, offset.saturating_add(length));
     while at < end {
         let extents = volume.allocation(at, end - at, EXTENTS).await?;

@@ -194,7 +194,7 @@ pub trait Volume: Send + Sync {
         }])))
     }
 
-    /// Whether [`Volume::allocation`] knows without reading the data.
+    /// Whether [`Volume::allocation`] knows without reading the data, and at once: nobody that others wait for asks it otherwise.
     fn has_allocation_map(&self) -> bool {
         false
     }

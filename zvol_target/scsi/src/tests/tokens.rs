@@ -10,7 +10,7 @@ use super::{
     options, pattern, poll, product, write_10,
 };
 use crate::address::logical_unit_number;
-use crate::sam::{Completion, Status, TaskAttribute};
+use crate::sam::{Admission, Completion, Outcome, ScsiTarget, Status, TaskAttribute};
 use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
 
 type Token = [u8; 512];
@@ -239,8 +239,8 @@ fn a_change_while_a_token_is_used_ends_it_with_nothing_new_written() {
     initiator.send(&write_10(8191, 1), &[9; 512]);
     volumes[1].release(1000);
     let completion = match block_on(task) {
-        crate::sam::Outcome::Completed(completion) => completion,
-        crate::sam::Outcome::Aborted => panic!("aborted"),
+        Outcome::Completed(completion) => completion,
+        Outcome::Aborted => panic!("aborted"),
     };
     assert_eq!(codes(&completion), (0x0a, 0x23, 0x08));
     let new = volumes[1].bytes(0, 512 * 8192);
@@ -361,7 +361,7 @@ fn a_token_outlives_its_nexus_but_not_its_unit() {
     initiator
         .device
         .set_offload_policy(crate::OffloadPolicy::default());
-    crate::sam::ScsiTarget::nexus_lost(&*initiator.device, &maker.nexus);
+    ScsiTarget::nexus_lost(&*initiator.device, &maker.nexus);
     let there = second(&initiator);
     assert_eq!(
         write_using(&there, &token, 0, &[(0, 8)]).status,
@@ -373,6 +373,73 @@ fn a_token_outlives_its_nexus_but_not_its_unit() {
     // Nor does it keep its volume open.
     assert_eq!(unit.strong_count(), 0);
     while there.run(&TEST_UNIT_READY).status != Status::Good {}
+    assert_eq!(
+        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        TOKEN_CANCELLED
+    );
+}
+
+fn only(initiator: &Initiator) -> LogicalUnitAccess {
+    LogicalUnitAccess::Initiators([initiator.nexus.initiator_device.clone()].into())
+}
+
+#[test]
+fn a_token_is_good_as_long_as_its_maker_may_use_the_unit() {
+    let (_, initiator) = setup();
+    let device = &initiator.device;
+    let there = second(&initiator);
+    let good = |token| write_using(&there, &token, 0, &[(0, 8)]).status == Status::Good;
+    let cancelled = |token| codes(&write_using(&there, &token, 0, &[(0, 8)])) == TOKEN_CANCELLED;
+    let maker = Initiator::of(Arc::clone(device));
+    let [lost, kept] = [&maker, &initiator].map(|maker| populate(maker, &[(0, 8)]));
+    assert!(good(lost) && good(kept));
+    device.set_access(0, only(&initiator)).unwrap();
+    assert!(cancelled(lost) && good(kept));
+    device.set_access(0, LogicalUnitAccess::Any).unwrap();
+    assert!(cancelled(lost), "for good");
+    // As is one that may not come any more.
+    while maker.run(&TEST_UNIT_READY).status != Status::Good {}
+    let lost = populate(&maker, &[(0, 8)]);
+    assert!(good(lost));
+    device.set_admission(Admission {
+        initiators: only(&initiator),
+        accounts: None,
+    });
+    assert!(cancelled(lost) && good(kept));
+}
+
+#[test]
+fn a_token_whose_maker_loses_the_unit_while_it_is_used_writes_nothing_more() {
+    let (volumes, initiator) = setup();
+    fill(&volumes[0], 0, &pattern(1, 8192));
+    let maker = Initiator::of(Arc::clone(&initiator.device));
+    let token = populate(&maker, &[(0, 8192)]);
+    let there = second(&initiator);
+    volumes[1].hold();
+    let list = write_list(&token, 0, false, &[(0, 8192)]);
+    let cdb = cdb(0x83, 0x11, 78, list.len());
+    let mut task = there.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    while volumes[1].begun() == 0 {
+        assert!(poll(&mut task).is_pending());
+    }
+    initiator.device.set_access(0, only(&initiator)).unwrap();
+    volumes[1].release(1000);
+    let Outcome::Completed(completion) = block_on(task) else {
+        panic!("aborted");
+    };
+    assert_eq!(codes(&completion), (0x0a, 0x23, 0x08));
+    assert_eq!(volumes[1].bytes(512 * 8191, 512), [0; 512]);
+}
+
+#[test]
+fn a_unit_that_shrank_and_grew_again_has_no_tokens() {
+    let (volumes, initiator) = setup();
+    let token = populate(&initiator, &[(BLOCKS - 8, 8)]);
+    for blocks in [BLOCKS / 2, BLOCKS] {
+        volumes[0].resize(blocks);
+        initiator.device.capacity_changed(0).unwrap();
+    }
+    let there = second(&initiator);
     assert_eq!(
         codes(&write_using(&there, &token, 0, &[(0, 8)])),
         TOKEN_CANCELLED

@@ -14,8 +14,8 @@ use crate::reservations::ReservationRule;
 use crate::sam::Nexus;
 use crate::task_set::{Aborted, Task};
 
-/// Most copies that move data at once for one nexus; more wait for their turn.
-const MAXIMUM_COPIES_OF_NEXUS: usize = 8;
+/// Most copies that move data at once for one host, however many nexuses it has; more wait for their turn.
+const MAXIMUM_COPIES_OF_HOST: usize = 8;
 
 /// The same, for all hosts together. Each reads and writes several pieces at a time.
 const MAXIMUM_COPIES: usize = 32;
@@ -29,7 +29,8 @@ const MAXIMUM_COPIES: usize = 32;
 pub struct CopyManager {
     devices: Mutex<Vec<Weak<Device>>>,
     running: Arc<Semaphore>,
-    running_of_nexus: Mutex<HashMap<u64, Weak<Semaphore>>>,
+    /// By initiator device.
+    running_of_host: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
 impl Default for CopyManager {
@@ -37,14 +38,14 @@ impl Default for CopyManager {
         Self {
             devices: Mutex::default(),
             running: Arc::new(Semaphore::new(MAXIMUM_COPIES)),
-            running_of_nexus: Mutex::default(),
+            running_of_host: Mutex::default(),
         }
     }
 }
 
 /// The right to move data.
 pub(super) struct Turn {
-    _of_nexus: OwnedSemaphorePermit,
+    _of_host: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
@@ -65,33 +66,33 @@ impl CopyManager {
             .collect()
     }
 
-    /// Waits for the turn of a copy.
+    /// Waits for the turn of a copy, first come, first served.
     ///
     /// # Errors
     /// [`Aborted`] while it waited.
     pub(super) async fn turn(&self, nexus: &Nexus, task: &Task) -> Result<Turn, Aborted> {
-        let of_nexus = self.running_of_nexus(nexus.id);
+        let of_host = self.running_of_host(&nexus.initiator_device);
         let of_all = Arc::clone(&self.running);
         let turn = async move {
-            // First the nexus's own: one that asks for much does not stand in the way of others. Neither is ever closed.
-            let of_nexus = of_nexus.acquire_owned().await.ok()?;
+            // First the host's own: one that asks for much does not stand in the way of others. Neither is ever closed.
+            let of_host = of_host.acquire_owned().await.ok()?;
             let of_all = of_all.acquire_owned().await.ok()?;
             Some(Turn {
-                _of_nexus: of_nexus,
+                _of_host: of_host,
                 _of_all: of_all,
             })
         };
         task.unless_aborted(turn).await?.ok_or(Aborted)
     }
 
-    fn running_of_nexus(&self, nexus: u64) -> Arc<Semaphore> {
-        let mut known = lock(&self.running_of_nexus);
-        if let Some(running) = known.get(&nexus).and_then(Weak::upgrade) {
+    fn running_of_host(&self, initiator_device: &str) -> Arc<Semaphore> {
+        let mut known = lock(&self.running_of_host);
+        if let Some(running) = known.get(initiator_device).and_then(Weak::upgrade) {
             return running;
         }
         known.retain(|_, running| running.strong_count() > 0);
-        let running = Arc::new(Semaphore::new(MAXIMUM_COPIES_OF_NEXUS));
-        known.insert(nexus, Arc::downgrade(&running));
+        let running = Arc::new(Semaphore::new(MAXIMUM_COPIES_OF_HOST));
+        known.insert(initiator_device.to_owned(), Arc::downgrade(&running));
         running
     }
 }
@@ -111,8 +112,8 @@ enum Right {
     Seen,
     /// It could see it with a nexus of its host's to this other device.
     Other(Arc<Device>),
-    /// It has a ROD token for the blocks: whoever had that made was allowed to read them.
-    Token,
+    /// It has a ROD token for the blocks: this initiator device had that made, and may read them.
+    Token(String),
 }
 
 impl CopyEnd {
@@ -128,21 +129,22 @@ impl CopyEnd {
     }
 
     /// The unit that a ROD token was made by.
-    pub(super) fn of_token(unit: &Arc<LogicalUnit>, number: u16) -> Self {
+    pub(super) fn of_token(unit: &Arc<LogicalUnit>, number: u16, host: &str) -> Self {
         Self {
             unit: Arc::clone(unit),
             number,
-            by: Right::Token,
+            by: Right::Token(host.to_owned()),
         }
     }
 
-    /// Whether the nexus may still use it: its host can lose access, and the unit can be taken away, while a copy runs.
+    /// Whether the nexus may still use it: its host, or that of its token, can lose access, and the unit can be taken away, while a copy runs.
     pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
         let nexus = execution.nexus;
         let found = match &self.by {
             Right::Seen => execution.device.unit_of_nexus(nexus, self.number),
             Right::Other(device) => device.unit_of_foreign_nexus(nexus, self.number),
-            Right::Token => execution.device.logical_unit(self.number),
+            Right::Token(host) if !execution.device.still_permits(self.number, host) => None,
+            Right::Token(_) => execution.device.logical_unit(self.number),
         };
         found.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
     }
@@ -156,7 +158,7 @@ impl CopyEnd {
                 self.unit.reservation_conflict_of_host(host, rule)
             }
             // A valid token is answered with no error of its source's (SPC-4 table 114).
-            Right::Token => false,
+            Right::Token(_) => false,
         }
     }
 }

@@ -73,11 +73,6 @@ async fn copy(
         };
         transfers.push((checking.check(execution)?, checking));
     }
-    if transfers.iter().all(|(transfer, _)| transfer.length == 0) {
-        return Ok(());
-    }
-    let copy_manager = execution.device.copy_manager();
-    let _turn = copy_manager.turn(execution.nexus, execution.task).await?;
     for (what, checked) in &transfers {
         let before = operation.progress().bytes;
         operation.change(|progress| progress.segments += 1);

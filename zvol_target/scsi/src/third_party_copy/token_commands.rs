@@ -74,14 +74,14 @@ async fn make_token(
     let rod = Rod {
         unit: Arc::downgrade(&end.unit),
         number: execution.number,
+        host: execution.nexus.initiator_device.clone(),
         ranges,
         watch,
     };
     let seconds = inactivity_timeout.unwrap_or(DEFAULT_TOKEN_TIMEOUT);
-    let host = &execution.nexus.initiator_device;
     let timeout = Duration::from_secs(u64::from(seconds));
     let tokens = &execution.device.tokens;
-    Ok(tokens.create(host, &end.unit, rod, timeout)?)
+    Ok(tokens.create(&end.unit, rod, timeout)?)
 }
 
 /// Writes what a token stands for, as far as that goes. Nothing that is not as it was when the token was made is ever written: the command
@@ -89,7 +89,7 @@ async fn make_token(
 ///
 /// # Errors
 /// As [`token_lists::parse_write_using_token`]; those of WRITE; INVALID TOKEN OPERATION; COPY ABORTED with TOKEN CANCELLED when a block
-/// of the source changed after something was written.
+/// of the source changed, or its maker lost it, after something was written.
 pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const SERVICE_ACTION: u8 = 0x11;
     let Some(list) = receive_list(execution).await? else {
@@ -137,7 +137,10 @@ fn source(
             return Err(Sense::illegal_request(code));
         }
     }
-    let rod = execution.device.tokens.find(token)?;
+    let device = execution.device;
+    let rod = device
+        .tokens
+        .find(token, |number, host| device.still_permits(number, host))?;
     let block_bytes = execution.unit.capacity().block_bytes();
     let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
     if unit.capacity().block_bytes() != block_bytes {
@@ -162,11 +165,9 @@ async fn write(
         return Err(Failure::Aborted);
     };
     let unit = rod.unit.upgrade().ok_or(CANCELLED)?;
-    let source = CopyEnd::of_token(&unit, rod.number);
+    let source = CopyEnd::of_token(&unit, rod.number, &rod.host);
     drop(unit);
     let block_bytes = u64::from(execution.unit.capacity().block_bytes());
-    let copy_manager = execution.device.copy_manager();
-    let _turn = copy_manager.turn(execution.nexus, execution.task).await?;
     for (from, to, length) in pieces(&rod.ranges, offset, ranges, block_bytes) {
         let what = Transfer {
             source: &source,
@@ -242,8 +243,10 @@ fn failed(stop: Stop, begun: bool) -> Failure {
     match stop {
         Stop::Aborted => Failure::Aborted,
         Stop::Cancelled => aborted(AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER),
-        Stop::Changed if begun => aborted(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED),
-        // The unit of the token is gone.
+        // The unit of the token is gone, or was taken from the host that had it made.
+        Stop::Changed | Stop::Unreachable(CopyEndRole::Source) if begun => {
+            aborted(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED)
+        }
         Stop::Changed | Stop::Unreachable(CopyEndRole::Source) => CANCELLED.into(),
         Stop::Unreachable(CopyEndRole::Destination) => {
             aborted(AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE)

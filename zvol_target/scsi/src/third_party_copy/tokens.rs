@@ -2,7 +2,7 @@
 //!
 //! A token is a bearer's: whoever has it may write with it, as SPC-4 has it and as Windows uses it, where one host has a token made and another uses
 //! it. It can't be guessed: it holds 256 random bits, and is compared whole. It stands for blocks at one point in time, and is cancelled as soon
-//! as one of them is about to change.
+//! as one of them is about to change, or its maker may not read them any more.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,8 @@ pub(super) struct Rod {
     /// A token does not keep a unit from closing its volume.
     pub(super) unit: Weak<LogicalUnit>,
     pub(super) number: u16,
+    /// Initiator device that had the token made: the right to read the blocks is this one's.
+    pub(super) host: String,
     /// Bytes of the volume, in the order of the ROD.
     pub(super) ranges: Vec<Range<u64>>,
     /// Whether any of them changed.
@@ -46,7 +48,7 @@ impl Rod {
 #[derive(Debug)]
 struct Token {
     bytes: Box<[u8; TOKEN_BYTES]>,
-    /// Initiator device that had it made.
+    /// As in its [`Rod`].
     host: String,
     /// `None` when it was deleted, and why it can't be used otherwise.
     rod: Result<Arc<Rod>, AdditionalSense>,
@@ -81,7 +83,6 @@ impl Tokens {
     /// bytes.
     pub(super) fn create(
         &self,
-        host: &str,
         unit: &LogicalUnit,
         rod: Rod,
         inactivity_timeout: Duration,
@@ -93,9 +94,10 @@ impl Tokens {
         let now = Instant::now();
         let mut tokens = lock(&self.tokens);
         tokens.iter_mut().for_each(|token| token.settle(now));
-        let of_host = tokens.iter().filter(|token| token.host == host).count();
+        let host = &rod.host;
+        let of_host = tokens.iter().filter(|token| token.host == *host).count();
         if of_host >= MAXIMUM_TOKENS_OF_HOST {
-            let of_host = |token: &Token| token.host == host;
+            let of_host = |token: &Token| token.host == *host;
             let useless = tokens
                 .iter()
                 .position(|token| of_host(token) && token.rod.is_err());
@@ -107,7 +109,7 @@ impl Tokens {
         }
         tokens.push(Token {
             bytes: bytes.clone(),
-            host: host.to_owned(),
+            host: host.clone(),
             rod: Ok(Arc::new(rod)),
             inactivity_timeout,
             last_used: now,
@@ -115,11 +117,16 @@ impl Tokens {
         Ok(bytes)
     }
 
-    /// What a token stands for, as long as it is valid. Its use begins: it does not expire for lack of it.
+    /// What a token stands for, as long as it is valid and `permits` the initiator device that had it made to use the unit at the number: one
+    /// that lost that has its token cancelled. Its use begins: it does not expire for lack of it.
     ///
     /// # Errors
     /// INVALID TOKEN OPERATION: unknown, expired, cancelled or deleted.
-    pub(super) fn find(&self, bytes: &[u8; TOKEN_BYTES]) -> Result<Arc<Rod>, Sense> {
+    pub(super) fn find(
+        &self,
+        bytes: &[u8; TOKEN_BYTES],
+        permits: impl Fn(u16, &str) -> bool,
+    ) -> Result<Arc<Rod>, Sense> {
         let now = Instant::now();
         let mut tokens = lock(&self.tokens);
         let token = find(&mut tokens, bytes).ok_or(Sense::illegal_request(
@@ -127,6 +134,9 @@ impl Tokens {
         ))?;
         token.settle(now);
         token.last_used = now;
+        if matches!(&token.rod, Ok(rod) if !permits(rod.number, &rod.host)) {
+            token.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
+        }
         let rod = token.rod.as_ref();
         rod.map(Arc::clone)
             .map_err(|&code| Sense::illegal_request(code))

@@ -19,8 +19,8 @@ use crate::sam::Status;
 use crate::sense::{CopyEndRole, Forwarded, Sense, SenseKey};
 use crate::task_set::Aborted;
 
-/// Most bytes between two looks at how far a copy is. Pieces end where a multiple of this is in the destination, so that they are aligned to
-/// whatever blocks the volumes have.
+/// Most bytes that are copied in one turn, and between two looks at how far a copy is. Pieces end where a multiple of this is in the destination, so
+/// that they are aligned to whatever blocks it has.
 const PIECE_BYTES: u64 = 64 << 20;
 
 /// Bytes to copy: any that exist, in whichever blocks.
@@ -72,23 +72,35 @@ pub(super) async fn transfer(
     } else {
         Stability::Stable
     };
-    // Cut into pieces, a copy inside one volume would overwrite what a later one reads.
+    let Transfer {
+        source_offset,
+        destination_offset,
+        length,
+        ..
+    } = *what;
     let overlapping = Arc::ptr_eq(&what.source.unit.volume, &what.destination.unit.volume)
-        && what.source_offset.abs_diff(what.destination_offset) < what.length;
+        && source_offset.abs_diff(destination_offset) < length;
+    // Piece by piece in the direction in which none overwrites what a later one reads.
+    let backward = overlapping && destination_offset > source_offset;
+    let copy_manager = execution.device.copy_manager();
     let mut done = 0;
-    while done < what.length {
-        let at = what.destination_offset + done;
-        let until_multiple = if overlapping {
-            what.length
+    while done < length {
+        let left = destination_offset..destination_offset + length;
+        let piece = if backward {
+            let end = left.end - done;
+            ((end - 1) / PIECE_BYTES * PIECE_BYTES).max(left.start)..end
         } else {
-            PIECE_BYTES - at % PIECE_BYTES
+            let start = left.start + done;
+            start..left.end.min((start / PIECE_BYTES + 1) * PIECE_BYTES)
         };
+        // Each waits anew: a long copy does not keep others waiting for all of it.
+        let turn = copy_manager.turn(execution.nexus, execution.task).await?;
         let range = CopyRange {
             source: Arc::clone(&what.source.unit.volume),
-            source_offset: what.source_offset + done,
+            source_offset: source_offset + (piece.start - destination_offset),
             destination: Arc::clone(&what.destination.unit.volume),
-            destination_offset: at,
-            length: until_multiple.min(what.length - done),
+            destination_offset: piece.start,
+            length: piece.end - piece.start,
         };
         let mut report = CopyReport::default();
         let steps = HeldSteps {
@@ -98,13 +110,22 @@ pub(super) async fn transfer(
             stop: RefCell::new(None),
         };
         let copied = volume::copy::copy(&range, stability, &steps, &mut report).await;
+        drop(turn);
         let stop = steps.stop.into_inner();
         let bytes = report.total_bytes();
-        operation.change(|progress| progress.bytes += bytes);
+        done += range.length;
+        // Backward, what is done is no beginning before all is.
+        let begun = if !backward {
+            bytes
+        } else if done == length && copied.is_ok() {
+            length
+        } else {
+            0
+        };
+        operation.change(|progress| progress.bytes += begun);
         execution.bytes += bytes;
         execution.offloaded.add(&OffloadStatistics::from(&report));
         copied.map_err(|error| stop_of(execution, what, error, stop))?;
-        done += range.length;
     }
     Ok(())
 }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::super::{
-    BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, Sent, TEST_UNIT_READY, block_on, has_status,
-    is_aborted, is_good, manage, poll, write_10,
+    BLOCKS, Event, INVALID_FIELD_IN_CDB, Initiator, RamVolume, Sent, TEST_UNIT_READY, Task,
+    block_on, has_status, is_aborted, is_good, manage, poll, write_10,
 };
 use super::{
     COPY_ABORTED, Pair, Segment, anonymous, begin, codes, copy, copy_operation_abort,
-    extended_copy, names, pair, parameter_list, receive, receive_lid4, send,
+    extended_copy, names, pair, pair_on, parameter_list, receive, receive_lid4, send,
 };
 use crate::address::logical_unit_number;
-use crate::sam::{LogicalUnitNumber, Outcome, Status, TaskAttribute, TaskManagementFunction};
+use crate::sam::{
+    LogicalUnitNumber, Nexus, Outcome, ScsiTarget, Status, TaskAttribute, TaskManagementFunction,
+};
 
 #[test]
 fn a_copy_holds_what_it_reads_and_writes_against_writers() {
@@ -184,21 +186,39 @@ fn copies_end_between_steps_when_they_are_aborted() {
     block_on(reset);
 }
 
+/// Another nexus of the same host.
+fn beside(initiator: &Initiator) -> Initiator {
+    let nexus = Arc::new(Nexus {
+        id: initiator.nexus.id + 1_000_000,
+        ..Nexus::clone(&initiator.nexus)
+    });
+    initiator.device.nexus_established(&nexus);
+    let other = Initiator {
+        nexus,
+        ..initiator.to(initiator.logical_unit)
+    };
+    while other.run(&TEST_UNIT_READY).status != Status::Good {}
+    other
+}
+
+/// A copy from unit 0 to unit 1.
+fn start(initiator: &Initiator, identifier: u16, blocks: u16, from: u64, to: u64) -> Task {
+    let list = anonymous(&names(), &[Segment(0, 1, blocks, from, to)]);
+    let cdb = extended_copy(list.len());
+    let data_out = Sent::boxed(&list);
+    initiator.execute(identifier.into(), TaskAttribute::Simple, &cdb, data_out)
+}
+
 #[test]
-fn copies_of_a_nexus_that_are_too_many_wait_for_their_turn() {
+fn copies_of_a_host_that_are_too_many_wait_for_their_turn() {
     let Pair { volumes, initiator } = pair();
+    let beside = beside(&initiator);
     volumes[1].hold();
     let mut tasks: Vec<_> = (0..12)
         .map(|number: u16| {
+            let by = if number % 2 == 0 { &initiator } else { &beside };
             let at = u64::from(number) * 64;
-            let list = anonymous(&names(), &[Segment(0, 1, 8, at, at)]);
-            let cdb = extended_copy(list.len());
-            initiator.execute(
-                u64::from(number),
-                TaskAttribute::Simple,
-                &cdb,
-                Sent::boxed(&list),
-            )
+            start(by, number, 8, at, at)
         })
         .collect();
     for _ in 0..20 {
@@ -211,7 +231,7 @@ fn copies_of_a_nexus_that_are_too_many_wait_for_their_turn() {
         logical_unit: LogicalUnitNumber([0; 8]),
         identifier: 11,
     };
-    let answer = manage(&initiator, abort);
+    let answer = manage(&beside, abort);
     assert!(is_aborted(&poll(&mut ended)));
     block_on(answer);
     let other = Initiator::of(Arc::clone(&initiator.device));
@@ -221,6 +241,29 @@ fn copies_of_a_nexus_that_are_too_many_wait_for_their_turn() {
     );
     volumes[1].release(1000);
     for task in tasks {
+        assert!(is_good(&Poll::Ready(block_on(task))));
+    }
+}
+
+#[test]
+fn a_long_copy_gives_others_their_turn_before_it_has_ended() {
+    const BETWEEN_PIECES: u64 = (64 << 20) / 512;
+    let blocks = 2 * BETWEEN_PIECES;
+    let Pair { volumes, initiator } = pair_on([RamVolume::new(blocks), RamVolume::new(blocks)]);
+    volumes[1].hold();
+    let mut long: Vec<_> = (0..8)
+        .map(|number| start(&initiator, number, 16, 0, BETWEEN_PIECES - 8))
+        .collect();
+    let mut short = start(&initiator, 8, 8, 0, 0);
+    for _ in 0..20 {
+        assert!(long.iter_mut().all(|task| poll(task).is_pending()));
+        assert!(poll(&mut short).is_pending());
+    }
+    volumes[1].release(1000);
+    while poll(&mut short).is_pending() {
+        assert!(long.iter_mut().all(|task| poll(task).is_pending()));
+    }
+    for task in long {
         assert!(is_good(&Poll::Ready(block_on(task))));
     }
 }

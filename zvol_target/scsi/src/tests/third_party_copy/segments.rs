@@ -100,6 +100,56 @@ fn units_with_other_blocks_are_copied_by_what_fits_both() {
     assert_eq!(codes(&send(&initiator, &list)), (COPY_ABORTED, 0x26, 0x0a));
 }
 
+/// Block where a piece of a copy ends in units of 512 bytes.
+const BETWEEN_PIECES: u64 = (64 << 20) / 512;
+
+#[test]
+fn pieces_end_inside_blocks_of_the_other_end() {
+    let blocks = 2 * BETWEEN_PIECES;
+    let large = || {
+        RamVolume::with_geometry(Geometry {
+            size_bytes: blocks * 512,
+            logical_block_bytes: 4096,
+            physical_block_bytes: 4096,
+        })
+    };
+    let data = pattern(3, 400);
+    let Pair { volumes, initiator } = pair_on([large(), RamVolume::new(blocks)]);
+    fill(&volumes[0], 4096, &data);
+    let to = BETWEEN_PIECES - 13;
+    copy(
+        &initiator,
+        &anonymous(&names(), &[Segment(0, 1, 50, 1, to)]),
+    );
+    assert_eq!(volumes[1].bytes(to as usize * 512, data.len()), data);
+    let Pair { volumes, initiator } = pair_on([RamVolume::new(blocks), large()]);
+    fill(&volumes[0], 512 * 3, &data);
+    let to = BETWEEN_PIECES / 8 - 5;
+    copy(
+        &initiator,
+        &anonymous(&names(), &[Segment(0, 1, 400, 3, to)]),
+    );
+    assert_eq!(volumes[1].bytes(to as usize * 4096, data.len()), data);
+}
+
+#[test]
+fn pieces_of_a_copy_onto_itself_go_in_the_right_order() {
+    let volumes = [RamVolume::new(2 * BETWEEN_PIECES), RamVolume::new(8)];
+    let Pair { volumes, initiator } = pair_on(volumes);
+    let data = pattern(3, 300);
+    let at = BETWEEN_PIECES - 200;
+    for (from, to) in [(at, at + 30), (at + 30, at)] {
+        fill(&volumes[0], from * 512, &data);
+        copy(
+            &initiator,
+            &anonymous(&names(), &[Segment(0, 0, 300, from, to)]),
+        );
+        assert_eq!(volumes[0].bytes(to as usize * 512, data.len()), data);
+    }
+    let statistics = initiator.device.logical_unit(0).unwrap().statistics();
+    assert_eq!(statistics.extended_copy.bytes, 2 * 300 * 512);
+}
+
 #[test]
 fn every_segment_is_checked_before_anything_is_written() {
     let Pair { volumes, initiator } = pair();
