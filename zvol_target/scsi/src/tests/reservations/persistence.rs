@@ -1,0 +1,142 @@
+//! What survives a loss of power, and the unit itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::{BLOCKS, Initiator, RamVolume, TEST_UNIT_READY, block_on, options, product};
+use super::{
+    APTPL, EA, REGISTER, RELEASE, RESERVATIONS_PREEMPTED, RESERVE, RESERVE_6, Stored, WE, cdb,
+    list, unit_with, with_store,
+};
+use crate::sam::Status;
+use crate::{Device, LogicalUnit, LogicalUnitAccess, PersistentReservations};
+
+#[test]
+fn what_is_to_survive_is_stored_before_good() {
+    let store = Arc::new(Stored::default());
+    let first = with_store(&store);
+    let second = Initiator::of(Arc::clone(&first.device));
+    let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
+    assert_eq!(first.data(&capabilities)[2..4], [0x1d, 0x80]);
+    // Nobody asked for it yet.
+    first.register(0xa);
+    assert_eq!(store.count(), 0);
+    assert_eq!(second.register_with(0xb, APTPL, &[]).status, Status::Good);
+    assert_eq!(first.data(&capabilities)[2..4], [0x1d, 0x81]);
+    assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
+    let stored = store.last();
+    assert_eq!(stored.registrations.len(), 2);
+    let holder = stored.reservation.as_ref().unwrap().holder.as_ref();
+    assert_eq!(holder.unwrap().initiator_port, first.port());
+    assert_eq!(store.count(), 2);
+    // Nothing new, nothing stored.
+    assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
+    assert_eq!(store.count(), 2);
+    // A loss of power.
+    let again = with_store(&store);
+    assert_eq!(
+        (again.keys(), again.reservation()),
+        (vec![0xa, 0xb], Some((0xa, WE)))
+    );
+    assert_eq!(again.generation(), 0);
+    assert!(!again.writes());
+    assert_eq!(again.data(&capabilities)[3], 0x81);
+    // The last registration says that nothing need survive.
+    assert_eq!(second.out(REGISTER, 0, 0xb, 0xb), Status::Good);
+    assert_eq!(store.last(), PersistentReservations::default());
+    assert_eq!(with_store(&store).keys(), []);
+    assert_eq!(first.keys(), [0xa, 0xb]);
+}
+
+#[test]
+fn what_could_not_be_stored_did_not_happen_and_is_not_trusted() {
+    let store = Arc::new(Stored::default());
+    let first = with_store(&store);
+    assert_eq!(first.register_with(0xa, APTPL, &[]).status, Status::Good);
+    store.fails.store(true, Ordering::Relaxed);
+    let reserve = cdb(RESERVE, WE, 24);
+    assert_eq!(first.code(&reserve, &list(0xa, 0, 0)), (4, 0x44, 0));
+    assert_eq!((first.reservation(), first.keys()), (None, vec![0xa]));
+    store.fails.store(false, Ordering::Relaxed);
+    let before = store.count();
+    // Changes nothing, but what is stored is not known.
+    assert_eq!(first.out(RELEASE, WE, 0xa, 0), Status::Good);
+    assert_eq!(store.count(), before + 1);
+    assert_eq!(first.out(RELEASE, WE, 0xa, 0), Status::Good);
+    assert_eq!(store.count(), before + 1);
+}
+
+#[test]
+fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
+    let store = Arc::new(Stored::default());
+    let first = with_store(&store);
+    let other = Initiator::of(Arc::clone(&first.device));
+    first.register(0xa);
+    assert_eq!(first.out(RESERVE, EA, 0xa, 0), Status::Good);
+    let device = Arc::clone(&first.device);
+    // Gone for a while, and back, though nothing of it was stored.
+    device
+        .replace_logical_unit(0, LogicalUnit::not_ready(options()))
+        .unwrap();
+    assert_eq!(other.code(&TEST_UNIT_READY, &[]), (2, 4, 0));
+    device.replace_logical_unit(0, unit_with(&store)).unwrap();
+    other.told();
+    first.told();
+    assert!(!other.reads() && first.writes());
+    assert_eq!(first.keys(), [0xa]);
+    // Another disk has its own.
+    let mut options = options();
+    options.uuid[0] ^= 1;
+    let unit = LogicalUnit::new(RamVolume::new(BLOCKS), options).unwrap();
+    device.replace_logical_unit(0, unit).unwrap();
+    other.told();
+    assert!(other.writes());
+    assert_eq!(other.keys(), []);
+}
+
+#[test]
+fn a_unit_that_was_never_ready_takes_what_is_stored() {
+    let store = Arc::new(Stored::default());
+    with_store(&store).register_with(0xa, APTPL, &[]);
+    let device = Arc::new(Device::new(product()));
+    device
+        .insert_logical_unit(0, LogicalUnit::not_ready(options()), LogicalUnitAccess::Any)
+        .unwrap();
+    let initiator = Initiator::fresh(Arc::clone(&device));
+    initiator.data(&[0x03, 0, 0, 0, 18, 0]);
+    assert_eq!(
+        initiator.code(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0], &[]),
+        (2, 4, 0)
+    );
+    assert!(
+        device
+            .logical_unit(0)
+            .unwrap()
+            .persistent_reservations()
+            .is_none()
+    );
+    device.replace_logical_unit(0, unit_with(&store)).unwrap();
+    initiator.told();
+    assert_eq!(initiator.keys(), [0xa]);
+}
+
+#[test]
+fn an_administrator_clears_what_nobody_can() {
+    let store = Arc::new(Stored::default());
+    let gone = with_store(&store);
+    let other = Initiator::of(Arc::clone(&gone.device));
+    gone.register_with(0xa, APTPL, &[]);
+    assert_eq!(gone.out(RESERVE, EA, 0xa, 0), Status::Good);
+    assert!(!other.writes());
+    block_on(gone.device.clear_reservations(0)).unwrap();
+    assert!(other.writes());
+    assert_eq!(store.last(), PersistentReservations::default());
+    assert_eq!(
+        (gone.told(), other.told()),
+        (vec![RESERVATIONS_PREEMPTED], vec![])
+    );
+    other.data(&RESERVE_6);
+    assert!(!gone.writes());
+    block_on(gone.device.clear_reservations(0)).unwrap();
+    assert!(gone.writes());
+}

@@ -1,0 +1,277 @@
+//! Who is registered, and by what port.
+
+use std::sync::Arc;
+
+use super::super::{Initiator, POWER_ON, UNIT, block_on, manage};
+use super::{
+    ALL_TG_PT, APTPL, INVALID_FIELD_IN_PARAMETER_LIST, LENGTH_ERROR, PREEMPT, REGISTER,
+    REGISTER_AND_IGNORE, REGISTER_AND_MOVE, RELEASE, RESERVE, SPEC_I_PT, UNREG, WE, WE_AR, WE_RO,
+    cdb, list, ports, three, through, transport_id,
+};
+use crate::LogicalUnitAccess;
+use crate::sam::{Nexus, ScsiTarget, Status, TaskManagementFunction};
+
+#[test]
+fn keys_are_registered_changed_and_removed() {
+    let (first, second, _) = three();
+    assert_eq!(first.generation(), 0);
+    first.register(0xa);
+    assert_eq!(first.out(REGISTER, 0, 0, 0xb), Status::ReservationConflict);
+    assert_eq!(second.out(REGISTER, 0, 9, 0xb), Status::ReservationConflict);
+    assert_eq!(first.out(REGISTER, 0, 0xa, 0xc), Status::Good);
+    second.register(0xb);
+    assert_eq!(first.keys(), [0xb, 0xc]);
+    // A register of nothing by nobody.
+    let third = Initiator::of(Arc::clone(&first.device));
+    assert_eq!(third.out(REGISTER, 0, 0, 0), Status::Good);
+    assert_eq!(third.out(REGISTER_AND_IGNORE, 0, 5, 0), Status::Good);
+    assert_eq!(first.generation(), 3);
+    assert_eq!(first.out(REGISTER_AND_IGNORE, 0, 0x77, 0xd), Status::Good);
+    assert_eq!(second.keys(), [0xb, 0xd]);
+    assert_eq!(first.out(REGISTER, 0, 0xd, 0), Status::Good);
+    assert_eq!(second.out(REGISTER_AND_IGNORE, 0, 0, 0), Status::Good);
+    assert_eq!(first.keys(), []);
+    assert_eq!(first.generation(), 6);
+}
+
+#[test]
+fn read_keys_tells_the_whole_length_when_cut() {
+    let (first, second, _) = three();
+    first.register(1);
+    second.register(2);
+    let cut = first.data(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0]);
+    assert_eq!(cut, [0, 0, 0, 2, 0, 0, 0, 16]);
+}
+
+#[test]
+fn registrations_outlive_sessions_and_resets() {
+    let (first, other, _) = three();
+    first.register(0xa);
+    assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
+    first.device.nexus_lost(&first.nexus);
+    assert!(!other.writes());
+    assert_eq!(other.keys(), [0xa]);
+    assert_eq!(
+        block_on(manage(
+            &other,
+            TaskManagementFunction::LogicalUnitReset(UNIT)
+        )),
+        crate::sam::FunctionResponse::Complete
+    );
+    assert_eq!(other.told(), [(6, 0x29, 3)]);
+    assert!(!other.writes());
+    // The same port comes back, in another session.
+    let nexus = Arc::new(Nexus {
+        id: u64::MAX,
+        ..(*first.nexus).clone()
+    });
+    first.device.nexus_established(&nexus);
+    let again = Initiator {
+        nexus,
+        device: Arc::clone(&first.device),
+        ..first
+    };
+    assert_eq!(again.told(), [POWER_ON]);
+    assert!(again.writes());
+    assert_eq!(again.out(RELEASE, WE, 0xa, 0), Status::Good);
+}
+
+#[test]
+fn all_target_ports_are_registered_and_removed_at_once() {
+    let (first, other, _) = three();
+    ports(&first.device, &[3, 4]);
+    let second_path = through(&first, 1 << 40, 4);
+    assert_eq!((first.told().len(), other.told().len()), (1, 1));
+    first.register(0xa);
+    assert!(first.out(RESERVE, WE_RO, 0xa, 0) == Status::Good && !second_path.writes());
+    assert_eq!(first.out(REGISTER, 0, 0xa, 0), Status::Good);
+    assert_eq!(
+        first.register_with(0xb, ALL_TG_PT, &[]).status,
+        Status::Good
+    );
+    assert_eq!(first.keys(), [0xb, 0xb]);
+    assert_eq!(second_path.out(RESERVE, WE_RO, 0xb, 0), Status::Good);
+    assert!(first.writes() && second_path.writes() && !other.writes());
+    // READ FULL STATUS: one registration for each port, one of them the holder.
+    let data = first.data(&[0x5e, 3, 0, 0, 0, 0, 0, 0xff, 0xff, 0]);
+    let id = transport_id(first.port());
+    let descriptor = &data[8 + 24 + id.len()..];
+    assert_eq!(data.len(), 8 + 2 * (24 + id.len()));
+    assert_eq!(data[8..16], 0xb_u64.to_be_bytes());
+    assert_eq!((data[20], data[21], &data[26..28]), (0, 0, &[0, 3][..]));
+    assert_eq!(descriptor[12..14], [1, WE_RO]);
+    assert_eq!(descriptor[18..24], [0, 4, 0, 0, 0, id.len() as u8]);
+    assert_eq!(descriptor[24..], id);
+    let mut removal = list(0xb, 0, ALL_TG_PT);
+    assert_eq!(first.send_out(REGISTER, 0, &removal).status, Status::Good);
+    assert_eq!((first.keys(), first.reservation()), (vec![], None));
+    // A key of its own at the other port is not overwritten, unless it says so.
+    second_path.register(0xe);
+    removal = list(0, 0xf, ALL_TG_PT);
+    let refused = first.send_out(REGISTER, 0, &removal).status;
+    assert_eq!(refused, Status::ReservationConflict);
+    let forced = first.send_out(REGISTER_AND_IGNORE, 0, &removal).status;
+    assert_eq!((forced, first.keys()), (Status::Good, vec![0xf, 0xf]));
+}
+
+#[test]
+fn initiator_ports_are_registered_for_others() {
+    let (first, second, _) = three();
+    let absent = "iqn.2024-01.org.example:absent,i,0x00023d000009";
+    let ids = [absent, second.nexus.initiator_device.as_str()];
+    assert_eq!(
+        first.register_with(0xa, SPEC_I_PT, &ids).status,
+        Status::Good
+    );
+    assert_eq!(first.keys(), [0xa, 0xa, 0xa]);
+    assert_eq!(second.out(RESERVE, WE, 0xa, 0), Status::Good);
+    // Only who is not registered itself may do that.
+    let again = first.register_with(0xa, SPEC_I_PT, &ids);
+    assert_eq!(again.status, Status::ReservationConflict);
+    let mut same_key = list(0xa, 0xa, SPEC_I_PT);
+    same_key.extend_from_slice(&[0; 4]);
+    let cdb_same = cdb(REGISTER, 0, same_key.len());
+    assert_eq!(
+        first.code(&cdb_same, &same_key),
+        INVALID_FIELD_IN_PARAMETER_LIST
+    );
+    let (first, second, third) = three();
+    let refused = |ids: &[&str]| {
+        let completion = first.register_with(0xa, SPEC_I_PT, ids);
+        assert_eq!(first.keys(), []);
+        completion.status
+    };
+    // Nobody known has that name.
+    assert_eq!(
+        refused(&["iqn.2024-01.org.example:nobody"]),
+        Status::CheckCondition
+    );
+    assert_eq!(
+        refused(&["iqn.2024-01.org.example:nobody,i,zero"]),
+        Status::CheckCondition
+    );
+    // Not with another action.
+    let with_ids = [list(0, 0xa, SPEC_I_PT), vec![0; 4]].concat();
+    let ignoring = cdb(REGISTER_AND_IGNORE, 0, with_ids.len());
+    assert_eq!(
+        first.code(&ignoring, &with_ids),
+        INVALID_FIELD_IN_PARAMETER_LIST
+    );
+    // One that has another key: none of them is registered.
+    third.register(0xc);
+    let completion = first.register_with(0xa, SPEC_I_PT, &[second.port(), third.port()]);
+    assert_eq!(completion.status, Status::ReservationConflict);
+    assert_eq!(first.keys(), [0xc]);
+    // A host that does not see the unit has nothing to register there.
+    let names = [&first, &third].map(|host| host.nexus.initiator_device.clone());
+    let access = LogicalUnitAccess::Initiators(names.into_iter().collect());
+    first.device.set_access(0, access).unwrap();
+    let completion = first.register_with(0xa, SPEC_I_PT, &[second.port()]);
+    assert_eq!(completion.status, Status::CheckCondition);
+}
+
+#[test]
+fn registrations_are_bounded() {
+    let (first, second, _) = three();
+    let ids: Vec<_> = (0..1023)
+        .map(|isid| format!("iqn.a:{isid},i,0x{isid:012x}"))
+        .collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    let (some, rest) = ids.split_at(1000);
+    assert_eq!(
+        first.register_with(0xa, SPEC_I_PT, some).status,
+        Status::Good
+    );
+    let more = [rest, &["iqn.b,i,0x1"]].concat();
+    let full = second.register_with(0xb, SPEC_I_PT, &more);
+    assert_eq!(super::super::seen(&full).code, (0x55, 0x04));
+    assert_eq!(first.keys().len(), 1001);
+    assert_eq!(
+        second.register_with(0xb, SPEC_I_PT, &rest[1..]).status,
+        Status::Good
+    );
+    assert_eq!(first.keys().len(), 1024);
+}
+
+#[test]
+fn a_reservation_moves_with_a_registration() {
+    let (holder, second, third) = three();
+    ports(&holder.device, &[3, 4]);
+    for initiator in [&holder, &second, &third] {
+        initiator.told();
+    }
+    holder.register(0xa);
+    let to = second.port();
+    let moved = |key, new_key, flags, port, id: &str| holder.move_to(key, new_key, flags, port, id);
+    assert_eq!(
+        moved(0xa, 0xb, 0, 3, to).status,
+        Status::ReservationConflict
+    );
+    assert_eq!(holder.out(RESERVE, WE, 0xa, 0), Status::Good);
+    assert_eq!(
+        moved(0x9, 0xb, 0, 3, to).status,
+        Status::ReservationConflict
+    );
+    third.register(0xc);
+    let not_his = third.move_to(0xc, 0xb, 0, 3, to);
+    assert_eq!(not_his.status, Status::ReservationConflict);
+    for refused in [
+        moved(0xa, 0, 0, 3, to),
+        moved(0xa, 0xb, 0, 7, to),
+        moved(0xa, 0xb, 0, 3, holder.port()),
+        moved(0xa, 0xb, 0, 3, &second.nexus.initiator_device),
+        moved(0xa, 0xb, APTPL, 3, to),
+    ] {
+        assert_eq!(super::super::seen(&refused).code, (0x26, 0));
+    }
+    let before = holder.generation();
+    assert_eq!(moved(0xa, 0xb, 0, 3, to).status, Status::Good);
+    assert_eq!(holder.generation(), before + 1);
+    assert_eq!(holder.reservation(), Some((0xb, WE)));
+    assert_eq!(holder.keys(), [0xa, 0xb, 0xc]);
+    assert!(!holder.writes() && second.writes());
+    let back = second.move_to(0xb, 0xd, UNREG, 3, holder.port());
+    assert_eq!(back.status, Status::Good);
+    assert_eq!(holder.keys(), [0xc, 0xd]);
+    assert!(holder.writes() && !second.writes());
+    // What all registrants hold cannot move.
+    assert_eq!(holder.out(PREEMPT, WE_AR, 0xd, 0xd), Status::Good);
+    assert_eq!(
+        moved(0xd, 0xb, 0, 3, to).status,
+        Status::ReservationConflict
+    );
+}
+
+#[test]
+fn lists_of_another_length_are_refused() {
+    let (first, _, _) = three();
+    for length in [0, 8, 23, 25, 28] {
+        let list = vec![0; length];
+        for action in [REGISTER, RESERVE, REGISTER_AND_IGNORE, REGISTER_AND_MOVE] {
+            assert_eq!(first.code(&cdb(action, 1, length), &list), LENGTH_ERROR);
+        }
+    }
+    let mut long = cdb(REGISTER, 0, 0);
+    long[5] = 0x10;
+    assert_eq!(first.code(&long, &[]), LENGTH_ERROR);
+    // Less comes than the CDB says.
+    assert_eq!(first.code(&cdb(REGISTER, 0, 24), &[0; 16]), LENGTH_ERROR);
+    // REPLACE LOST RESERVATION, and what is no action.
+    for action in [0x08, 0x1f] {
+        assert_eq!(first.code(&cdb(action, 0, 24), &[0; 24]), (5, 0x24, 0));
+    }
+}
+
+#[test]
+fn capabilities_are_true() {
+    let (first, _, _) = three();
+    let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
+    assert_eq!(
+        first.data(&capabilities),
+        [0, 8, 0x1c, 0x80, 0xea, 0x01, 0, 0]
+    );
+    // Nothing survives a loss of power here.
+    let persistent = first.register_with(0xa, APTPL, &[]);
+    assert_eq!(super::super::seen(&persistent).code, (0x26, 0));
+    assert_eq!(first.keys(), []);
+}
