@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from integration.kernel.freezing_pool import FreezingPool
 from integration.kernel.zvol_clone import kernel_module
 from integration.kernel.zvol_clone.blocks import destroy, random_blocks, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
@@ -97,3 +98,11 @@ def zfs_parameter() -> Iterator[Callable[[str, int], None]]:
     yield setting
     for path, value in before.items():
         path.write_text(value)
+
+
+@pytest.fixture
+def freezing_pool(tmp_path: Path) -> Iterator[FreezingPool]:
+    """A pool whose transaction groups can be kept from being synced."""
+    pool = FreezingPool(tmp_path)
+    yield pool
+    pool.destroy()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
+from integration.kernel.freezing_pool import FreezingPool
 from integration.kernel.zvol_clone.blocks import MIB, opened, random_blocks, read_direct, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import Kind, Stopped, ZvolClone
 from support.programs import run, wait_for
 from support.volume_tool import discard
-from support.zfs import Pool
 
 SetParameter = Callable[[str, int], None]
 LENGTH = 4 * MIB
@@ -21,52 +19,6 @@ BLOCK = 16384
 INDIRECT = 1024 * 4096
 """What one indirect block of a zvol with 4 KiB blocks points to."""
 INDIRECTS = 64
-
-
-class FreezingPool(Pool):
-    """A pool on a file of a file system that can be frozen."""
-
-    def __init__(self, folder: Path) -> None:
-        image, self.mountpoint = folder / "image", folder / "mnt"
-        self.mountpoint.mkdir()
-        with image.open("wb") as file:
-            file.truncate(384 * MIB)
-        run("modprobe", "loop")
-        run("mkfs.ext4", "-q", image)
-        run("mount", "-o", "loop", image, self.mountpoint)
-        disk = self.mountpoint / "disk"
-        # Sparse. ZFS reckons what is dirty at many times its size, and waits for a sync where that might not fit.
-        with disk.open("wb") as file:
-            file.truncate(8192 * MIB)
-        super().__init__("freezing", str(disk))
-
-    def destroy(self) -> None:
-        """Removes pool and file system."""
-        super().destroy()
-        run("umount", self.mountpoint)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Nothing is written to the disk meanwhile; what wants to waits."""
-        run("fsfreeze", "-f", self.mountpoint)
-        try:
-            yield
-        finally:
-            run("fsfreeze", "-u", self.mountpoint)
-
-    def transaction_groups(self) -> dict[int, str]:
-        """State of the last ones by number: O(pen), Q(uiescing), W(aiting for its sync), S(yncing), C(ommitted)."""
-        lines = Path("/proc/spl/kstat/zfs", self.name, "txgs").read_text().splitlines()
-        rows = [line.split() for line in lines if line[:1].isdigit()]
-        return {int(row[0]): row[2] for row in rows if len(row) == 12}
-
-
-@pytest.fixture
-def freezing_pool(tmp_path: Path) -> Iterator[FreezingPool]:
-    """A pool whose transaction groups can be kept from being synced."""
-    pool = FreezingPool(tmp_path)
-    yield pool
-    pool.destroy()
 
 
 def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> None:

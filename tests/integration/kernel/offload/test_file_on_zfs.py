@@ -1,0 +1,44 @@
+"""Files on ZFS as LUNs: what is asked of the file system while others wait never waits for a transaction group."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from integration.kernel.freezing_pool import FreezingPool
+from integration.kernel.offload.disks import luns, offload_of
+from integration.kernel.zvol_clone.blocks import MIB, random_blocks
+from support.programs import run
+from support.target import Target
+
+SIZE = 16 * MIB
+
+
+def test_a_copy_of_what_was_just_written(freezing_pool: FreezingPool, target: Target, tmp_path: Path) -> None:
+    """Nothing is synced meanwhile: who asked for the holes of the source (SEEK_DATA) would wait for that."""
+    folder = tmp_path / "zfs"
+    run("zfs", "create", "-o", f"mountpoint={folder}", f"{freezing_pool.name}/files")
+    source, destination = folder / "source", tmp_path / "destination"
+    expected = bytearray(random_blocks(SIZE // 2) + bytes(SIZE // 2))
+    source.write_bytes(expected)
+    destination.write_bytes(random_blocks(SIZE))
+    run("zpool", "sync", freezing_pool.name)
+    target.add_lun(0, source, write_cache=True)
+    target.add_lun(1, destination)
+
+    async def act() -> None:
+        async with luns(target) as disks:
+            with freezing_pool.frozen():
+                data = random_blocks(MIB)
+                await disks.write(0, data, SIZE // 2)
+                expected[SIZE // 2 : SIZE // 2 + MIB] = data
+                async with asyncio.timeout(30):
+                    await disks.copy(SIZE)
+
+    asyncio.run(asyncio.wait_for(act(), 90))
+    assert destination.read_bytes() == expected
+    offload = offload_of(target, 1)
+    # Zeroes that were read became holes nevertheless.
+    assert offload["zeroed_bytes"] >= SIZE // 2 - 2 * MIB, offload
+    target.stop()
+    run("zfs", "destroy", "-r", f"{freezing_pool.name}/files")

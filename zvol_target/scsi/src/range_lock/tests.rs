@@ -1,0 +1,216 @@
+//! Who waits for whom, against the rules byte by byte.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Wake};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::tests::block_on;
+
+type Holding<'a> = Pin<Box<dyn Future<Output = RangeGuard> + 'a>>;
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A request that is polled when it was woken, and only then.
+struct Asked<'a> {
+    future: Option<Holding<'a>>,
+    held: Option<RangeGuard>,
+    flag: Arc<Flag>,
+    parts: [Part; 2],
+}
+
+impl<'a> Asked<'a> {
+    fn new(locks: &'a RangeLocks, parts: [Part; 2]) -> Self {
+        let future = Box::pin(Table::hold(locks.table(), parts.clone()));
+        let mut asked = Self {
+            future: Some(future),
+            held: None,
+            flag: Arc::new(Flag(AtomicBool::new(true))),
+            parts,
+        };
+        asked.poll();
+        asked
+    }
+
+    fn poll(&mut self) {
+        if !self.flag.0.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(&self.flag));
+        if let Some(future) = &mut self.future {
+            if let Poll::Ready(guard) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.held = Some(guard);
+                self.future = None;
+            }
+        }
+    }
+}
+
+/// The rules, byte by byte.
+fn may_not_be_beside((one, of_one): &Part, (two, of_two): &Part) -> bool {
+    let both = of_one
+        .clone()
+        .any(|byte| of_two.clone().any(|other| byte == other));
+    both && (one != two || *one == Hold::Exclusive)
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let hold = prop_oneof![
+        1 => Just(Hold::Read),
+        3 => Just(Hold::Write),
+        2 => Just(Hold::Exclusive),
+    ];
+    (hold, 0_u64..12, 0_u64..5).prop_map(|(hold, start, length)| (hold, start..start + length))
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Ask(Part, Option<Part>),
+    /// Of those that are there, held or not, one is given up.
+    Leave(prop::sample::Index),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        3 => (part(), prop::option::weighted(0.2, part())).prop_map(|(one, two)| Action::Ask(one, two)),
+        2 => any::<prop::sample::Index>().prop_map(Action::Leave),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A request is held if and only if none conflicts with it that was asked for earlier and is still there.
+    #[test]
+    fn held_is_what_no_earlier_request_conflicts_with(actions in prop::collection::vec(action(), 1..80)) {
+        let locks = RangeLocks::default();
+        // In the order they came.
+        let mut asked: Vec<Asked> = Vec::new();
+        for action in actions {
+            match action {
+                Action::Ask(one, two) => {
+                    asked.push(Asked::new(&locks, [one, two.unwrap_or(NOTHING)]));
+                }
+                Action::Leave(index) if !asked.is_empty() => {
+                    drop(asked.remove(index.index(asked.len())));
+                }
+                Action::Leave(_) => {}
+            }
+            asked.iter_mut().for_each(Asked::poll);
+            for (at, one) in asked.iter().enumerate() {
+                let blocked = asked[..at].iter().any(|earlier| {
+                    one.parts.iter().any(|part| {
+                        earlier.parts.iter().any(|other| may_not_be_beside(part, other))
+                    })
+                });
+                prop_assert_eq!(one.held.is_some(), !blocked, "{} of {:?}", at, one.parts);
+            }
+        }
+        drop(asked);
+        let requests = lock(&locks.table().0);
+        prop_assert!(requests.writes.is_empty() && requests.others.is_empty());
+    }
+}
+
+#[test]
+fn a_stream_of_writes_does_not_starve_one_that_waits() {
+    let locks = RangeLocks::default();
+    let ask = |hold| Asked::new(&locks, [(hold, 0..512), NOTHING]);
+    let first = ask(Hold::Write);
+    let mut waits = ask(Hold::Exclusive);
+    let mut stream: Vec<_> = (0..10).map(|_| ask(Hold::Write)).collect();
+    assert!(stream.iter().all(|write| write.held.is_none()));
+    assert!(waits.held.is_none());
+    drop(first);
+    waits.poll();
+    assert!(waits.held.is_some());
+    // Elsewhere nothing waits.
+    let elsewhere = Asked::new(&locks, [(Hold::Exclusive, 512..1024), NOTHING]);
+    assert!(elsewhere.held.is_some());
+    drop(waits);
+    stream.iter_mut().for_each(Asked::poll);
+    assert!(stream.iter().all(|write| write.held.is_some()));
+}
+
+#[test]
+fn a_unit_in_the_place_of_another_shares_its_ranges() {
+    let (old, new) = (RangeLocks::default(), RangeLocks::default());
+    let held = block_on(old.write(0..10));
+    new.share(&old);
+    let mut waits = Asked::new(&new, [(Hold::Exclusive, 5..6), NOTHING]);
+    assert!(waits.held.is_none());
+    drop(held);
+    waits.poll();
+    assert!(waits.held.is_some());
+}
+
+#[test]
+fn watches_that_are_gone_are_forgotten_though_nobody_writes() {
+    let locks = RangeLocks::default();
+    let kept = locks.watch(vec![0..1, 5..6]);
+    for _ in 0..1000 {
+        drop(locks.watch(vec![0..1, 5..6]));
+    }
+    assert!(lock(&locks.table().0).watches.len() <= 2);
+    assert!(!kept.has_changed());
+    locks.note_change_of_all();
+    assert!(kept.has_changed());
+}
+
+#[test]
+fn threads_that_read_and_write_back_lose_nothing() {
+    const ROUNDS: u64 = 3000;
+    let locks = RangeLocks::default();
+    let (value, writers) = (AtomicU64::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let _alone = block_on(locks.exclusive(0..512));
+                    assert_eq!(writers.load(Ordering::Relaxed), 0);
+                    let seen = value.load(Ordering::Relaxed);
+                    if round % 16 == 0 {
+                        thread::yield_now();
+                    }
+                    value.store(seen + 1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let _beside = block_on(locks.write(256..1024));
+                    writers.fetch_add(1, Ordering::Relaxed);
+                    writers.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(value.into_inner(), 3 * ROUNDS);
+}
+
+#[test]
+fn copies_in_opposite_directions_end() {
+    let (one, two) = (RangeLocks::default(), RangeLocks::default());
+    thread::scope(|scope| {
+        for (from, to) in [(&one, &two), (&two, &one), (&one, &one), (&two, &two)] {
+            scope.spawn(move || {
+                for at in 0..2000 {
+                    let at = at % 7;
+                    let written = (Hold::Write, 10 - at..15 - at);
+                    drop(block_on(from.copy(at..at + 5, to, written)));
+                }
+            });
+        }
+    });
+}
