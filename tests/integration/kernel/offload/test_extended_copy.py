@@ -35,8 +35,9 @@ SetParameter = Callable[[str, int], None]
 BLOCK = 16384
 OTHER_IQN = f"{IQN}-other"
 STAMP = struct.Struct(">QQ")
-MOST_WRITTEN = 0.04
-"""Of what QEMU copies. Each of its commands, of 2 MiB, is stable when it ends: a block of the intent log."""
+MOST_WRITTEN = {"16K": 0.04, "64K": 0.01}
+"""Of what QEMU copies. A block pointer has 128 bytes: once in the intent log, for a command is stable when it ends, and twice in
+indirect blocks, of which ZFS keeps two; of 16K that alone is up to 2.3 %."""
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +83,7 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     offload = offload_of(target, 1)
     assert (offload["cloned_bytes"], offload["copied_bytes"]) == (filled, 0), offload
     tell(f"{filled // MIB} MiB at {volblocksize} by {commands} commands: {written / filled:.2%} of it written to the pool")
-    assert written < filled * MOST_WRITTEN
+    assert written < filled * MOST_WRITTEN[volblocksize]
 
     async def change(disks: Luns) -> None:
         await disks.write(1, new, 4 * MIB)

@@ -1,7 +1,7 @@
 //! Vital product data pages of SBC-4: Block Limits, Block Device Characteristics, Logical Block Provisioning.
 
 use crate::commands::{unmap, write_atomic, write_same};
-use crate::execution::{CHUNK_BYTES, Execution, MAXIMUM_TRANSFER_BYTES};
+use crate::execution::{Execution, MAXIMUM_TRANSFER_BYTES};
 use crate::offload::Offload;
 use crate::provisioning::THRESHOLD_SET_BYTES;
 
@@ -15,8 +15,6 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     let block_bytes = capacity.block_bytes();
     let maximum = MAXIMUM_TRANSFER_BYTES / block_bytes;
     let granularity = capacity.granularity();
-    // What is moved at once, and never less than the volume writes without reading first.
-    let optimal = (CHUNK_BYTES / block_bytes).max(granularity).min(maximum);
     let mut page = vec![0; 60];
     if execution.offloads.contains(Offload::CompareAndWrite) {
         page[1] = MAXIMUM_COMPARE_AND_WRITE_LENGTH;
@@ -24,7 +22,8 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
     let mut set = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_be_bytes());
     set(4, maximum);
-    set(8, optimal);
+    // The larger a command, the less of it is overhead; QEMU copies by this many blocks, each command a block of the intent log.
+    set(8, maximum);
     if let Some(granule) = execution.unmap_granularity() {
         set(16, unmap::MAXIMUM_LBA_COUNT);
         set(20, unmap::MAXIMUM_BLOCK_DESCRIPTOR_COUNT);
