@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -31,6 +32,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+class FailuresAtOnce:
+    """Tells of a failure when it happens: a guest that comes to its time limit would tell of none."""
+
+    def __init__(self, reporter: TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The last lines; all of it comes at the end."""
+        if report.failed:
+            lines = report.longreprtext.splitlines()[-12:]
+            self._reporter.write_line("\n".join(("", f"{report.nodeid} ({report.when}):", *lines)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In the guest, failures at once."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if IN_GUEST and reporter:
+        config.pluginmanager.register(FailuresAtOnce(reporter))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
