@@ -1,4 +1,4 @@
-"""A pool that is easily filled, and somebody who fills it."""
+"""A pool that is easily filled, somebody who fills it, and what the target knows of LUNs in it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from support import cdb
 from support.programs import run, wait_for
+from support.raw_initiator import GOOD, Response, Session
+from support.target import Target
 from support.zfs import Pool
+
+MIB = 1 << 20
+BLOCK = 512
 
 
 class ShortPool(Pool):
@@ -97,3 +104,35 @@ class Filler:
     def go_on(self) -> None:
         """Fills again."""
         self._paused.clear()
+
+
+def space(target: Target, number: int = 0) -> dict[str, Any]:
+    """What the target knows of the space of a LUN; empty while that is nothing."""
+    luns = target.call("space.get")["luns"]
+    return next((dict(lun) for lun in luns if lun["number"] == number), {})
+
+
+def is_held(target: Target, number: int = 0) -> bool:
+    """Whether most of what is to be held for a LUN's overwrites is."""
+    known = space(target, number)
+    return bool(known) and known["held_bytes"] >= known["slack_bytes"] * 3 // 4
+
+
+async def ready(session: Session) -> list[tuple[int, int, int]]:
+    """Takes the unit attentions that are pending; they come back."""
+    taken = []
+    while (response := await session.execute(cdb.TEST_UNIT_READY)).status != GOOD:
+        taken.append(response.sense_codes)
+    return taken
+
+
+async def write(session: Session, offset: int, data: bytes) -> Response:
+    """WRITE(16) of bytes at a byte offset."""
+    return await session.execute(cdb.sixteen(0x8A, offset // BLOCK, len(data) // BLOCK), data_out=data)
+
+
+async def in_full(session: Session, offset: int, mebibytes: int) -> None:
+    """Writes so much that nobody can compress."""
+    for at in range(mebibytes):
+        response = await write(session, offset + at * MIB, os.urandom(MIB))
+        assert response.status == GOOD, response.sense_codes

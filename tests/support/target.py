@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -43,16 +44,23 @@ class Target:
 
     `directory` keeps its configuration, so that a restarted daemon comes back with what it served. With `portals`, pairs of
     address and portal group tag, it listens there; else at a port of its own on 127.0.0.1. `namespace` is the network namespace
-    it runs in.
+    it runs in, `user` the user it runs as.
     """
 
     def __init__(
-        self, directory: Path, portals: Sequence[tuple[str, int]] = (), options: Sequence[str] = (), namespace: str | None = None
+        self,
+        directory: Path,
+        portals: Sequence[tuple[str, int]] = (),
+        options: Sequence[str] = (),
+        namespace: str | None = None,
+        user: str | None = None,
     ) -> None:
         self.directory = directory
         self._listen = None if portals else "127.0.0.1:0"
         self._options = list(options)
         self._enter = ["ip", "netns", "exec", namespace] if namespace else []
+        if user:
+            self._enter += ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
         if portals:
             listed = [{"address": address, "group_tag": tag} for address, tag in portals]
             self._configuration.write_text(json.dumps({"version": 1, "portals": listed}))
@@ -145,11 +153,17 @@ class Target:
 
 @contextlib.contextmanager
 def running_target(
-    directory: Path, portals: Sequence[tuple[str, int]] = (), options: Sequence[str] = (), namespace: str | None = None
+    directory: Path,
+    portals: Sequence[tuple[str, int]] = (),
+    options: Sequence[str] = (),
+    namespace: str | None = None,
+    user: str | None = None,
 ) -> Iterator[Target]:
     """A running target with an iSCSI target without LUNs. Raises AssertionError unless it ends well."""
     directory.mkdir()
-    target = Target(directory, portals, options, namespace)
+    if user:
+        shutil.chown(directory, user)
+    target = Target(directory, portals, options, namespace, user)
     target.start()
     try:
         target.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from integration.kernel.zvol_clone import kernel_module
 from integration.kernel.zvol_clone.blocks import destroy, random_blocks, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support.programs import IN_GUEST, run
+from support.short_pool import ShortPool
+from support.target import Target, running_target
 from support.zfs import Pool
 
 
@@ -106,3 +109,18 @@ def freezing_pool(tmp_path: Path) -> Iterator[FreezingPool]:
     pool = FreezingPool(tmp_path)
     yield pool
     pool.destroy()
+
+
+@pytest.fixture
+def short_pool(tmp_path: Path) -> Iterator[ShortPool]:
+    """A pool of 2 GiB, on the guest's second disk."""
+    pool = ShortPool("short", os.environ["ZVAAI_DISKS"].split()[1], tmp_path / "files")
+    yield pool
+    pool.destroy()
+
+
+@pytest.fixture
+def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
+    """A target that is stopped before the pool goes."""
+    with running_target(tmp_path / "target") as target:
+        yield target

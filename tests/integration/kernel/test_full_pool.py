@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,64 +18,15 @@ from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
-from support.short_pool import Filler, ShortPool
-from support.target import IQN, RpcError, Target, running_target
+from support.short_pool import BLOCK, MIB, Filler, ShortPool, in_full, is_held, ready, space, write
+from support.target import IQN, RpcError, Target
 
-MIB = 1 << 20
-BLOCK = 512
 BLOCKS = MIB // BLOCK
 OUT_OF_SPACE = (0x07, 0x27, 0x07)
 SOFT_THRESHOLD = (0x06, 0x38, 0x07)
 HOSTS = 8
 HEARTBEAT_LIMIT = 8.0
 """Seconds after which VMFS gives a heartbeat up."""
-
-
-@pytest.fixture
-def short_pool(tmp_path: Path) -> Iterator[ShortPool]:
-    """A pool of 2 GiB, on the guest's second disk."""
-    pool = ShortPool("short", os.environ["ZVAAI_DISKS"].split()[1], tmp_path / "files")
-    yield pool
-    pool.destroy()
-
-
-@pytest.fixture
-def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
-    """A target that is stopped before the pool goes."""
-    with running_target(tmp_path / "target") as target:
-        yield target
-
-
-def space(target: Target, number: int = 0) -> dict[str, Any]:
-    """What the target knows of the space of a LUN; empty while that is nothing."""
-    luns = target.call("space.get")["luns"]
-    return next((dict(lun) for lun in luns if lun["number"] == number), {})
-
-
-def is_held(target: Target, number: int = 0) -> bool:
-    """Whether most of what is to be held for a LUN's overwrites is."""
-    known = space(target, number)
-    return bool(known) and known["held_bytes"] >= known["slack_bytes"] * 3 // 4
-
-
-async def ready(session: Session) -> list[tuple[int, int, int]]:
-    """Takes the unit attentions that are pending; they come back."""
-    taken = []
-    while (response := await session.execute(cdb.TEST_UNIT_READY)).status != GOOD:
-        taken.append(response.sense_codes)
-    return taken
-
-
-async def write(session: Session, offset: int, data: bytes) -> Response:
-    """WRITE(16) of bytes at a byte offset."""
-    return await session.execute(cdb.sixteen(0x8A, offset // BLOCK, len(data) // BLOCK), data_out=data)
-
-
-async def in_full(session: Session, offset: int, mebibytes: int) -> None:
-    """Writes so much that nobody can compress."""
-    for at in range(mebibytes):
-        response = await write(session, offset + at * MIB, os.urandom(MIB))
-        assert response.status == GOOD, response.sense_codes
 
 
 class Load:
@@ -287,7 +238,7 @@ def test_the_kernel_s_eio_is_want_of_space(
 
 
 def test_what_may_not_be_held_is_said(short_pool: ShortPool, short_target: Target) -> None:
-    """A thick LUN that does not fit is refused; what another takes away of a reservation is put back, and ends with the LUN."""
+    """A thick LUN that does not fit is refused; what another takes away of a reservation is put back."""
     volume = short_pool.create_volume("lun", 512, volblocksize="16K")
     name = f"{short_pool.name}/lun"
     short_target.add_lun(0, volume)

@@ -353,6 +353,11 @@ impl LogicalUnit {
         }
     }
 
+    /// How its blocks get their space, as was said.
+    pub fn provisioning(&self) -> Provisioning {
+        self.space.provisioning()
+    }
+
     /// Says what space there is now: for the Logical Block Provisioning log and mode pages of a thin unit. When a soft threshold is reached that
     /// was not before, every nexus finds THIN PROVISIONING SOFT THRESHOLD REACHED, once until it was left again.
     pub fn set_space(&self, figures: SpaceFigures) {

@@ -1,7 +1,8 @@
 //! What writes that need new space meet with in a volume.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -11,6 +12,10 @@ use crate::{CloneLedger, Growth};
 /// Values of `left` that are no number of bytes.
 const ALLOWED: u64 = u64::MAX;
 const REFUSED: u64 = u64::MAX - 1;
+const FOUND_FULL: u64 = u64::MAX - 2;
+
+/// How long it is believed that OpenZFS had no space, when nobody says anything else.
+const BELIEVED: Duration = Duration::from_secs(10);
 
 /// What a write meets with that may need new space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub(crate) type Looked = Mutex<Option<(Instant, bool)>>;
 pub(crate) struct Gate {
     /// Bytes that may be written before another word, or one of the values above.
     left: AtomicU64,
+    /// When OpenZFS refused the volume space.
+    found_full: Mutex<Option<Instant>>,
     changed: Notify,
     ledger: Mutex<Option<Arc<dyn CloneLedger>>>,
     /// Of a zvol.
@@ -40,6 +47,7 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             left: AtomicU64::new(ALLOWED),
+            found_full: Mutex::default(),
             changed: Notify::new(),
             ledger: Mutex::default(),
             zvol: None,
@@ -59,16 +67,46 @@ impl Gate {
     pub(crate) fn set(&self, growth: Growth) {
         let left = match growth {
             Growth::Allowed => ALLOWED,
-            Growth::Limited(bytes) => bytes.min(REFUSED - 1),
+            Growth::Limited(bytes) => bytes.min(FOUND_FULL - 1),
             Growth::Refused => REFUSED,
         };
         self.left.store(left, Ordering::Release);
         self.changed.notify_waiters();
     }
 
+    /// OpenZFS had no space: as [`Growth::Refused`] until another word comes, or for a while.
+    pub(crate) fn find_full(&self) {
+        *lock(&self.found_full) = Some(Instant::now());
+        let said = |left| (left != REFUSED).then_some(FOUND_FULL);
+        // That of somebody else stays.
+        let _ = self
+            .left
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, said);
+        self.changed.notify_waiters();
+    }
+
+    /// Bytes that may be written, or [`ALLOWED`], or [`REFUSED`].
+    fn left(&self) -> u64 {
+        let left = self.left.load(Ordering::Acquire);
+        if left != FOUND_FULL {
+            return left;
+        }
+        if lock(&self.found_full).is_some_and(|found| found.elapsed() < BELIEVED) {
+            return REFUSED;
+        }
+        let over =
+            self.left
+                .compare_exchange(FOUND_FULL, ALLOWED, Ordering::AcqRel, Ordering::Acquire);
+        match over {
+            Ok(_) => ALLOWED,
+            Err(FOUND_FULL) => REFUSED,
+            Err(other) => other,
+        }
+    }
+
     /// The last word, less what was written upon it.
     pub(crate) fn growth(&self) -> Growth {
-        match self.left.load(Ordering::Acquire) {
+        match self.left() {
             ALLOWED => Growth::Allowed,
             REFUSED => Growth::Refused,
             bytes => Growth::Limited(bytes),
@@ -77,19 +115,19 @@ impl Gate {
 
     /// Asks for a write of `length` bytes.
     pub(crate) fn admit(&self, length: u64) -> Verdict {
-        match self.left.load(Ordering::Acquire) {
+        match self.left() {
             ALLOWED => Verdict::Passed,
             REFUSED => Verdict::Refused,
             _ => {
                 let took = self
                     .left
                     .fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| match left {
-                        ALLOWED | REFUSED => None,
+                        ALLOWED | REFUSED | FOUND_FULL => None,
                         bytes => bytes.checked_sub(length),
                     });
                 match took {
                     Ok(_) | Err(ALLOWED) => Verdict::Passed,
-                    Err(REFUSED) => Verdict::Refused,
+                    Err(REFUSED | FOUND_FULL) => Verdict::Refused,
                     Err(_) => Verdict::Exhausted,
                 }
             }
@@ -97,7 +135,7 @@ impl Gate {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.left.load(Ordering::Acquire) == REFUSED
+        self.left() == REFUSED
     }
 
     /// For those who wait for another word.
@@ -106,18 +144,40 @@ impl Gate {
     }
 
     pub(crate) fn set_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
-        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+        *lock(&self.ledger) = ledger;
     }
 
     pub(crate) fn ledger(&self) -> Option<Arc<dyn CloneLedger>> {
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.clone()
+        lock(&self.ledger).clone()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_volume_found_itself_is_believed_for_a_while_only() {
+        let gate = Gate::default();
+        gate.set(Growth::Limited(1000));
+        gate.find_full();
+        assert_eq!(gate.admit(1), Verdict::Refused);
+        assert!(gate.is_closed() && gate.growth() == Growth::Refused);
+        tokio::time::advance(BELIEVED).await;
+        assert_eq!(gate.admit(1), Verdict::Passed);
+        gate.find_full();
+        gate.set(Growth::Allowed);
+        assert_eq!(gate.admit(1), Verdict::Passed);
+        // What somebody else says ends with his word only.
+        gate.set(Growth::Refused);
+        gate.find_full();
+        tokio::time::advance(2 * BELIEVED).await;
+        assert_eq!(gate.admit(1), Verdict::Refused);
+    }
 
     #[test]
     fn so_many_bytes_pass_and_no_more() {

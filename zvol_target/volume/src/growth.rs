@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::gate::{Looked, Verdict};
 use crate::store::{Store, Unwritten};
 use crate::zfs::TransactionGroups;
-use crate::{Allocation, Buffer, Growth, Stability, Volume, VolumeError, zfs};
+use crate::{Allocation, Buffer, Stability, Volume, VolumeError, zfs};
 
 /// How long an overwrite is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -107,7 +107,7 @@ pub(crate) async fn clear<V: Volume>(
         let Some(pool) = short_pool(store, &error, looked).await else {
             return Err(error);
         };
-        pool.next().await;
+        let _ = timeout_at(until, pool.next()).await;
         match store.clear(offset, length, stability).await {
             Ok(()) => return Ok(()),
             Err(again) => error = again,
@@ -161,7 +161,7 @@ async fn write_again<V: Volume>(
         };
         // What needs new space has one more try: other writes may have been in the way only.
         if overwrites == Some(false) || Instant::now() > until {
-            store.gate.set(Growth::Refused);
+            store.gate.find_full();
             return Err(VolumeError::OutOfSpace);
         }
         if overwrites.is_none() {
@@ -169,11 +169,15 @@ async fn write_again<V: Volume>(
             overwrites = Some(require_allocated(volume, offset, length).await.is_ok());
         }
         let _turn = if buffer.len() > SHORT {
-            Some(pool.turn().await)
+            match timeout_at(until, pool.turn()).await {
+                Ok(turn) => Some(turn),
+                Err(_) => return Err(VolumeError::OutOfSpace),
+            }
         } else {
             None
         };
-        pool.next().await;
+        // What comes of it is seen by the write.
+        let _ = timeout_at(until, pool.next()).await;
         match store.try_write(offset, buffer, stability).await {
             Ok(()) => return Ok(()),
             Err(again) => unwritten = again,

@@ -1,6 +1,6 @@
 //! Groups of hosts that are offered other offloads than all.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use scsi::{Offload, OffloadPolicy, Offloads};
 use serde::{Deserialize, Serialize};
@@ -75,28 +75,32 @@ pub fn offload_policy(groups: &[HostGroup]) -> OffloadPolicy {
 
 pub(super) fn validate(groups: &[HostGroup]) -> Result<(), Invalid> {
     let mut names = HashSet::new();
-    let mut hosts = HashSet::new();
-    let mut has_any = false;
+    let mut hosts = HashMap::new();
+    let mut any = None;
     for (at, group) in groups.iter().enumerate() {
-        let place = |field: &str| format!("host_groups[{at}].{field}");
+        // By its name: who sets one group does not know of places in a list.
+        let place = |field: &str| format!("host_groups[{:?}].{field}", group.name);
         if group.name.is_empty() || group.name.len() > TEXT_LENGTH_MAX {
             let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes");
-            return Err(invalid(place("name"), reason));
+            return Err(invalid(format!("host_groups[{at}].name"), reason));
         }
         if !names.insert(&group.name) {
             let reason = format!("{:?} is there twice", group.name);
             return Err(invalid(place("name"), reason));
         }
         match &group.initiators {
-            Access::Any if std::mem::replace(&mut has_any, true) => {
-                let reason = "another group is for \"any\" already";
-                return Err(invalid(place("initiators"), reason));
-            }
-            Access::Any => {}
-            Access::Initiators(initiators) => {
-                if let Some(twice) = initiators.iter().find(|&host| !hosts.insert(host.clone())) {
-                    let reason = format!("{twice} is in another group");
+            Access::Any => {
+                if let Some(other) = any.replace(&group.name) {
+                    let reason = format!("{other:?} is for \"any\" already");
                     return Err(invalid(place("initiators"), reason));
+                }
+            }
+            Access::Initiators(initiators) => {
+                for host in initiators {
+                    if let Some(other) = hosts.insert(host.clone(), &group.name) {
+                        let reason = format!("{host} is in {other:?} already");
+                        return Err(invalid(place("initiators"), reason));
+                    }
                 }
             }
         }
@@ -139,16 +143,16 @@ mod tests {
             ),
             (
                 r#"[{"name": "a", "initiators": [], "disabled": []}, {"name": "a", "initiators": [], "disabled": []}]"#,
-                "host_groups[1].name",
+                "host_groups[\"a\"].name",
             ),
             (
                 r#"[{"name": "a", "initiators": "any", "disabled": []}, {"name": "b", "initiators": "any", "disabled": []}]"#,
-                "host_groups[1].initiators",
+                "host_groups[\"b\"].initiators",
             ),
             (
                 r#"[{"name": "a", "initiators": ["iqn.2026-11.example:a"], "disabled": []},
                     {"name": "b", "initiators": ["iqn.2026-11.example:a"], "disabled": []}]"#,
-                "host_groups[1].initiators",
+                "host_groups[\"b\"].initiators",
             ),
         ] {
             assert_eq!(validate(&groups(wrong)).unwrap_err().place, place);

@@ -13,6 +13,12 @@ use super::space::Threshold;
 /// Least of `slack_bytes`: half of it lets one write of 1 MiB through, 24 times and what it changes beside.
 const LEAST_SLACK: u64 = 64 << 20;
 
+/// Most of `slack_bytes`: 1 GiB is for what is under way in a fast pool, and it is held for each LUN.
+const MOST_SLACK: u64 = 64 << 30;
+
+/// Most of `headroom_bytes`: more than any pool has.
+const MOST_HEADROOM: u64 = 1 << 60;
+
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
 pub(super) const TEXT_LENGTH_MAX: usize = 255;
 
@@ -100,6 +106,13 @@ impl Configuration {
             if pool.name.is_empty() || !is_text_value(&pool.name) {
                 let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes and no NUL");
                 return Err(invalid(place + ".name", reason));
+            }
+            if pool
+                .headroom_bytes
+                .is_some_and(|bytes| bytes > MOST_HEADROOM)
+            {
+                let reason = format!("must be {MOST_HEADROOM} or less");
+                return Err(invalid(place + ".headroom_bytes", reason));
             }
             if !names.insert(&pool.name) {
                 let reason = format!("{} is there twice", pool.name);
@@ -233,6 +246,10 @@ fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
     validate_threshold(lun.soft_threshold)?;
     if lun.slack_bytes.is_some_and(|bytes| bytes < LEAST_SLACK) {
         let reason = format!("must be {LEAST_SLACK} or more: less lets no overwrite through");
+        return Err(invalid("slack_bytes", reason));
+    }
+    if lun.slack_bytes.is_some_and(|bytes| bytes > MOST_SLACK) {
+        let reason = format!("must be {MOST_SLACK} or less");
         return Err(invalid("slack_bytes", reason));
     }
     if !lun.path.is_absolute() {

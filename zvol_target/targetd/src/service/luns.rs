@@ -1,10 +1,13 @@
 //! Logical units: bringing up, changing while in use, taking away.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use uuid::Uuid;
+use volume::{CloneLedger, Volume};
 
 use super::running::{Opened, Running, failed, open_within, unit_not_ready, unit_on};
 use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
@@ -13,7 +16,7 @@ use crate::configuration::{
     Access, CachingChoice, Configuration, Invalid, Lun, ProvisioningChoice, Threshold,
 };
 use crate::reservations::Beginning;
-use crate::space::make_thick;
+use crate::space::{closed_ledger, make_thick};
 use scsi::PersistentReservations;
 
 /// How long a caller waits for the system to open a path.
@@ -173,6 +176,48 @@ async fn require_reserved(opened: &Opened, lun: &Lun) -> Result<(), Unusable> {
     })
 }
 
+/// A LUN that is being made thick. Its ledger is closed, so that all that it shares is counted; it is the keeper's again at the end.
+struct BecomingThick {
+    service: Shared,
+    uuid: Uuid,
+    volume: Arc<dyn Volume>,
+    before: Option<Arc<dyn CloneLedger>>,
+}
+
+impl BecomingThick {
+    fn new(service: &Shared, lun: &Lun, volume: Arc<dyn Volume>) -> Self {
+        service.borrow_mut().space.becoming_thick.insert(lun.uuid);
+        let before = volume.clone_ledger();
+        volume.set_clone_ledger(Some(closed_ledger()));
+        Self {
+            service: Rc::clone(service),
+            uuid: lun.uuid,
+            volume,
+            before,
+        }
+    }
+}
+
+impl Drop for BecomingThick {
+    fn drop(&mut self) {
+        let Ok(mut service) = self.service.try_borrow_mut() else {
+            tracing::error!("a LUN that became thick is not cloned into before it is served anew");
+            return;
+        };
+        service.space.becoming_thick.remove(&self.uuid);
+        let mut luns = service.configuration.targets.iter();
+        let is_thick = luns.any(|target| {
+            let is_it =
+                |lun: &Lun| lun.uuid == self.uuid && lun.provisioning == ProvisioningChoice::Thick;
+            target.luns.iter().any(is_it)
+        });
+        if !is_thick {
+            // It was refused.
+            self.volume.set_clone_ledger(self.before.take());
+        }
+    }
+}
+
 /// Changes a logical unit that may be in use; false when nothing is another than before.
 ///
 /// Commands under way run to their end as they began. Where the path has to be opened again, hosts find the unit not ready
@@ -202,9 +247,11 @@ pub async fn change_lun(
         number,
     };
     place.check_reservations(&new)?;
-    if new.provisioning != old.provisioning {
-        place.require_reserved(&new).await?;
-    }
+    let _becoming_thick = if new.path == old.path && new.provisioning != old.provisioning {
+        place.require_reserved(&new).await?
+    } else {
+        None
+    };
     let reopen = |lun: &Lun| {
         let reservations = lun.reservations.clone();
         (lun.path.clone(), lun.read_only, lun.caching, reservations)
@@ -216,19 +263,30 @@ pub async fn change_lun(
         place.exchange_failed(&new)?;
         Closing::default()
     } else if reopen(&new) != reopen(&old) {
+        let mut is_closed = true;
         let opened = if new.path == old.path || new.reservations != old.reservations {
             place.reopen(&old, &new).await?
         } else {
             match open_within(&new, OPENING_TIMEOUT, Beginning::Present).await {
                 // By this very unit, perhaps, after its volume was renamed.
                 Err(error) if error.is_in_use() => place.reopen(&old, &new).await?,
-                opened => opened?,
+                opened => {
+                    is_closed = false;
+                    opened?
+                }
             }
         };
-        if let Err(error) = place.store(candidate) {
+        let reserved = if new.path == old.path {
+            Ok(())
+        } else {
+            require_reserved(&opened, &new).await.map_err(Into::into)
+        };
+        if let Err(error) = reserved.and_then(|()| place.store(candidate)) {
             drop(opened);
-            place.fail(&old, Unusable::Description(error.to_string()))?;
-            maintenance::retry_lun(service, target, number).await;
+            if is_closed {
+                place.fail(&old, Unusable::Description(error.to_string()))?;
+                maintenance::retry_lun(service, target, number).await;
+            }
             return Err(error);
         }
         place.exchange(opened.into())?
@@ -361,8 +419,12 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is.
-    async fn require_reserved(&self, lun: &Lun) -> Result<(), ServiceError> {
+    /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is. Its ledger is closed meanwhile, and stays
+    /// so until what this gives is dropped.
+    async fn require_reserved(&self, lun: &Lun) -> Result<Option<BecomingThick>, ServiceError> {
+        if lun.provisioning != ProvisioningChoice::Thick {
+            return Ok(None);
+        }
         let opened = {
             let service = self.service.borrow();
             match service.running_lun(self.target, self.number) {
@@ -373,10 +435,12 @@ impl Place<'_> {
                     unit: Arc::clone(unit),
                     backend: *backend,
                 },
-                _ => return Ok(()),
+                _ => return Ok(None),
             }
         };
-        Ok(require_reserved(&opened, lun).await?)
+        let becoming = BecomingThick::new(self.service, lun, Arc::clone(opened.unit.volume()));
+        require_reserved(&opened, lun).await?;
+        Ok(Some(becoming))
     }
 
     fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {
@@ -408,7 +472,7 @@ impl Place<'_> {
 
     /// Another unit on the same volume; what is over when the commands of the one before are.
     fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
-        let (volume, backend, closing, store) = {
+        let (volume, backend, closing, store, provisioning) = {
             let service = self.service.borrow();
             let present = service.running_lun(self.target, self.number);
             match present {
@@ -418,7 +482,8 @@ impl Place<'_> {
                 }) => {
                     let closing = Closing::of_commands(unit);
                     let store = unit.reservation_store().cloned();
-                    (Arc::clone(unit.volume()), *backend, closing, store)
+                    let volume = Arc::clone(unit.volume());
+                    (volume, *backend, closing, store, unit.provisioning())
                 }
                 _ => return Err(self.absent()),
             }
@@ -426,6 +491,8 @@ impl Place<'_> {
         // The unit goes on with those of the one before.
         let reservations = store.map(|store| (store, PersistentReservations::default()));
         let unit = unit_on(volume, new, reservations)?;
+        // Another only when it is.
+        unit.set_provisioning(provisioning);
         self.exchange(Opened { unit, backend }.into())?;
         Ok(closing)
     }

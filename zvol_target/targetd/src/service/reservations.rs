@@ -1,9 +1,19 @@
 //! Persistent reservations of logical units.
 
+use std::rc::Rc;
+
 use scsi::{ClearReservationsError, PersistentReservations};
+
+use tokio::time::{Duration, Instant};
 
 use super::maintenance::retry_lun;
 use super::{Service, ServiceError, Shared, Unusable};
+
+/// How long a path that is being opened is waited for.
+const OPENING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two looks at whether it is.
+const OPENING_POLL: Duration = Duration::from_millis(10);
 
 impl Service {
     /// The registrations and the reservation of a logical unit, and what of them is stored.
@@ -31,10 +41,53 @@ impl Service {
     }
 }
 
+/// A logical unit whose path nobody tries again before this is dropped.
+struct HeldOff {
+    service: Shared,
+    target: String,
+    number: u16,
+}
+
+impl HeldOff {
+    async fn new(service: &Shared, target: &str, number: u16) -> Result<Self, ServiceError> {
+        let until = Instant::now() + OPENING_PATIENCE;
+        loop {
+            if service
+                .borrow_mut()
+                .running_target(target)?
+                .opening
+                .insert(number)
+            {
+                return Ok(Self {
+                    service: Rc::clone(service),
+                    target: target.to_owned(),
+                    number,
+                });
+            }
+            if Instant::now() >= until {
+                return Err(ServiceError::Busy {
+                    target: target.to_owned(),
+                    number,
+                });
+            }
+            tokio::time::sleep(OPENING_POLL).await;
+        }
+    }
+}
+
+impl Drop for HeldOff {
+    fn drop(&mut self) {
+        if let Ok(running) = self.service.borrow_mut().running_target(&self.target) {
+            running.opening.remove(&self.number);
+        }
+    }
+}
+
 /// Removes every registration and reservation of a logical unit, also where its file is missing or damaged; it is then tried again.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`].
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`]; [`ServiceError::Busy`] while its path
+/// is being opened and that takes long.
 pub async fn clear_reservations(
     service: &Shared,
     target: &str,
@@ -49,7 +102,10 @@ pub async fn clear_reservations(
         service.lun(target, number)?;
         service.device(target).cloned().ok_or_else(absent)?
     };
+    // What is opened at this moment may have read them before.
+    let held = HeldOff::new(service, target, number).await?;
     let cleared = device.device().clear_reservations(number).await;
+    drop(held);
     cleared.map_err(|error| match error {
         ClearReservationsError::NotStored(error) => ServiceError::ReservationsNotStored {
             target: target.to_owned(),

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use scsi::{
     CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, PersistentReservations,
-    ProductIdentification, ReservationStore,
+    ProductIdentification, Provisioning, ReservationStore,
 };
 use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem, Volume};
 
 use super::definition::unit_access;
-use crate::configuration::Lun;
+use crate::configuration::{Lun, ProvisioningChoice};
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::{Beginning, ReservationFile, ReservationFileError};
+use crate::space::closed_ledger;
 
 /// T10 VENDOR IDENTIFICATION of everything served.
 const VENDOR: &str = "ZVAAI";
@@ -302,8 +303,17 @@ fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
     };
     let opened = volume::open(&lun.path, options)?;
     let reservations = open_reservations(lun, beginning)?;
+    let is_zvol = opened.volume.dataset().is_some();
+    if is_zvol {
+        // Until it is known whether the zvol is thick, and what it shares.
+        opened.volume.set_clone_ledger(Some(closed_ledger()));
+    }
+    let unit = unit_on(opened.volume, lun, reservations)?;
+    if is_zvol && lun.provisioning == ProvisioningChoice::Thick {
+        unit.set_provisioning(Provisioning::Thick);
+    }
     Ok(Opened {
-        unit: unit_on(opened.volume, lun, reservations)?,
+        unit,
         backend: opened.backend,
     })
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::statvfs;
 use volume::Volume;
@@ -61,19 +62,42 @@ pub(super) enum LookError {
     Gone(String),
 }
 
+impl LookError {
+    /// Whether the store is not there any more.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Program(error) => error.is_absent(),
+            Self::System(_) => false,
+            Self::Gone(_) => true,
+        }
+    }
+}
+
 /// What a look found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub pool: PoolFigures,
     /// For each volume in the order asked for.
     pub datasets: Vec<Option<Dataset>>,
+    /// When the end of a transaction group was asked for before.
+    pub synced: Option<Instant>,
 }
 
-/// Looks at a store and the volumes in it, which were `written` to since the last look. They are let go before anything is waited for.
+/// What a look does before it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// Ends the transaction group: what is not in the pool is not in its figures.
+    Always,
+    /// Does so where the pool is near its end.
+    NearTheEnd,
+    Never,
+}
+
+/// Looks at a store and the volumes in it. They are let go before anything is waited for.
 pub(super) fn look(
     store: &Store,
     volumes: Vec<Option<Arc<dyn Volume>>>,
-    written: bool,
+    sync: Sync,
 ) -> Result<Found, LookError> {
     let names: Vec<_> = volumes
         .into_iter()
@@ -86,11 +110,20 @@ pub(super) fn look(
             Ok(Found {
                 pool: PoolFigures::of_file_system(bytes(found.f_blocks), bytes(found.f_bavail)),
                 datasets: names.iter().map(|_| None).collect(),
+                synced: None,
             })
         }
         Store::Pool(pool) => {
             let mut asked = vec![pool.clone()];
             asked.extend(names.iter().flatten().cloned());
+            let mut synced = None;
+            let mut end_group = || {
+                synced = Some(Instant::now());
+                zfs::sync(pool)
+            };
+            if sync == Sync::Always {
+                end_group()?;
+            }
             let mut found = zfs::datasets(&asked)?;
             let is_near = |found: &[Dataset]| {
                 let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
@@ -99,9 +132,8 @@ pub(super) fn look(
                     policy::is_near(total, root.available, policy::headroom(total))
                 })
             };
-            if written && is_near(&found) {
-                // What is not in the pool yet is not in its figures.
-                zfs::sync(pool)?;
+            if sync == Sync::NearTheEnd && is_near(&found) {
+                end_group()?;
                 found = zfs::datasets(&asked)?;
             }
             let of = |name: &str| found.iter().find(|dataset| dataset.name == name);
@@ -111,6 +143,7 @@ pub(super) fn look(
             Ok(Found {
                 pool: figures,
                 datasets: datasets.collect(),
+                synced,
             })
         }
     }
@@ -131,7 +164,7 @@ mod tests {
             panic!("{store:?}");
         };
         assert!(path.starts_with(mount));
-        let found = look(&store, vec![Some(volume.volume)], true).unwrap();
+        let found = look(&store, vec![Some(volume.volume)], Sync::Always).unwrap();
         assert!(found.pool.total >= found.pool.available);
         assert_eq!(found.datasets, [None]);
         let above = mount.parent();

@@ -4,14 +4,17 @@
 //! headroom is left, and what they overwrite is held by a `reservation` of their own, which other writers of the pool can't
 //! take. Thick LUNs have a `refreservation`, kept by a [`Ledger`]. What was measured, and why it is so: docs/space.md.
 
+mod act;
+mod backoff;
 mod keeper;
 mod ledger;
 mod look;
 mod policy;
+mod release;
 mod report;
+mod zvol;
 
-pub use keeper::keep;
-pub use ledger::{ThickError, make_thick};
+pub use keeper::{Keeper, keep};
+pub use ledger::{ThickError, closed_ledger, make_thick};
+pub use release::release;
 pub use report::{LunSpace, PoolSpace, SpaceReport};
-
-use ledger::Ledger;

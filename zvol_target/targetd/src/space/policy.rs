@@ -10,7 +10,7 @@ const GIB: u64 = 1 << 30;
 
 /// Looks at a pool: at most and at least so far apart.
 const LONGEST: Duration = Duration::from_secs(5);
-const SHORTEST: Duration = Duration::from_millis(500);
+pub(super) const SHORTEST: Duration = Duration::from_millis(500);
 
 /// What writers may take of a pool in a second, bytes: the next look comes before they could have taken the headroom.
 const FASTEST_WRITERS: u64 = 2 * GIB;
@@ -96,10 +96,22 @@ const LEAST_SLACK: u64 = 128 * MIB;
 
 /// What is held for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
 /// pool yet: with 1 GiB, 43 MiB go at once, or 150 to 300 random writes that each change an indirect block of their own.
-/// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves them enough to live on.
+/// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves each the 128 MiB that it needs to
+/// live on.
 pub(super) fn slack(total: u64, luns: usize) -> u64 {
     let luns = (luns as u64).max(1);
     (total / 64).min(total / 16 / luns).clamp(LEAST_SLACK, GIB)
+}
+
+/// The same of a thick LUN, by its size alone: what is reserved beyond its own says after a restart what it shares.
+pub(super) fn thick_slack(size: u64) -> u64 {
+    (size / 64).clamp(LEAST_SLACK, GIB)
+}
+
+/// What a LUN can take of what is nobody's and of its own, for new space.
+pub(super) fn left_for_growth(dataset: &Dataset, slack: u64) -> u64 {
+    let own = dataset.used_by_refreservation.saturating_sub(slack);
+    dataset.unreserved_bytes().saturating_add(own)
 }
 
 /// How much a thin LUN may write before the next look near the end of its pool, with `held` bytes held for it.
@@ -117,7 +129,7 @@ pub(super) fn limit(growth: Growth, held: u64, slack: u64) -> Growth {
 pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
     let needed = match before {
         Growth::Allowed | Growth::Limited(_) => headroom,
-        Growth::Refused => headroom + headroom / 4,
+        Growth::Refused => headroom.saturating_add(headroom / 4),
     };
     if left < needed {
         Growth::Refused
@@ -132,14 +144,14 @@ pub(super) fn thin_reservation(dataset: &Dataset, slack: u64, left: u64) -> Opti
     let held = dataset.reservation.saturating_sub(dataset.used);
     let wanted = if held < slack - slack / 4 {
         slack.min(held.saturating_add(left))
-    } else if held > slack + slack / 4 {
+    } else if held > slack.saturating_add(slack / 4) {
         slack
     } else {
         return None;
     };
     // A little more now and then only: each costs a transaction group.
     let worth = wanted.abs_diff(held) >= (slack / 16).max(1);
-    worth.then_some(dataset.used + wanted)
+    worth.then_some(dataset.used.saturating_add(wanted))
 }
 
 /// Whether reservations promise more than is on the disks.
@@ -213,6 +225,29 @@ mod tests {
         assert_eq!(limit(Growth::Refused, 128 * MIB), Growth::Refused);
         assert!(is_near(1 << 40, 11 * GIB, 4 * GIB) && !is_near(1 << 40, 13 * GIB, 4 * GIB));
         assert!(is_near(2 * GIB, 500 * MIB, 64 * MIB) && !is_near(2 * GIB, GIB, 64 * MIB));
+    }
+
+    #[test]
+    fn what_is_reserved_for_a_lun_is_its_own_to_grow_into() {
+        let mut own = dataset(400, 0);
+        own.available = 300 * MIB;
+        own.used_by_refreservation = 300 * MIB;
+        assert_eq!(left_for_growth(&own, 128 * MIB), 172 * MIB);
+        own.used_by_refreservation = 0;
+        assert_eq!(left_for_growth(&own, 128 * MIB), 300 * MIB);
+    }
+
+    #[test]
+    fn figures_without_bounds_overflow_nothing() {
+        assert_eq!(growth(Growth::Refused, 5, u64::MAX), Growth::Refused);
+        assert!(thin_reservation(&dataset(100, 0), u64::MAX, u64::MAX).is_some());
+    }
+
+    #[test]
+    fn the_slack_of_a_thick_lun_is_of_its_size() {
+        assert_eq!(thick_slack(512 * MIB), LEAST_SLACK);
+        assert_eq!(thick_slack(32 * GIB), GIB / 2);
+        assert_eq!(thick_slack(64 << 40), GIB);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was found and done at the last look, for the control socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 use volume::Growth;
@@ -12,6 +12,8 @@ pub struct SpaceReport {
     pub pools: BTreeMap<String, PoolSpace>,
     /// LUNs by their UUID. One whose space is not known is not there.
     pub luns: BTreeMap<Uuid, LunSpace>,
+    /// LUNs that are being made thick: their ledger stays closed meanwhile.
+    pub becoming_thick: BTreeSet<Uuid>,
 }
 
 /// A pool, or a file system with volumes; bytes.

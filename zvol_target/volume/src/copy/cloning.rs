@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::job::Job;
+use super::leave::Leave;
 use super::{CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason, transfer};
 
 /// Longest step: no lock is held for more.
@@ -16,6 +17,7 @@ pub(super) struct Cloning {
     unit: u64,
     /// Why they can't.
     given_up: Option<FallbackReason>,
+    leave: Leave,
 }
 
 impl Cloning {
@@ -33,7 +35,11 @@ impl Cloning {
         } else {
             None
         };
-        Self { unit, given_up }
+        Self {
+            unit,
+            given_up,
+            leave: Leave::default(),
+        }
     }
 
     /// Why nothing more will be cloned.
@@ -84,11 +90,14 @@ impl Cloning {
         part: Range<u64>,
         report: &mut CopyReport,
     ) -> Result<u64, CopyError> {
+        let rest = job.range.length - part.start;
+        let prepared = self.leave.prepare(job.range, part.end - part.start, rest);
+        prepared.await;
         let _locked = job.steps.lock(job.step(&part)).await?;
         let mut at = part.start;
         let mut refusals = 0;
         while at < part.end {
-            let refusal = match clone(job, at..part.end).await {
+            let refusal = match self.clone(job, at..part.end).await {
                 Ok(step) => {
                     at += count(step, report);
                     continue;
@@ -122,29 +131,30 @@ impl Cloning {
         }
         Ok(at)
     }
-}
 
-async fn clone(job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusal> {
-    let step = job.step(&part);
-    let Some(source) = job.range.source.clone_end() else {
-        return Err(CloneRefusal::unsupported());
-    };
-    let destination = &job.range.destination;
-    // Blocks that two volumes share need to be reserved once: by the one they come to, if it does, else by the one they come from.
-    let ledger = destination.clone_ledger();
-    if let Some(ledger) = ledger.or_else(|| job.range.source.clone_ledger()) {
-        if !ledger.claim(step.length).await {
+    async fn clone(&mut self, job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusal> {
+        let step = job.step(&part);
+        let Some(source) = job.range.source.clone_end() else {
+            return Err(CloneRefusal::unsupported());
+        };
+        let Some(spent) = self.leave.spend(job.range, step.length) else {
             return Err(CloneRefusal::before_all(FallbackReason::Reservation));
-        }
-    }
-    destination
-        .clone_range(
+        };
+        let cloned = job.range.destination.clone_range(
             step.destination_offset,
             source,
             step.source_offset,
             step.length,
-        )
-        .await
+        );
+        let cloned = cloned.await;
+        let shared = match &cloned {
+            // How far it came is not known.
+            Err(CloneRefusal { error: Some(_), .. }) => step.length,
+            Err(CloneRefusal { done, .. }) | Ok(done) => done.done_bytes - done.hole_bytes,
+        };
+        self.leave.settle(spent, shared);
+        cloned
+    }
 }
 
 fn count(step: CloneStep, report: &mut CopyReport) -> u64 {

@@ -13,6 +13,7 @@ mod clone;
 mod cloning;
 mod holes;
 mod job;
+mod leave;
 mod range;
 mod report;
 mod transfer;

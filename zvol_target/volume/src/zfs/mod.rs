@@ -1,0 +1,217 @@
+//! What the programs `zfs` and `zpool` tell of a dataset's space, and do for it.
+//!
+//! As child processes: libzfs has no stable interface. Each is given up after a time, as a suspended pool answers nobody. All of
+//! this blocks its thread but `TransactionGroups`.
+
+mod program;
+mod transaction_groups;
+
+use std::fs::File;
+use std::io;
+
+use program::{refused, run, told};
+
+pub use program::ProgramError;
+pub(crate) use transaction_groups::TransactionGroups;
+
+use crate::ioctl;
+
+/// Space of a dataset, bytes, each by the property of its name (zfsprops(7)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dataset {
+    /// Name, with the pool's.
+    pub name: String,
+    /// `used`: all that is charged to it, `refreservation` included.
+    pub used: u64,
+    /// `available`: what it can take more, what is reserved for it included.
+    pub available: u64,
+    /// `usedbydataset`.
+    pub used_by_dataset: u64,
+    /// `usedbysnapshots`.
+    pub used_by_snapshots: u64,
+    /// `usedbyrefreservation`.
+    pub used_by_refreservation: u64,
+    /// `reservation`; 0: none.
+    pub reservation: u64,
+    /// `refreservation`; 0: none.
+    pub refreservation: u64,
+}
+
+impl Dataset {
+    /// What is reserved for it and not taken.
+    pub fn reserved_bytes(&self) -> u64 {
+        let by_reservation = self.reservation.saturating_sub(self.used);
+        self.used_by_refreservation + by_reservation
+    }
+
+    /// What it can take before it lives on what is reserved for it: what others can take too, quotas apart.
+    pub fn unreserved_bytes(&self) -> u64 {
+        self.available.saturating_sub(self.reserved_bytes())
+    }
+}
+
+/// Space of a pool, bytes, each by the property of its name (zpoolprops(7)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pool {
+    /// `size`, parity included.
+    pub size: u64,
+    /// `free`, parity included.
+    pub free: u64,
+    /// `bclonesaved`: what sharing blocks saves; as much would be needed if all were overwritten.
+    pub clone_saved: u64,
+}
+
+/// The dataset that a zvol is, by its present name (`BLKZNAME`).
+///
+/// # Errors
+/// ENOTTY: it is no zvol.
+pub fn dataset_of(zvol: &File) -> io::Result<String> {
+    ioctl::zvol_name(zvol)
+}
+
+/// The pool that a dataset is in.
+pub fn pool_of(dataset: &str) -> &str {
+    dataset.split(['/', '@']).next().unwrap_or(dataset)
+}
+
+const DATASET_PROPERTIES: &str = "name,used,available,usedbydataset,usedbysnapshots,usedbyrefreservation,reservation,refreservation";
+
+/// Space of datasets. One that is not there is not in the answer.
+///
+/// # Errors
+/// [`ProgramError`] when none is.
+pub fn datasets(names: &[String]) -> Result<Vec<Dataset>, ProgramError> {
+    let mut arguments = vec!["list", "-Hp", "-o", DATASET_PROPERTIES];
+    arguments.extend(names.iter().map(String::as_str));
+    let (status, output, words) = run("zfs", &arguments)?;
+    let found: Vec<_> = output.lines().filter_map(parse_dataset).collect();
+    if found.is_empty() && !status.success() {
+        return Err(refused("zfs", "list", words));
+    }
+    Ok(found)
+}
+
+fn parse_dataset(line: &str) -> Option<Dataset> {
+    let mut words = line.split('\t');
+    let name = words.next()?.to_owned();
+    let mut next = || match words.next()? {
+        "-" | "none" => Some(0),
+        number => number.parse().ok(),
+    };
+    Some(Dataset {
+        name,
+        used: next()?,
+        available: next()?,
+        used_by_dataset: next()?,
+        used_by_snapshots: next()?,
+        used_by_refreservation: next()?,
+        reservation: next()?,
+        refreservation: next()?,
+    })
+}
+
+/// Space of a pool.
+///
+/// # Errors
+/// [`ProgramError`].
+pub fn pool(name: &str) -> Result<Pool, ProgramError> {
+    let output = told(
+        "zpool",
+        &["list", "-Hp", "-o", "size,free,bclonesaved", name],
+    )?;
+    let mut words = output.split_whitespace().map(|word| word.parse().ok());
+    let mut next = || words.next().flatten();
+    // Without the feature block_cloning there is nothing to be saved.
+    match (next(), next()) {
+        (Some(size), Some(free)) => Ok(Pool {
+            size,
+            free,
+            clone_saved: next().unwrap_or(0),
+        }),
+        _ => Err(refused("zpool", "list", format!("said {output:?}"))),
+    }
+}
+
+/// Ends the present transaction group of a pool, and waits for that.
+///
+/// # Errors
+/// [`ProgramError`].
+pub fn sync(pool: &str) -> Result<(), ProgramError> {
+    told("zpool", &["sync", pool]).map(drop)
+}
+
+/// What a zvol needs to be written full, as `zfs create` would reserve it: its metadata, and what raidz adds.
+///
+/// # Errors
+/// [`ProgramError`].
+pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
+    let told_properties = told(
+        "zfs",
+        &[
+            "get",
+            "-Hpo",
+            "property,value",
+            "volblocksize,copies",
+            dataset,
+        ],
+    )?;
+    let mut options = Vec::new();
+    for line in told_properties.lines() {
+        if let Some((name, value)) = line.split_once('\t') {
+            options.extend(["-o".to_owned(), format!("{name}={value}")]);
+        }
+    }
+    let size = size.to_string();
+    // Nothing is made (-n); the name is one that nobody has.
+    let name = format!("{}/zvaai-{}", pool_of(dataset), std::process::id());
+    let mut arguments = vec!["create", "-nP", "-V", &size];
+    arguments.extend(options.iter().map(String::as_str));
+    arguments.push(&name);
+    let output = told("zfs", &arguments)?;
+    let reserved = output.lines().find_map(|line| {
+        let value = line.strip_prefix("property\trefreservation\t")?;
+        value.parse().ok()
+    });
+    reserved.ok_or_else(|| refused("zfs", "create -n", format!("said {output:?}")))
+}
+
+/// Sets a property that is a number of bytes; 0: none.
+///
+/// # Errors
+/// [`ProgramError::Refused`] without the space or the permission, among others.
+pub fn set(dataset: &str, property: &str, bytes: u64) -> Result<(), ProgramError> {
+    let value = if bytes == 0 {
+        format!("{property}=none")
+    } else {
+        format!("{property}={bytes}")
+    };
+    told("zfs", &["set", &value, dataset]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_as_zfs_prints_them() {
+        let line = "tank/a\t872415232\t41943040\t268435456\t0\t41943040\t0\t310378496";
+        let dataset = parse_dataset(line).unwrap();
+        assert_eq!(dataset.name, "tank/a");
+        assert_eq!(dataset.reserved_bytes(), 40 << 20);
+        assert_eq!(dataset.unreserved_bytes(), 0);
+        let line = "tank/b\t100\t80\t100\t0\t0\t150\t-";
+        let dataset = parse_dataset(line).unwrap();
+        assert_eq!(
+            (dataset.reserved_bytes(), dataset.unreserved_bytes()),
+            (50, 30)
+        );
+        assert_eq!(parse_dataset("tank\t1\t2"), None);
+    }
+
+    #[test]
+    fn the_pool_is_what_a_name_begins_with() {
+        for name in ["tank", "tank/a", "tank/a/b", "tank@s"] {
+            assert_eq!(pool_of(name), "tank");
+        }
+    }
+}

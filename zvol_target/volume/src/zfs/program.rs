@@ -1,0 +1,285 @@
+//! Runs `zfs` and `zpool`, none for ever, and few at a time of a pool that answers nobody.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::pool_of;
+
+/// How long a program may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Most that is read of what it says, bytes.
+const MOST_OUTPUT: usize = 4 << 20;
+
+/// Between two looks at whether a program that has said all has ended.
+const ENDING_POLL: Duration = Duration::from_millis(2);
+
+/// How long no program is run for a pool where one was given up and hangs on; doubled with each that does.
+const HANGING_PAUSE: Duration = Duration::from_secs(20);
+
+/// Most programs of a pool that hang on.
+const MOST_HANGING: u32 = 5;
+
+/// Why a program did not do what it was to.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It could not be run, or not be read.
+    #[error("{program}: {error}")]
+    NotRun {
+        /// Its name.
+        program: &'static str,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// It did not end in time, and was killed.
+    #[error("{program} {what} has not ended for {} s; is the pool suspended?", PATIENCE.as_secs())]
+    Slow {
+        /// Its name.
+        program: &'static str,
+        /// Its first argument.
+        what: String,
+    },
+    /// It was not run: as many as may be hang on for the same pool, or one began to a moment ago.
+    #[error("{program}: {hanging} programs for the pool {pool} hang; is it suspended?")]
+    Hanging {
+        /// Its name.
+        program: &'static str,
+        /// The pool.
+        pool: String,
+        /// How many hang.
+        hanging: u32,
+    },
+    /// It refused; in its own words.
+    #[error("{program} {what}: {words}")]
+    Refused {
+        /// Its name.
+        program: &'static str,
+        /// Its first argument.
+        what: String,
+        /// What it said.
+        words: String,
+    },
+}
+
+/// What `zfs set` says of a reservation for which there is no space.
+const NO_SPACE: &str = "greater than available space";
+
+/// What `zfs set` says of a dataset that is not there.
+const ABSENT: &str = "does not exist";
+
+impl ProgramError {
+    /// Whether there was no space for what was to be reserved.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Refused { words, .. } if words.contains(NO_SPACE))
+    }
+
+    /// Whether the dataset is not there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused { words, .. } if words.contains(ABSENT))
+    }
+}
+
+/// Programs that were given up and have not ended, by their pool.
+static HANGING: Mutex<BTreeMap<String, Hanging>> = Mutex::new(BTreeMap::new());
+
+struct Hanging {
+    programs: u32,
+    since: Instant,
+}
+
+impl Hanging {
+    fn keeps_others_off(&self, now: Instant) -> bool {
+        let pause = HANGING_PAUSE * 2_u32.pow(self.programs.saturating_sub(1).min(8));
+        self.programs >= MOST_HANGING || now.saturating_duration_since(self.since) < pause
+    }
+}
+
+fn hanging() -> MutexGuard<'static, BTreeMap<String, Hanging>> {
+    HANGING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn refused(program: &'static str, what: &str, words: impl Into<String>) -> ProgramError {
+    ProgramError::Refused {
+        program,
+        what: what.to_owned(),
+        words: words.into().trim().to_owned(),
+    }
+}
+
+/// Runs a program; what it prints, if it succeeds.
+pub(super) fn told(program: &'static str, arguments: &[&str]) -> Result<String, ProgramError> {
+    let (status, output, words) = run(program, arguments)?;
+    if status.success() {
+        return Ok(output);
+    }
+    Err(refused(
+        program,
+        arguments.first().unwrap_or(&""),
+        format!("{words} ({status})"),
+    ))
+}
+
+/// Runs a program to its end: its status, what it prints, and what it says of errors.
+pub(super) fn run(
+    program: &'static str,
+    arguments: &[&str],
+) -> Result<(ExitStatus, String, String), ProgramError> {
+    // Each is asked of one pool or of datasets of one, named last.
+    let pool = pool_of(arguments.last().unwrap_or(&""));
+    if let Some(known) = hanging().get(pool) {
+        if known.keeps_others_off(Instant::now()) {
+            return Err(ProgramError::Hanging {
+                program,
+                pool: pool.to_owned(),
+                hanging: known.programs,
+            });
+        }
+    }
+    let failed = |error| ProgramError::NotRun { program, error };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let until = Instant::now() + PATIENCE;
+    let ended = read_all(&mut child, until).and_then(|texts| {
+        let status = wait(&mut child, until)?;
+        Ok(status.map(|status| (status, texts)))
+    });
+    match ended {
+        Ok(Some((status, [output, words]))) => Ok((status, output, words)),
+        Ok(None) => {
+            end(child, pool);
+            let what = arguments.first().copied().unwrap_or_default().to_owned();
+            Err(ProgramError::Slow { program, what })
+        }
+        Err(error) => {
+            end(child, pool);
+            Err(failed(error))
+        }
+    }
+}
+
+/// Kills a program. One that hangs in the kernel ends when that lets it: another thread waits for it.
+fn end(mut child: Child, pool: &str) {
+    let _ = child.kill();
+    let pool = pool.to_owned();
+    {
+        let mut hanging = hanging();
+        let known = hanging.entry(pool.clone()).or_insert(Hanging {
+            programs: 0,
+            since: Instant::now(),
+        });
+        known.programs += 1;
+        known.since = Instant::now();
+    }
+    thread::spawn(move || {
+        let _ = child.wait();
+        let mut hanging = hanging();
+        if let Some(known) = hanging.get_mut(&pool) {
+            known.programs -= 1;
+            if known.programs == 0 {
+                hanging.remove(&pool);
+            }
+        }
+    });
+}
+
+/// Reads what a program prints to its standard output and error, until both end or the time is over.
+fn read_all(child: &mut Child, until: Instant) -> io::Result<[String; 2]> {
+    let mut texts = [Vec::new(), Vec::new()];
+    let (Some(mut output), Some(mut words)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::Error::other("no pipes"));
+    };
+    let mut open = [true, true];
+    while open.contains(&true) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let flags = |open| {
+            if open {
+                PollFlags::IN
+            } else {
+                PollFlags::empty()
+            }
+        };
+        let mut ready = [false, false];
+        {
+            let mut polled = [
+                PollFd::new(&output, flags(open[0])),
+                PollFd::new(&words, flags(open[1])),
+            ];
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            rustix::io::retry_on_intr(|| poll(&mut polled, Some(&left)))?;
+            for (ready, polled) in ready.iter_mut().zip(&polled) {
+                *ready = !polled.revents().is_empty();
+            }
+        }
+        let mut some = [0; 4096];
+        for at in [0, 1] {
+            if open[at] && ready[at] {
+                let read = if at == 0 {
+                    output.read(&mut some)?
+                } else {
+                    words.read(&mut some)?
+                };
+                open[at] = read > 0;
+                if texts[at].len() + read > MOST_OUTPUT {
+                    return Err(io::Error::other("it says too much"));
+                }
+                texts[at].extend_from_slice(&some[..read]);
+            }
+        }
+    }
+    Ok(texts.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn wait(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        thread::sleep(ENDING_POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_heard_to_its_end() {
+        let (status, output, words) =
+            run("sh", &["-c", "seq 1 20000; echo no >&2; exit 3"]).unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert!(output.ends_with("19999\n20000\n"));
+        assert_eq!(words, "no\n");
+        let absent = run("no such program", &[]);
+        assert!(matches!(absent, Err(ProgramError::NotRun { .. })));
+    }
+
+    #[test]
+    fn what_hangs_keeps_others_off_longer_and_longer() {
+        let since = Instant::now();
+        let keeps_off = |programs, after: u64| {
+            Hanging { programs, since }.keeps_others_off(since + Duration::from_secs(after))
+        };
+        assert!(keeps_off(1, 19) && !keeps_off(1, 20));
+        assert!(keeps_off(2, 39) && !keeps_off(2, 40));
+        assert!(keeps_off(MOST_HANGING, 1 << 20));
+    }
+}

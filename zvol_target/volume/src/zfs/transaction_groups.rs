@@ -1,0 +1,65 @@
+//! Ends of transaction groups, for writes that need one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::sync;
+
+/// What is waited instead where a transaction group can't be asked for: one ends by itself every 5 s (`zfs_txg_timeout`).
+const WITHOUT_SYNC: Duration = Duration::from_secs(1);
+
+/// Ends of transaction groups of a pool, for writes that wait for one.
+#[derive(Debug)]
+pub(crate) struct TransactionGroups {
+    pool: String,
+    /// How many were asked for.
+    asked: AtomicU64,
+    asking: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+static POOLS: Mutex<BTreeMap<String, Arc<TransactionGroups>>> = Mutex::new(BTreeMap::new());
+
+impl TransactionGroups {
+    /// Those of a pool.
+    pub(crate) fn of(pool: &str) -> Arc<Self> {
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pools.entry(pool.to_owned()).or_insert_with(|| {
+            Arc::new(Self {
+                pool: pool.to_owned(),
+                asked: AtomicU64::new(0),
+                asking: tokio::sync::Mutex::default(),
+                turn: tokio::sync::Mutex::default(),
+            })
+        });
+        Arc::clone(known)
+    }
+
+    /// For those that go one after the other.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Waits until a transaction group has ended that began to end after this call. All that wait share one.
+    pub(crate) async fn next(&self) {
+        let before = self.asked.load(Ordering::Acquire);
+        let _asking = self.asking.lock().await;
+        if self.asked.load(Ordering::Acquire) > before {
+            // Asked for after this one came, and over: else the lock would be taken.
+            return;
+        }
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        let pool = self.pool.clone();
+        let synced = tokio::task::spawn_blocking(move || sync(&pool)).await;
+        match synced {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(pool = self.pool, %error, "a transaction group is waited for in vain");
+                tokio::time::sleep(WITHOUT_SYNC).await;
+            }
+            Err(_) => tokio::time::sleep(WITHOUT_SYNC).await,
+        }
+    }
+}
