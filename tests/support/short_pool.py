@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -97,9 +98,18 @@ class Filler:
         assert self._idle.wait(60)
 
     def remove(self) -> None:
-        """Pauses, and removes the file."""
+        """Pauses, and removes the file. Where more is promised than there is, that needs space too, and waits for it."""
         self.pause()
-        self.path.unlink()
+        wait_for(self._removed, "the file can be removed", timeout=120)
+
+    def _removed(self) -> bool:
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
 
     def go_on(self) -> None:
         """Fills again."""

@@ -17,7 +17,7 @@ import pytest
 from integration.kernel.offload.disks import Luns, luns, offload_of
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support.programs import run, wait_for
-from support.short_pool import MIB, Filler, ShortPool, in_full, is_held, space
+from support.short_pool import MIB, Filler, ShortPool, in_full, is_held, ready, space
 from support.target import IQN, RpcError, Target, running_target
 
 SLACK = 128 * MIB
@@ -32,6 +32,11 @@ def change(target: Target, number: int = 0, **settings: object) -> None:
 def wait_until_thick(target: Target, number: int = 0) -> None:
     """Returns once what it needs is reserved, and what it shares is known."""
     wait_for(lambda: space(target, number).get("provisioning") == "thick", "it is thick", timeout=60)
+
+
+def pool_problem(target: Target) -> bool:
+    """Whether a look at the pool failed."""
+    return any(pool["problem"] for pool in target.call("space.get")["pools"])
 
 
 def reserves_more_than(pool: ShortPool, size: int) -> bool:
@@ -50,7 +55,8 @@ async def overwrite_when_full(pool: ShortPool, disks: Luns, *ranges: tuple[int, 
         await asyncio.to_thread(filler.wait_until_refused)
         for offset, length in ranges:
             await in_full(disks.session, offset * MIB, length)
-        filler.remove()
+        # What was shared is not counted any more, soon.
+        await asyncio.to_thread(filler.remove)
 
 
 @pytest.mark.parametrize("copies", [1, 2])
@@ -218,8 +224,7 @@ def test_nothing_is_shared_before_it_is_counted(
     failing_zfs.touch()
     with running_target(tmp_path / "target") as target:
         target.add_lun(0, volume)
-        wait_for(lambda: bool(target.call("space.get")["pools"]), "a look failed", timeout=30)
-        assert target.call("space.get")["pools"][0]["problem"]
+        wait_for(lambda: pool_problem(target), "a look failed", timeout=30)
 
         async def scenario() -> None:
             async with luns(target, 1) as disks:
@@ -233,6 +238,7 @@ def test_nothing_is_shared_before_it_is_counted(
                 raised = functools.partial(reserves_more_than, short_pool, 300 * MIB)
                 await asyncio.to_thread(wait_for, raised, "the slack is there", 60)
                 run("zpool", "sync", short_pool.name)
+                await ready(disks.session)
                 await clone(disks, 32 * MIB, to=128 * MIB)
                 assert offload_of(target, 0)["cloned_bytes"] == 32 * MIB
 
@@ -248,7 +254,7 @@ def test_one_that_fails_makes_no_thick_lun_thin(short_pool: ShortPool, tmp_path:
         attentions = target.counters()["unit_attentions"]
         reserved = short_pool.number("lun", "refreservation")
         failing_zfs.touch()
-        wait_for(lambda: bool(target.call("space.get")["pools"][0]["problem"]), "a look failed", timeout=30)
+        wait_for(lambda: pool_problem(target), "a look failed", timeout=30)
         assert space(target)["provisioning"] == "thick"
         run("zfs", "set", "refreservation=300M", f"{short_pool.name}/lun")
         failing_zfs.unlink()
@@ -285,7 +291,7 @@ def test_without_the_right_to_reserve_that_is_said(short_pool: ShortPool) -> Non
                 with Filler(short_pool.files) as filler:
                     await asyncio.to_thread(filler.wait_until_refused)
                     await asyncio.to_thread(wait_for, lambda: space(target)["growth"] == "refused", "new space is refused", 30)
-                    filler.remove()
+                    await asyncio.to_thread(filler.remove)
 
         asyncio.run(scenario())
         run("zfs", "allow", "-u", "nobody", "reservation,refreservation", name)

@@ -140,39 +140,32 @@ pub fn sync(pool: &str) -> Result<(), ProgramError> {
     told("zpool", &["sync", pool]).map(drop)
 }
 
-/// What a zvol needs to be written full, as `zfs create` would reserve it: its metadata, and what raidz adds.
+/// What a zvol needs to be written full: what `zfs create` would reserve it for its metadata and what raidz adds, and all of that for each
+/// of its `copies`, which `zfs create` of OpenZFS 2.3.9 leaves out.
 ///
 /// # Errors
 /// [`ProgramError`].
 pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
-    let told_properties = told(
-        "zfs",
-        &[
-            "get",
-            "-Hpo",
-            "property,value",
-            "volblocksize,copies",
-            dataset,
-        ],
-    )?;
-    let mut options = Vec::new();
-    for line in told_properties.lines() {
-        if let Some((name, value)) = line.split_once('\t') {
-            options.extend(["-o".to_owned(), format!("{name}={value}")]);
-        }
-    }
+    let properties = "volblocksize,copies";
+    let output = told("zfs", &["get", "-Hpo", "value", properties, dataset])?;
+    let mut values = output.lines();
+    let (Some(block), Some(Ok(copies))) = (values.next(), values.next().map(str::parse::<u64>))
+    else {
+        return Err(refused("zfs", "get", format!("said {output:?}")));
+    };
+    let block = format!("volblocksize={block}");
     let size = size.to_string();
     // Nothing is made (-n); the name is one that nobody has.
     let name = format!("{}/zvaai-{}", pool_of(dataset), std::process::id());
-    let mut arguments = vec!["create", "-nP", "-V", &size];
-    arguments.extend(options.iter().map(String::as_str));
-    arguments.push(&name);
+    let arguments = ["create", "-nP", "-V", &size, "-o", &block, &name];
     let output = told("zfs", &arguments)?;
     let reserved = output.lines().find_map(|line| {
         let value = line.strip_prefix("property\trefreservation\t")?;
-        value.parse().ok()
+        value.parse::<u64>().ok()
     });
-    reserved.ok_or_else(|| refused("zfs", "create -n", format!("said {output:?}")))
+    let reserved =
+        reserved.ok_or_else(|| refused("zfs", "create -n", format!("said {output:?}")))?;
+    Ok(reserved.saturating_mul(copies.max(1)))
 }
 
 /// Sets a property that is a number of bytes; 0: none.
