@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from support.target import IQN, RpcError, Target, running_target
 
 SLACK = 128 * MIB
 """Of a small thick LUN."""
+INQUIRY_DATA_HAS_CHANGED = (0x06, 0x3F, 0x03)
+ZFS = shutil.which("zfs") or "zfs"
 
 
 def change(target: Target, number: int = 0, **settings: object) -> None:
@@ -76,7 +79,8 @@ def test_what_is_shared_stays_reserved_over_a_crash(
             await in_full(disks.session, 0, length // MIB)
             run("zpool", "sync", short_pool.name)
             await clone(disks, length, to=96 * MIB)
-            assert offload_of(short_target, 0)["cloned_bytes"] == length
+            counted = offload_of(short_target, 0)
+            assert counted["cloned_bytes"] == length, counted
 
     asyncio.run(share())
     assert short_pool.number("lun", "refreservation") >= own + copies * length
@@ -209,7 +213,7 @@ def failing_zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     flag, folder = tmp_path / "zfs fails", tmp_path / "programs"
     folder.mkdir()
     program = folder / "zfs"
-    program.write_text(f'#!/bin/sh\n[ -e "{flag}" ] && exit 1\nexec {shutil.which("zfs")} "$@"\n')
+    program.write_text(f'#!/bin/sh\n[ -e "{flag}" ] && exit 1\nexec {ZFS} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return flag
@@ -238,7 +242,10 @@ def test_nothing_is_shared_before_it_is_counted(
                 raised = functools.partial(reserves_more_than, short_pool, 300 * MIB)
                 await asyncio.to_thread(wait_for, raised, "the slack is there", 60)
                 run("zpool", "sync", short_pool.name)
-                await ready(disks.session)
+                until = time.monotonic() + 30
+            while INQUIRY_DATA_HAS_CHANGED not in await ready(disks.session):
+                assert time.monotonic() < until, "hosts are not told that it is thick"
+                await asyncio.sleep(0.1)
                 await clone(disks, 32 * MIB, to=128 * MIB)
                 assert offload_of(target, 0)["cloned_bytes"] == 32 * MIB
 
@@ -256,7 +263,7 @@ def test_one_that_fails_makes_no_thick_lun_thin(short_pool: ShortPool, tmp_path:
         failing_zfs.touch()
         wait_for(lambda: pool_problem(target), "a look failed", timeout=30)
         assert space(target)["provisioning"] == "thick"
-        run("zfs", "set", "refreservation=300M", f"{short_pool.name}/lun")
+        run(ZFS, "set", "refreservation=300M", f"{short_pool.name}/lun")
         failing_zfs.unlink()
         wait_for(lambda: short_pool.number("lun", "refreservation") == reserved, "it is reserved again", timeout=60)
         assert space(target)["provisioning"] == "thick"

@@ -172,7 +172,7 @@ async fn tell_all(
     let mut refused = false;
     let mut left = terms.pool.available;
     for ((lun, unit), dataset) in members {
-        let Some(unit) = unit.upgrade() else {
+        let Some(unit) = served(service, lun, unit) else {
             continue;
         };
         let of_lun = known.luns.entry(lun.uuid).or_default();
@@ -216,7 +216,7 @@ async fn keep_all(service: &Shared, terms: &Terms, known: &mut Known, members: &
         // It may be closed meanwhile.
         drop(volume);
         let present = of_lun.keep(terms, lun, size, dataset, &others).await;
-        let Some(unit) = unit.upgrade() else {
+        let Some(unit) = served(service, lun, unit) else {
             continue;
         };
         let said = of_lun.said;
@@ -261,6 +261,18 @@ async fn judge_file(terms: &Terms, unit: &LogicalUnit, known: &mut KnownLun) -> 
         shared_bytes: 0,
         problem: None,
     })
+}
+
+/// The unit, if it still is the LUN's: another may have taken its place during the look.
+fn served(service: &Shared, lun: &Lun, unit: &Weak<LogicalUnit>) -> Option<Arc<LogicalUnit>> {
+    let unit = unit.upgrade()?;
+    let service = service.borrow();
+    let mut targets = service.configuration().targets.iter();
+    let is_served = targets.any(|target| {
+        let running = service.running_lun(&target.name, lun.number);
+        running.is_some_and(|running| Arc::ptr_eq(&running.unit, &unit))
+    });
+    is_served.then_some(unit)
 }
 
 /// Whether a LUN is thick by now, or being made so.

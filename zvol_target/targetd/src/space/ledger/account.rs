@@ -11,7 +11,9 @@ use crate::space::backoff::Backoff;
 const STEP: u64 = 256 << 20;
 
 /// What was shared is not believed to be in the pool's own figure before it is so old: a clone whose caller is gone may have gone on.
-const SETTLING: Duration = Duration::from_secs(30);
+/// It may not be longer: where shared blocks are overwritten on a full pool, what is reserved for them has to go as fast, or the pool's books
+/// promise more than there is, and OpenZFS lets nobody set or remove anything.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// When a look began, and what it saw.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +40,11 @@ pub(super) struct Account {
     pub set: Option<(Instant, u64)>,
     /// Leave given, of which nobody has said what became; of data.
     pub leave: u64,
-    /// Shared since `boundary`; of data.
+    /// Shared since `boundary`, or since the first count; of data.
     pub young: u64,
     /// Shared before, as charged.
     pub old: u64,
+    /// `None`: all that is old is in the pool's figure.
     pub boundary: Option<Instant>,
     /// Less could be believed to be shared after the end of a transaction group.
     pub wants_sync: bool,
@@ -100,7 +103,8 @@ impl Account {
         }
         self.closed = None;
         self.old = self.needs.found(dataset, seen.saved);
-        self.boundary = Some(Instant::now());
+        // All of it is in what was seen.
+        self.boundary = None;
         true
     }
 
@@ -109,7 +113,7 @@ impl Account {
         self.wants_sync = false;
         let ripe = |at: Instant| {
             self.boundary
-                .is_some_and(|boundary| at.saturating_duration_since(boundary) >= SETTLING)
+                .is_none_or(|boundary| at.saturating_duration_since(boundary) >= SETTLING)
         };
         if !ripe(seen.began) {
             return;

@@ -23,7 +23,7 @@ pub(super) use needs::Needs;
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// How long a claim may take. What was asked for goes on, for those that follow.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a LUN can't be thick.
 #[derive(Debug, thiserror::Error)]
