@@ -38,6 +38,8 @@ pub(super) struct Account {
     pub shared: u64,
     /// What was set last, and when: what a look saw that began before is older.
     pub set: Option<(Instant, u64)>,
+    /// Claims that wait for more to be reserved.
+    pub asking: u32,
     /// Leave given, of which nobody has said what became; of data.
     pub leave: u64,
     /// Shared since `boundary`, or since the first count; of data.
@@ -136,7 +138,7 @@ impl Account {
     /// What is to be reserved for shared blocks now.
     pub fn wanted(&self) -> u64 {
         let claimed = self.claimed();
-        if self.leave > 0 || self.young > 0 {
+        if self.leave > 0 || self.young > 0 || self.asking > 0 {
             // It is not lowered only to be raised again.
             return self.shared.clamp(claimed, Self::generous(claimed));
         }

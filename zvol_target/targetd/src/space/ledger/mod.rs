@@ -275,6 +275,22 @@ impl Ledger {
     }
 }
 
+/// A claim that waits: what is reserved for it is not lowered before it took its leave.
+struct Asking<'a>(&'a Ledger);
+
+impl<'a> Asking<'a> {
+    fn new(ledger: &'a Ledger) -> Self {
+        ledger.account().asking += 1;
+        Self(ledger)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.account().asking -= 1;
+    }
+}
+
 fn is_recent(refused: Option<Instant>) -> bool {
     refused.is_some_and(|at| at.elapsed() < REFUSAL)
 }
@@ -291,6 +307,7 @@ impl CloneLedger for Ledger {
                     return false;
                 }
             }
+            let _asking = Asking::new(self);
             let raised = tokio::time::timeout(CLAIM_PATIENCE, async {
                 let right = Arc::clone(&self.setting).lock_owned().await;
                 let ledger = self.clone();
