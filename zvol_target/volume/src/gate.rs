@@ -144,7 +144,12 @@ impl Gate {
     }
 
     pub(crate) fn set_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
-        *lock(&self.ledger) = ledger;
+        let before = std::mem::replace(&mut *lock(&self.ledger), ledger.clone());
+        if let Some(before) = before {
+            if !ledger.is_some_and(|ledger| crate::ledger::is_same(&before, &ledger)) {
+                before.replaced();
+            }
+        }
     }
 
     pub(crate) fn ledger(&self) -> Option<Arc<dyn CloneLedger>> {

@@ -54,6 +54,8 @@ impl CloneLedger for Ledger {
         account.leave -= bytes;
         account.shared += shared_bytes;
     }
+
+    fn replaced(&self) {}
 }
 
 /// A volume that can clone, in that it copies. What lies beyond `holes` of the source is a hole to it.
@@ -61,7 +63,7 @@ struct Cloning {
     below: Arc<dyn Volume>,
     file: std::fs::File,
     holes: u64,
-    ledger: Option<Arc<dyn CloneLedger>>,
+    ledger: Arc<Mutex<Option<Arc<dyn CloneLedger>>>>,
 }
 
 impl Volume for Cloning {
@@ -103,7 +105,7 @@ impl Volume for Cloning {
     }
 
     fn clone_ledger(&self) -> Option<Arc<dyn CloneLedger>> {
-        self.ledger.clone()
+        self.ledger.lock().unwrap().clone()
     }
 
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
@@ -129,6 +131,23 @@ impl Volume for Cloning {
             })
         })
     }
+}
+
+/// Stands in while it is not known whether there is a ledger; the first who asks learns that there is none.
+struct StandIn(Arc<Mutex<Option<Arc<dyn CloneLedger>>>>);
+
+impl CloneLedger for StandIn {
+    fn claim(&self, _: u64) -> LocalBoxFuture<'_, bool> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.0.lock().unwrap().take();
+            false
+        })
+    }
+
+    fn settle(&self, _: u64, _: u64) {}
+
+    fn replaced(&self) {}
 }
 
 struct Locked;
@@ -166,7 +185,7 @@ async fn copied(directory: &Path, most: u64, holes: u64, steps: usize) -> (Accou
             below: open(&path, OpenOptions::default()),
             file: std::fs::File::open(&path).unwrap(),
             holes,
-            ledger,
+            ledger: Arc::new(Mutex::new(ledger)),
         }) as Arc<dyn Volume>
     };
     let range = CopyRange {
@@ -213,5 +232,37 @@ fn without_leave_bytes_are_copied() {
         assert!(account.shared >= 64 * MIB && account.shared <= 70 * MIB);
         let refused = report.fallback_bytes[FallbackReason::Reservation as usize];
         assert_eq!(refused, SIZE - account.shared);
+    });
+}
+
+#[test]
+fn leave_is_asked_for_anew_where_the_volume_turns_out_to_need_none() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    on_each_engine(async || {
+        let folder = tempfile::tempdir_in(directory.path()).unwrap().keep();
+        let path = sparse_file(&folder, SIZE);
+        let ledger = Arc::new(Mutex::new(None));
+        *ledger.lock().unwrap() = Some(Arc::new(StandIn(Arc::clone(&ledger))) as _);
+        let volume = |ledger| {
+            Arc::new(Cloning {
+                below: open(&path, OpenOptions::default()),
+                file: std::fs::File::open(&path).unwrap(),
+                holes: SIZE,
+                ledger,
+            }) as Arc<dyn Volume>
+        };
+        let range = CopyRange {
+            source: volume(Arc::default()),
+            source_offset: 0,
+            destination: volume(ledger),
+            destination_offset: 0,
+            length: SIZE,
+        };
+        let mut report = CopyReport::default();
+        let steps = Counted(Cell::new(usize::MAX));
+        copy(&range, Stability::Cached, &steps, &mut report)
+            .await
+            .unwrap();
+        assert_eq!(report.cloned_bytes, SIZE);
     });
 }

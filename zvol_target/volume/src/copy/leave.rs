@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::CopyRange;
 use crate::CloneLedger;
+use crate::ledger::is_same;
 
 /// Most leave that a copy has at a time, bytes.
 const PIECE: u64 = 64 << 20;
@@ -13,10 +14,6 @@ const PIECE: u64 = 64 << 20;
 fn ledger(range: &CopyRange) -> Option<Arc<dyn CloneLedger>> {
     let destination = range.destination.clone_ledger();
     destination.or_else(|| range.source.clone_ledger())
-}
-
-fn is_same(one: &Arc<dyn CloneLedger>, other: &Arc<dyn CloneLedger>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 /// What leave a copy has. What is left of it at the end is given back.
@@ -38,18 +35,27 @@ impl Leave {
     /// Asks for what a step of `length` bytes needs beyond what there is, with `rest` bytes to be copied from its beginning on. It may be
     /// refused: the step finds that out.
     pub(super) async fn prepare(&mut self, range: &CopyRange, length: u64, rest: u64) {
-        let Some(ledger) = ledger(range) else {
-            self.0 = None;
-            return;
-        };
-        let held = match &mut self.0 {
-            Some(held) if is_same(&held.ledger, &ledger) => held,
-            other => other.insert(Held { ledger, bytes: 0 }),
-        };
-        if held.bytes < length {
-            let more = rest.min(PIECE).max(length) - held.bytes;
-            if held.ledger.claim(more).await {
-                held.bytes += more;
+        loop {
+            let Some(asked) = ledger(range) else {
+                self.0 = None;
+                return;
+            };
+            let held = match &mut self.0 {
+                Some(held) if is_same(&held.ledger, &asked) => held,
+                other => other.insert(Held {
+                    ledger: Arc::clone(&asked),
+                    bytes: 0,
+                }),
+            };
+            if held.bytes < length {
+                let more = rest.min(PIECE).max(length) - held.bytes;
+                if held.ledger.claim(more).await {
+                    held.bytes += more;
+                }
+            }
+            // It may be another by now: it was not known yet whether there is one.
+            if held.bytes >= length || ledger(range).is_some_and(|now| is_same(&now, &asked)) {
+                return;
             }
         }
     }

@@ -25,6 +25,18 @@ pub(in crate::space) struct Seen {
     pub saved: u64,
 }
 
+/// Whether leave is given or refused by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Not yet: who asks waits.
+    #[default]
+    Awaited,
+    /// It was waited for in vain: nobody waits again.
+    Missing,
+    /// It is.
+    Given,
+}
+
 /// The account of one thick LUN; bytes.
 #[derive(Debug, Default)]
 pub(super) struct Account {
@@ -32,6 +44,9 @@ pub(super) struct Account {
     pub needs: Needs,
     /// Since when no leave was given, as it is not known yet what is shared already.
     pub closed: Option<Instant>,
+    pub word: Word,
+    /// It is there until the volume has its own.
+    pub stands_in: bool,
     /// What is `shared` is reserved: leave may be given.
     pub holds: bool,
     /// Reserved for shared blocks.

@@ -10,11 +10,12 @@ mod needs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use volume::zfs::{self, Dataset, ProgramError};
 use volume::{CloneLedger, LocalBoxFuture, Volume};
 
 use super::policy;
-use account::Account;
+use account::{Account, Word};
 
 pub(super) use account::Seen;
 pub(super) use needs::Needs;
@@ -36,9 +37,11 @@ pub enum ThickError {
     NotReserved(#[from] ProgramError),
 }
 
-/// The ledger of a volume of which nobody knows yet what it shares: it gives no leave.
+/// The ledger of a volume of which nobody knows yet what it shares: who asks for leave waits until the volume has another, or none.
 pub fn closed_ledger() -> Arc<dyn CloneLedger> {
-    Arc::new(Ledger::default())
+    let ledger = Ledger::closed();
+    ledger.account().stands_in = true;
+    Arc::new(ledger)
 }
 
 /// Reserves what a thick LUN needs, if less is reserved: also for what it shares already. Blocks. Its ledger has to be a
@@ -84,6 +87,8 @@ pub(super) struct Ledger {
     account: Arc<Mutex<Account>>,
     /// Who has it may set the reservation: never two at once.
     setting: Arc<tokio::sync::Mutex<()>>,
+    /// It gives leave, or refuses.
+    spoken: Arc<Notify>,
 }
 
 impl Ledger {
@@ -106,6 +111,33 @@ impl Ledger {
     /// Whether it needs a look that begins with the end of a transaction group.
     pub fn wants_sync(&self) -> bool {
         self.account().wants_sync
+    }
+
+    /// Lets those go on who wait for leave.
+    fn speak(&self) {
+        self.account().word = Word::Given;
+        self.spoken.notify_waiters();
+    }
+
+    /// Waits until leave is given or refused. False: nobody says.
+    async fn has_spoken(&self) -> bool {
+        let spoken = async {
+            loop {
+                let spoken = self.spoken.notified();
+                if self.account().word == Word::Given {
+                    return;
+                }
+                spoken.await;
+            }
+        };
+        if self.account().word == Word::Missing {
+            return false;
+        }
+        let heard = tokio::time::timeout(CLAIM_PATIENCE, spoken).await.is_ok();
+        if !heard {
+            self.account().word = Word::Missing;
+        }
+        heard
     }
 
     /// What it counts, and nothing is set.
@@ -136,6 +168,14 @@ impl Ledger {
 
     /// Brings the reservation to what it is to be, as far as that is known.
     pub async fn settle(&self, dataset: &Dataset, needs: Needs, seen: &Seen) -> Settled {
+        let settled = self.bring(dataset, needs, seen).await;
+        if !self.is_closed() {
+            self.speak();
+        }
+        settled
+    }
+
+    async fn bring(&self, dataset: &Dataset, needs: Needs, seen: &Seen) -> Settled {
         let right = Arc::clone(&self.setting).lock_owned().await;
         let mut settled = self.count(dataset, needs, seen);
         let now = Instant::now();
@@ -266,6 +306,8 @@ impl Ledger {
         account.holds = false;
         account.closed = None;
         account.wants_sync = false;
+        drop(account);
+        self.speak();
     }
 
     /// [`Ledger::stop`], and nothing is set any more.
@@ -298,6 +340,9 @@ fn is_recent(refused: Option<Instant>) -> bool {
 impl CloneLedger for Ledger {
     fn claim(&self, bytes: u64) -> LocalBoxFuture<'_, bool> {
         Box::pin(async move {
+            if !self.has_spoken().await {
+                return false;
+            }
             {
                 let mut account = self.account();
                 if account.take(bytes) {
@@ -327,5 +372,11 @@ impl CloneLedger for Ledger {
 
     fn settle(&self, bytes: u64, shared_bytes: u64) {
         self.account().settle(bytes, shared_bytes);
+    }
+
+    fn replaced(&self) {
+        if self.account().stands_in {
+            self.speak();
+        }
     }
 }
