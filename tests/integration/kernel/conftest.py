@@ -82,7 +82,7 @@ def other_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A second pool, on a file in memory."""
     disk = tmp_path_factory.mktemp("other") / "disk"
     with disk.open("wb") as file:
-        file.truncate(512 << 20)
+        file.truncate(1 << 30)
     pool = Pool("other", str(disk))
     yield pool
     pool.destroy()
