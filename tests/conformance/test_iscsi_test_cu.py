@@ -15,8 +15,7 @@ from support.programs import IN_GUEST
 from support.target import IQN, Account, Target, running_target
 from support.volumes import files, zvols
 
-SKIPPED_ON_FILES = rows("Skipped on files")
-SKIPPED = [*rows("Skipped"), *([] if IN_GUEST else SKIPPED_ON_FILES)]
+SKIPPED = rows("Skipped")
 WRONG = rows("Tests that are wrong")
 WRONG_IN_NEWEST = rows("Tests that are wrong in the newest tool")
 PROGRAMS = [DEBIAN, *([NEWEST] if NEWEST.exists() and not IN_GUEST else [])]
@@ -84,9 +83,7 @@ def test_suite(program: Path, test: str, suite_target: Target) -> None:
     assert not skip, f"{test} is listed as skipped, and was run"
 
 
-@pytest.mark.parametrize(
-    "row", [*rows("Skipped"), *SKIPPED_ON_FILES, *WRONG, *WRONG_IN_NEWEST], ids=lambda row: f"row {row.pattern}"
-)
+@pytest.mark.parametrize("row", [*SKIPPED, *WRONG, *WRONG_IN_NEWEST], ids=lambda row: f"row {row.pattern}")
 def test_every_row_of_the_statement_names_a_test(row: Row) -> None:
     if NEWEST not in TESTS and row in WRONG_IN_NEWEST:
         pytest.skip("the newest tool is not there")
