@@ -239,11 +239,11 @@ fn without_leave_bytes_are_copied() {
 fn leave_is_asked_for_anew_where_the_volume_turns_out_to_need_none() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let folder = tempfile::tempdir_in(directory.path()).unwrap().keep();
-        let path = sparse_file(&folder, SIZE);
         let ledger = Arc::new(Mutex::new(None));
         *ledger.lock().unwrap() = Some(Arc::new(StandIn(Arc::clone(&ledger))) as _);
         let volume = |ledger| {
+            let folder = tempfile::tempdir_in(directory.path()).unwrap().keep();
+            let path = sparse_file(&folder, SIZE);
             Arc::new(Cloning {
                 below: open(&path, OpenOptions::default()),
                 file: std::fs::File::open(&path).unwrap(),
