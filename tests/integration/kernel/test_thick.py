@@ -61,7 +61,7 @@ async def overwrite_when_full(pool: ShortPool, disks: Luns, *ranges: tuple[int, 
             await in_full(disks.session, offset * MIB, length)
 
 
-@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("copies", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_what_is_shared_stays_reserved_over_a_crash(
     short_pool: ShortPool, short_target: Target, device: ZvolClone, copies: int
 ) -> None:
@@ -238,9 +238,9 @@ def test_nothing_is_shared_before_it_is_counted(
                 await asyncio.to_thread(wait_for, raised, "the slack is there", 60)
                 run("zpool", "sync", short_pool.name)
                 until = time.monotonic() + 30
-            while INQUIRY_DATA_HAS_CHANGED not in await ready(disks.session):
-                assert time.monotonic() < until, "hosts are not told that it is thick"
-                await asyncio.sleep(0.1)
+                while INQUIRY_DATA_HAS_CHANGED not in await ready(disks.session):
+                    assert time.monotonic() < until, "hosts are not told that it is thick"
+                    await asyncio.sleep(0.1)
                 await clone(disks, 32 * MIB, to=128 * MIB)
                 assert offload_of(target, 0)["cloned_bytes"] == 32 * MIB
 
