@@ -163,17 +163,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use super::super::needs::tests::{MIB, dataset};
     use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn dataset(refreservation: u64, used: u64) -> Dataset {
-        Dataset {
-            refreservation: refreservation * MIB,
-            used_by_dataset: used * MIB,
-            ..Dataset::default()
-        }
-    }
 
     /// One of 100 MiB that shares 30.
     fn account(now: Instant) -> Account {

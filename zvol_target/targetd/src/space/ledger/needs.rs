@@ -45,12 +45,13 @@ pub(in crate::space) fn most_shared(dataset: &Dataset, saved: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
+    pub(in crate::space::ledger) const MIB: u64 = 1 << 20;
 
-    fn dataset(refreservation: u64, used: u64) -> Dataset {
+    /// What is reserved and used, MiB.
+    pub(in crate::space::ledger) fn dataset(refreservation: u64, used: u64) -> Dataset {
         Dataset {
             refreservation: refreservation * MIB,
             used_by_dataset: used * MIB,
