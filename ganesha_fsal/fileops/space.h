@@ -1,0 +1,94 @@
+/* The books of one dataset: files whose space is promised (thick), and blocks that files share.
+ *
+ * They are kept in an SQLite file in FILEOPS_FOLDER at the dataset's root, outlive crash and export, and are followed by what is
+ * held for the dataset (space_holder.h). They count too much rather than too little: raised before blocks are shared, lowered
+ * only once an overwrite is in the pool.
+ *
+ * Whoever changes files of the dataset for clients must tell: fileops_change_begin() before, fileops_change_end() after. For files the
+ * books know nothing of that is two loads and no lock. Files are named by inode number there, by inode and generation in the
+ * books.
+ *
+ * Thread-safe throughout. Functions return 0 or an errno value. */
+#ifndef FILEOPS_SPACE_H
+#define FILEOPS_SPACE_H
+
+#include "space_holder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILEOPS_FOLDER ".zvaai" /* at the root of the dataset; hide it from clients */
+
+struct fileops_space;
+
+struct fileops_space_options {
+    const struct fileops_space_holder *holder; /* copied; NULL: nothing can hold space, reservations are refused (EOPNOTSUPP) */
+    bool no_thread; /* unit tests: fileops_space_maintain() is called by hand */
+};
+
+/* Opens the books of the file system mounted at `root`; makes them where there are none; repairs what a crash left: unfinished
+ * clones are removed, files that are gone are forgotten, what is held is made right. The holder is closed by
+ * fileops_space_close(), and also when this fails.
+ * EBUSY: another process has them open. */
+int fileops_space_open(const char *root, const struct fileops_space_options *options, struct fileops_space **space);
+void fileops_space_close(struct fileops_space *space);
+
+/* Promises that the whole of the file (as large as it is now) can be written at any time, with the pool full. Growing the file
+ * later makes the promise larger, or is refused with ENOSPC. Repeated: does nothing. `reserved` (may be NULL): the file's bytes.
+ * ENOSPC: can't be promised, nothing changed. EOPNOTSUPP: nothing can hold space here. */
+int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved);
+
+/* Takes the promise back. */
+int fileops_unreserve(struct fileops_space *space, int file);
+
+/* A change of a file's blocks. */
+enum fileops_change_kind {
+    FILEOPS_WRITE,      /* write, allocate (ALLOCATE): bytes offset..offset+length */
+    FILEOPS_DEALLOCATE, /* a hole: offset..offset+length */
+    FILEOPS_TRUNCATE,   /* the size is set to `offset`, smaller or larger; `length` is not looked at */
+};
+
+/* On the caller's stack between begin and end. Not to be looked into. */
+struct fileops_change {
+    uint64_t inode;
+    uint64_t offset;
+    uint64_t length;
+    uint64_t sequence;
+    enum fileops_change_kind kind;
+    bool known;
+    bool thick;
+    bool open;
+};
+
+/* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was
+ * promised to thick ones). Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
+int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
+                         uint64_t length, struct fileops_change *change);
+/* After it; `error` is its errno value or 0. `length` bytes of a write may have been fewer: those at the front count as written. */
+void fileops_change_end(struct fileops_space *space, struct fileops_change *change, int error);
+
+/* The change failed with ENOSPC. For a thick file: waits for the pool (ZFS refuses bursts while space is held) and returns 0: do
+ * it again. `attempt` counts from 0. Returns ENOSPC when the file is not thick, or after 20 s of attempts. */
+int fileops_change_retry(struct fileops_space *space, const struct fileops_change *change, unsigned attempt);
+
+/* The last name of a file is gone: unlink, or a rename over it, found link count 0. `open`: somebody has it still open by a file
+ * descriptor of ours; then fileops_file_closed() follows when nobody has. Nothing to be told of a name of several. */
+void fileops_file_removed(struct fileops_space *space, uint64_t inode, bool open);
+void fileops_file_closed(struct fileops_space *space, uint64_t inode);
+
+struct fileops_space_status {
+    uint64_t thick_files;
+    uint64_t thick_bytes;   /* sum of their sizes */
+    uint64_t shared_bytes;  /* what overwriting everything shared would newly take; an upper bound */
+    uint64_t held_bytes;    /* what is held for the dataset */
+    uint64_t needed_bytes;  /* what should be; more than held: `problem` */
+    uint64_t foreign_changes; /* how often what is held was found changed by somebody else, and set right */
+    char problem[160];      /* why promises may not hold right now, for people; empty: they do */
+};
+void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status);
+
+/* What the thread of the books does every few seconds: lowers what has become stable, gives space back, sets right what is held. */
+int fileops_space_maintain(struct fileops_space *space);
+
+#endif

@@ -1,0 +1,34 @@
+/* What can hold space of a file system for one dataset: ZFS does (refreservation); unit tests bring their own. */
+#ifndef FILEOPS_SPACE_HOLDER_H
+#define FILEOPS_SPACE_HOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Figures of the dataset, in bytes. All are of what is in the pool: what was written in the last seconds may be missing. */
+struct fileops_held {
+    uint64_t held;       /* what is held for the dataset (refreservation); 0: nothing */
+    uint64_t referenced; /* what the dataset refers to */
+    uint64_t available;  /* what could be written by the dataset, what is held and not yet used included */
+    uint64_t shared;     /* bytes the whole pool saves by block cloning (bclonesaved) */
+};
+
+struct fileops_space_holder {
+    /* Reads the figures. */
+    int (*read)(void *context, struct fileops_held *figures);
+    /* Holds so many bytes, no matter how many were held before. ENOSPC: there is not so much; what was held stays. */
+    int (*hold)(void *context, uint64_t bytes);
+    /* Returns once all that was written before the call is in the pool (a transaction group ended). */
+    int (*settle)(void *context);
+    /* The most that `size` bytes of files with blocks of `block_size` can take with metadata, copies and parity. */
+    uint64_t (*cost)(void *context, uint64_t size, uint32_t block_size);
+    void (*close)(void *context);
+    void *context;
+    uint64_t slack; /* to be held beyond what files need, for what the file system takes in between */
+};
+
+/* The holder of the dataset that `root` is the mount point of. It runs zfs(8) and zpool(8), each for 20 s at most.
+ * EOPNOTSUPP: not on ZFS, or zfs can't be run. Free by `holder->close(holder->context)`. */
+int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder);
+
+#endif

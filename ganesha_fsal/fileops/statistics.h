@@ -1,0 +1,21 @@
+/* What a file takes. */
+#ifndef FILEOPS_STATISTICS_H
+#define FILEOPS_STATISTICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fileops_space;
+
+struct fileops_statistics {
+    uint64_t total;     /* its size */
+    uint64_t allocated; /* bytes of its blocks, shared ones in full (st_blocks) */
+    uint64_t unique;    /* of these, what no other file shares */
+    bool unique_exact;  /* false: `unique` is an upper bound (blocks may be shared that the books do not know of) */
+    uint64_t reserved;  /* what is promised to it; 0: thin */
+};
+
+/* Reads them for an open file. `space` NULL: no books, nothing is known to be shared. EISDIR: no regular file. */
+int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics);
+
+#endif
