@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_ADAPTER_H
+#define VAAI_NAS_ADAPTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "status.h"
+
+/*
+ * What the service needs of an NFS server. adapter_ganesha.c is the one implementation; unit tests have a fake one. Nothing else
+ * in the service knows ganesha.
+ */
+
+#define VAAI_NAS_HANDLE_SIZE 128 /* NFS4_FHSIZE, RFC 7530 2.1; a handle of NFSv3 has 64 bytes at most (NFS3_FHSIZE) */
+#define VAAI_NAS_NAME_SIZE 255   /* bytes of one name, without NUL */
+#define VAAI_NAS_HOST_SIZE 64    /* text of an address with NUL */
+#define VAAI_NAS_PATH_SIZE 4096  /* with NUL */
+
+struct fileops_space;
+
+/* A file handle as it came over the wire. `length` is VAAI_NAS_HANDLE_SIZE at most. */
+struct vaai_nas_handle {
+    size_t length;
+    uint8_t bytes[VAAI_NAS_HANDLE_SIZE];
+};
+
+/* Who asks. `request` is the adapter's own (ganesha: struct svc_req) and lives as long as the call. */
+struct vaai_nas_caller {
+    void *request;
+    uint32_t nfs_version;            /* 3 for procedure 22; 0 for a program of its own: any version the export serves */
+    char host[VAAI_NAS_HOST_SIZE];   /* address without port, for counters */
+};
+
+enum vaai_nas_access {
+    VAAI_NAS_LOOK,  /* attributes and statistics: what GETATTR needs */
+    VAAI_NAS_READ,  /* what READ needs; the descriptor is open for reading */
+    VAAI_NAS_WRITE, /* what WRITE needs, and an export that is not read-only; open for reading and writing */
+    VAAI_NAS_CREATE /* a directory a file may be made in */
+};
+
+/*
+ * A file or directory that a caller may use in the way it asked for. The service owns it from a successful open() or create() to
+ * close(), on any thread, after the call that opened it has been answered too.
+ */
+struct vaai_nas_file {
+    int fd;
+    bool is_directory;
+    dev_t device;
+    ino_t inode;
+    uint16_t export_id;
+    char export_path[VAAI_NAS_PATH_SIZE];
+    uid_t owner;                /* VAAI_NAS_CREATE: whose a new file is, squashed as the export wants it */
+    gid_t group;
+    struct fileops_space *space; /* the books of the dataset, NULL where it has none; valid until close() */
+    void *of_adapter;
+};
+
+struct vaai_nas_adapter {
+    /*
+     * Opens what `handle` names, after all that NFS would check: the export, the caller's address, flavour, port and squashed
+     * credentials, the file's permissions. Errors: BAD_HANDLE, STALE, ACCESS, READ_ONLY, IS_DIRECTORY and NOT_DIRECTORY where
+     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory.
+     */
+    enum vaai_nas_status (*open)(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
+                                 enum vaai_nas_access access, struct vaai_nas_file *file);
+
+    /*
+     * Contents, size or space of the file, or names in the directory, were changed past the server: what it has cached of them is
+     * dropped before this returns. On any thread.
+     */
+    void (*changed)(const struct vaai_nas_file *file);
+
+    void (*close)(struct vaai_nas_file *file);
+};
+
+#endif

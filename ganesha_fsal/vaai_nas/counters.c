@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "counters.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OTHERS "others"
+
+struct row {
+    char *name;
+    struct vaai_nas_counter_set set;
+};
+
+/* Rows come in order of first use; the last one is for all that came when there was no room. */
+struct table {
+    struct row *rows[VAAI_NAS_COUNTED_HOSTS + 1];
+    size_t used;
+};
+
+struct vaai_nas_counters {
+    pthread_mutex_t lock;
+    struct table exports, hosts;
+};
+
+_Static_assert(VAAI_NAS_COUNTED_EXPORTS == VAAI_NAS_COUNTED_HOSTS, "one kind of table");
+
+static const char *const names[VAAI_NAS_OPERATION_COUNT] = {
+    [VAAI_NAS_OPERATION_CAPABILITIES] = "capabilities",
+    [VAAI_NAS_OPERATION_CLONE] = "clone",
+    [VAAI_NAS_OPERATION_FAST_CLONE] = "fast_clone",
+    [VAAI_NAS_OPERATION_RESERVE] = "reserve",
+    [VAAI_NAS_OPERATION_STATISTICS] = "statistics",
+    [VAAI_NAS_OPERATION_JOB] = "job",
+};
+
+const char *vaai_nas_operation_name(enum vaai_nas_operation operation)
+{
+    return names[operation];
+}
+
+struct vaai_nas_counters *vaai_nas_counters_new(void)
+{
+    struct vaai_nas_counters *counters = calloc(1, sizeof(*counters));
+
+    if (counters != NULL)
+        pthread_mutex_init(&counters->lock, NULL);
+    return counters;
+}
+
+static void free_table(struct table *table)
+{
+    for (size_t i = 0; i < table->used; i++) {
+        free(table->rows[i]->name);
+        free(table->rows[i]);
+    }
+}
+
+void vaai_nas_counters_free(struct vaai_nas_counters *counters)
+{
+    if (counters == NULL)
+        return;
+    free_table(&counters->exports);
+    free_table(&counters->hosts);
+    pthread_mutex_destroy(&counters->lock);
+    free(counters);
+}
+
+/* NULL without memory: then nothing is counted. */
+static struct vaai_nas_counter_set *find(struct table *table, const char *name)
+{
+    for (size_t i = 0; i < table->used; i++)
+        if (strcmp(table->rows[i]->name, name) == 0)
+            return &table->rows[i]->set;
+    if (table->used > VAAI_NAS_COUNTED_HOSTS)
+        return &table->rows[VAAI_NAS_COUNTED_HOSTS]->set;
+
+    struct row *row = calloc(1, sizeof(*row));
+    if (row == NULL)
+        return NULL;
+    row->name = strdup(table->used == VAAI_NAS_COUNTED_HOSTS ? OTHERS : name);
+    if (row->name == NULL) {
+        free(row);
+        return NULL;
+    }
+    table->rows[table->used++] = row;
+    return &row->set;
+}
+
+static size_t bucket(uint64_t microseconds)
+{
+    size_t index = microseconds == 0 ? 0 : (size_t)(64 - __builtin_clzll(microseconds));
+
+    return index < VAAI_NAS_LATENCY_BUCKETS ? index : VAAI_NAS_LATENCY_BUCKETS - 1;
+}
+
+static bool is_refusal(enum vaai_nas_status status)
+{
+    switch (status) {
+    case VAAI_NAS_ACCESS:
+    case VAAI_NAS_READ_ONLY:
+    case VAAI_NAS_NO_SPACE:
+    case VAAI_NAS_QUOTA:
+    case VAAI_NAS_NOT_SUPPORTED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Runs `body` for the set of the export and that of the host, under the lock. */
+#define FOR_BOTH(set, counters, host, export_path, body)                                                                        \
+    do {                                                                                                                        \
+        pthread_mutex_lock(&(counters)->lock);                                                                                  \
+        struct vaai_nas_counter_set *both[2] = {(export_path)[0] == 0 ? NULL : find(&(counters)->exports, export_path),         \
+                                                find(&(counters)->hosts, host)};                                                \
+        for (size_t which = 0; which < 2; which++) {                                                                            \
+            struct vaai_nas_counter_set *set = both[which];                                                                     \
+            if (set != NULL) {                                                                                                  \
+                body                                                                                                            \
+            }                                                                                                                   \
+        }                                                                                                                       \
+        pthread_mutex_unlock(&(counters)->lock);                                                                                \
+    } while (0)
+
+void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path, enum vaai_nas_operation operation,
+                    enum vaai_nas_status status, uint64_t microseconds)
+{
+    FOR_BOTH(set, counters, host, export_path, {
+        struct vaai_nas_operation_counters *of = &set->operation[operation];
+        of->operations++;
+        of->errors += status != VAAI_NAS_OK;
+        of->refused += is_refusal(status);
+        of->total_microseconds += microseconds;
+        of->latency[bucket(microseconds)]++;
+    });
+}
+
+void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,
+                          const struct fileops_clone_result *result)
+{
+    FOR_BOTH(set, counters, host, export_path, {
+        set->cloned_bytes += result->cloned;
+        set->copied_bytes += result->copied;
+        set->hole_bytes += result->holes;
+        for (size_t reason = 0; reason < FILEOPS_FALLBACK_COUNT; reason++)
+            set->fallback_bytes[reason] += result->fallback[reason];
+    });
+}
+
+void vaai_nas_count_reserved(struct vaai_nas_counters *counters, const char *host, const char *export_path, uint64_t bytes)
+{
+    FOR_BOTH(set, counters, host, export_path, { set->reserved_bytes += bytes; });
+}
+
+void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
+                            void (*each)(void *context, const char *host, const char *export_path,
+                                         const struct vaai_nas_counter_set *set),
+                            void *context)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&counters->lock;
+
+    for (size_t which = 0; which < 2; which++) {
+        const struct table *table = which == 0 ? &counters->exports : &counters->hosts;
+        for (size_t i = 0;; i++) {
+            pthread_mutex_lock(lock);
+            const struct row *row = i < table->used ? table->rows[i] : NULL; /* rows are never taken away */
+            struct vaai_nas_counter_set copy;
+            if (row != NULL)
+                copy = row->set;
+            pthread_mutex_unlock(lock);
+            if (row == NULL)
+                break;
+            each(context, which == 0 ? NULL : row->name, which == 0 ? row->name : NULL, &copy);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_COUNTERS_H
+#define VAAI_NAS_COUNTERS_H
+
+#include <stdint.h>
+
+#include "../fileops/clone.h"
+#include "adapter.h"
+#include "status.h"
+
+/* What was asked for and how the bytes went, per export and per host. Thread-safe. Counted from the daemon's start. */
+
+enum vaai_nas_operation {
+    VAAI_NAS_OPERATION_CAPABILITIES,
+    VAAI_NAS_OPERATION_CLONE,
+    VAAI_NAS_OPERATION_FAST_CLONE,
+    VAAI_NAS_OPERATION_RESERVE,
+    VAAI_NAS_OPERATION_STATISTICS,
+    VAAI_NAS_OPERATION_JOB, /* status, list, cancel */
+    VAAI_NAS_OPERATION_COUNT
+};
+
+#define VAAI_NAS_LATENCY_BUCKETS 28 /* less than 1 us, less than 2 us, ... less than 2^26 us, all beyond */
+#define VAAI_NAS_COUNTED_EXPORTS 256
+#define VAAI_NAS_COUNTED_HOSTS 256  /* what comes after that many is counted together, as "others" */
+
+struct vaai_nas_operation_counters {
+    uint64_t operations; /* ended, with success or without */
+    uint64_t errors;     /* of them without */
+    uint64_t refused;    /* of those by access checks, or because something can't be guaranteed */
+    uint64_t total_microseconds;
+    uint64_t latency[VAAI_NAS_LATENCY_BUCKETS];
+};
+
+struct vaai_nas_counter_set {
+    struct vaai_nas_operation_counters operation[VAAI_NAS_OPERATION_COUNT];
+    uint64_t cloned_bytes, copied_bytes, hole_bytes, reserved_bytes;
+    uint64_t fallback_bytes[FILEOPS_FALLBACK_COUNT];
+};
+
+struct vaai_nas_counters;
+
+struct vaai_nas_counters *vaai_nas_counters_new(void);
+void vaai_nas_counters_free(struct vaai_nas_counters *counters);
+
+/* One operation ended. `export_path` "" where it was refused before its export was known. */
+void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path, enum vaai_nas_operation operation,
+                    enum vaai_nas_status status, uint64_t microseconds);
+
+/* How the bytes of a clone went. */
+void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,
+                          const struct fileops_clone_result *result);
+
+void vaai_nas_count_reserved(struct vaai_nas_counters *counters, const char *host, const char *export_path, uint64_t bytes);
+
+/* Calls `each` for every export, then for every host, with a copy of what was counted. */
+void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
+                            void (*each)(void *context, const char *host, const char *export_path,
+                                         const struct vaai_nas_counter_set *set),
+                            void *context);
+
+const char *vaai_nas_operation_name(enum vaai_nas_operation operation);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_SERVICE_H
+#define VAAI_NAS_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "adapter.h"
+#include "counters.h"
+#include "status.h"
+
+/*
+ * The VAAI-NAS service: what the front doors ask for, in neutral terms. Thread-safe; every request may be repeated. It knows file
+ * operations through fileops, and the NFS server through an adapter.
+ */
+
+#define VAAI_NAS_REQUEST_ID_SIZE 16
+#define VAAI_NAS_REASON_SIZE 256
+#define VAAI_NAS_WAIT_MAX_MILLISECONDS 10000u
+#define VAAI_NAS_JOBS_ACTIVE_MAX 256u  /* waiting and running; what comes beyond is BUSY */
+#define VAAI_NAS_JOBS_KNOWN_MAX 1024u  /* with those that ended, the oldest of which are forgotten */
+
+struct vaai_nas_service;
+
+struct vaai_nas_service_options {
+    const struct vaai_nas_adapter *adapter; /* outlives the service */
+    unsigned int workers;                   /* threads that clone; 0 for 4 */
+};
+
+struct vaai_nas_capabilities {
+    bool clone, fast_clone, reserve, statistics, unique_exact;
+};
+
+struct vaai_nas_clone {
+    uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE]; /* zeroes: none */
+    struct vaai_nas_handle source;
+    struct vaai_nas_handle destination; /* a file to replace, or the directory `name` is made in */
+    char name[VAAI_NAS_NAME_SIZE + 1];  /* empty: destination is a file */
+    bool fast;                          /* never copy */
+    bool guarded;                       /* EXISTS where the destination is a file */
+    bool dry_run;
+    bool range;                         /* only these bytes, into a file that keeps its others */
+    uint64_t source_offset, destination_offset, length;
+};
+
+enum vaai_nas_job_state { VAAI_NAS_WAITING, VAAI_NAS_RUNNING, VAAI_NAS_COMPLETE, VAAI_NAS_FAILED };
+
+/* A job as it was at one moment. */
+struct vaai_nas_job {
+    uint64_t id; /* 0 for a dry run */
+    uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
+    enum vaai_nas_job_state state;
+    enum vaai_nas_status status; /* of VAAI_NAS_FAILED */
+    uint64_t total_bytes, done_bytes, cloned_bytes, copied_bytes;
+    uint32_t elapsed_milliseconds;
+    uint16_t export_id;
+    char host[VAAI_NAS_HOST_SIZE];
+    char name[VAAI_NAS_NAME_SIZE + 1];
+    char reason[VAAI_NAS_REASON_SIZE]; /* why it failed or bytes were copied */
+};
+
+struct vaai_nas_statistics {
+    uint64_t total_bytes, allocated_bytes, unique_bytes, reserved_bytes;
+    bool unique_exact; /* else unique_bytes is an upper bound */
+};
+
+/* NULL when there is no memory or no thread. */
+struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options);
+
+/* Cancels all jobs and waits for them. No other call may be under way. */
+void vaai_nas_service_free(struct vaai_nas_service *service);
+
+const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service);
+
+/* `handle` is any file or directory of the export. */
+enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                               const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
+
+/*
+ * Starts a clone, or finds the one that the same request started. Waits for its end for `wait_milliseconds` at most. OK says that `job`
+ * is filled in, not that it is complete. `reason` (may be NULL) says more where the status is another.
+ */
+enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                          const struct vaai_nas_clone *clone, uint32_t wait_milliseconds,
+                                          struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE]);
+
+/* Guarantees that the whole file can be overwritten. */
+enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                      const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics,
+                                      char reason[VAAI_NAS_REASON_SIZE]);
+
+enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                             const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics);
+
+/* A job by its id, for who may look at `handle` of the export the job writes to. INTERRUPTED for an id of an earlier daemon. */
+enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                      const struct vaai_nas_handle *handle, uint64_t id, uint32_t wait_milliseconds,
+                                      struct vaai_nas_job *job);
+
+/* The latest job that writes or wrote the file `destination`. */
+enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                              const struct vaai_nas_handle *destination, struct vaai_nas_job *job);
+
+/* The jobs of the export `handle` is in, newest first; *count is the room in `jobs` before, and their number after. */
+enum vaai_nas_status vaai_nas_list_jobs(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                        const struct vaai_nas_handle *handle, struct vaai_nas_job *jobs, uint32_t *count);
+
+/*
+ * Cancels a job, for who could have started it: `destination` is what the clone was given. id 0: the latest of the file. Waits until
+ * the job has ended, for VAAI_NAS_WAIT_MAX_MILLISECONDS at most. OK for one that had ended before too.
+ */
+enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                         const struct vaai_nas_handle *destination, uint64_t id, struct vaai_nas_job *job);
+
+#endif
