@@ -78,6 +78,7 @@ void fileops_file_removed(struct fileops_space *space, uint64_t inode, bool open
 void fileops_file_closed(struct fileops_space *space, uint64_t inode);
 
 struct fileops_space_status {
+    bool can_reserve;       /* there is a holder: promises can be made at all */
     uint64_t thick_files;
     uint64_t thick_bytes;   /* sum of their sizes */
     uint64_t shared_bytes;  /* what overwriting everything shared would newly take; an upper bound */

@@ -48,6 +48,7 @@ enum vaai_nas_access {
 struct vaai_nas_file {
     int fd;
     bool is_directory;
+    bool read_only; /* the export is, for this caller */
     dev_t device;
     ino_t inode;
     uint16_t export_id;

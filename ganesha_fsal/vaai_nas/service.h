@@ -17,6 +17,7 @@
 #define VAAI_NAS_REQUEST_ID_SIZE 16
 #define VAAI_NAS_REASON_SIZE 256
 #define VAAI_NAS_WAIT_MAX_MILLISECONDS 10000u
+#define VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS 20000u /* of a clone: procedure 22 has to answer when it is complete, if it can */
 #define VAAI_NAS_JOBS_ACTIVE_MAX 256u  /* waiting and running; what comes beyond is BUSY */
 #define VAAI_NAS_JOBS_KNOWN_MAX 1024u  /* with those that ended, the oldest of which are forgotten */
 

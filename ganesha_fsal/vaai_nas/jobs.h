@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_JOBS_H
+#define VAAI_NAS_JOBS_H
+
+#include "../fileops/clone.h"
+#include "service.h"
+
+/* The clones under way and those that ended lately: a bounded table, a queue, threads that work it off. Thread-safe. */
+
+struct vaai_nas_jobs;
+
+/* A clone whose files are open and checked. */
+struct vaai_nas_order {
+    struct vaai_nas_clone clone;
+    struct vaai_nas_file source, destination;
+    uint64_t total_bytes;
+    char host[VAAI_NAS_HOST_SIZE];
+};
+
+/* The order as fileops wants it, without progress. */
+void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request);
+
+/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too. */
+enum vaai_nas_status vaai_nas_status_of_clone(int error);
+void vaai_nas_describe_failure(const struct vaai_nas_clone *clone, int error, bool begun, char reason[VAAI_NAS_REASON_SIZE]);
+
+struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_adapter *adapter, struct vaai_nas_counters *counters,
+                                        unsigned int workers);
+void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs);
+
+/*
+ * Enters the order, or finds the job of the same request: by request id, or one without an id that is under way between the same
+ * files. Takes the order's files over whatever is returned. EXISTS: the request id belongs to another request. BUSY: the
+ * destination is being written by another job, or there are too many. FAULT: no memory.
+ */
+enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, uint32_t wait_milliseconds,
+                                          struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE]);
+
+/* The job an earlier call with this request id made, when it was for the same request. NOT_FOUND, EXISTS as above. */
+enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone,
+                                                uint64_t *id);
+
+enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
+                                       struct vaai_nas_job *job);
+
+/* The latest job whose destination is this file. */
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *job);
+
+void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_job *list, uint32_t *count);
+
+/* id 0: the latest whose destination is the file. NOT_FOUND also where the job has another destination. */
+enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
+                                          struct vaai_nas_job *job);
+
+#endif
