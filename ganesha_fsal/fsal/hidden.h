@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef ZVAAI_FSAL_HIDDEN_H
+#define ZVAAI_FSAL_HIDDEN_H
+
+#include "fsal.h"
+
+/*
+ * The ledger's folder at the root of each dataset is no client's business: it is in no listing, no name reaches it, and a handle
+ * that somebody made up for it or for what is in it is stale. Elsewhere the name is a name like any other.
+ */
+#define ZVAAI_HIDDEN_NAME ".zvaai"
+
+/* Replaces those operations of FSAL_VFS that take or give names. To be called after vfs_handle_ops_init(). */
+void hidden_operations_init(struct fsal_obj_ops *operations);
+
+/* Whether the object is the hidden folder or lies in it. Costs the listing of that folder when its owner and mode could be. */
+bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these two where it would
+ * call FSAL_VFS's (meson.build).
+ */
+#include "config.h"
+
+#include "fsal.h"
+
+#include "hidden.h"
+#include "vfs_methods.h"
+
+void zvaai_handle_ops_init(struct fsal_obj_ops *operations);
+fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
+                                  const struct fsal_up_vector *up_ops);
+
+/* What clients do with objects. */
+void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
+{
+    vfs_handle_ops_init(operations);
+    hidden_operations_init(operations);
+}
+
+static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
+                                         struct fsal_attrlist *attributes)
+{
+    struct fsal_attrlist own;
+    struct fsal_attrlist *found = attributes != NULL ? attributes : &own;
+    fsal_status_t status;
+
+    fsal_prepare_attrs(&own, ATTRS_POSIX);
+    status = vfs_create_handle(export, wire, object, found);
+    if (FSAL_IS_ERROR(status))
+        goto exit;
+    if (hidden_is_object(*object, found)) {
+        (*object)->obj_ops->release(*object);
+        *object = NULL;
+        status = fsalstat(ERR_FSAL_STALE, ESTALE);
+    }
+exit:
+    fsal_release_attrs(&own);
+    return status;
+}
+
+fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
+                                  const struct fsal_up_vector *up_ops)
+{
+    fsal_status_t status = vfs_create_export(module, parse_node, errors, up_ops);
+
+    if (FSAL_IS_SUCCESS(status))
+        op_ctx->fsal_export->exp_ops.create_handle = zvaai_create_handle;
+    return status;
+}

@@ -1,0 +1,32 @@
+"""What NFS is served from: XFS with reflink in the fast tier, a dataset in the kernel tier."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.ganesha import mounted_dataset, mounted_xfs
+from support.programs import IN_GUEST
+
+StoreMaker = Callable[[str], Path]
+
+
+@pytest.fixture
+def make_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
+    """Makes an empty file system of a name; all are removed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str) -> Path:
+            if IN_GUEST:
+                return stack.enter_context(mounted_dataset(f"{request.getfixturevalue('pool').name}/{name}"))
+            return stack.enter_context(mounted_xfs(tmp_path / name))
+
+        yield make
+
+
+@pytest.fixture
+def nfs_store(make_store: StoreMaker) -> Path:
+    """An empty file system."""
+    return make_store("store")

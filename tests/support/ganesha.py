@@ -1,0 +1,272 @@
+"""The real ganesha.nfsd with exports on a mount, on fixed ports of a network namespace of its own.
+
+The daemon is Debian's `ganesha.nfsd`. `Daemon.STOCK` runs it with its own libganesha_nfsd, `Daemon.PATCHED` with the one that
+packaging/ganesha builds. Exports are served by FSAL "VFS" (Debian's) or "ZVAAI" (ours, ganesha_fsal/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.programs import CACHE, IN_GUEST, run, wait_for
+
+NFS_PORT = 2049
+MOUNT_PORT = 20048
+PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
+PATCHED_LIBRARY = Path(os.environ.get("ZVAAI_GANESHA", CACHE / "ganesha")) / "lib"
+FSAL_LIBRARY = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")) / "fsal" / "libfsalzvaai.so"
+
+
+class Daemon(enum.Enum):
+    """Which libganesha_nfsd the packaged daemon runs with."""
+
+    STOCK = "stock"
+    PATCHED = "patched"
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """What some clients of an export get instead of its own options; `addresses` as ganesha's `Clients` has them."""
+
+    addresses: str
+    access: str = "RW"
+    squash: str = "No_Root_Squash"
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export. `access` and `squash` are ganesha's Access_Type and Squash (`man ganesha-export-config`)."""
+
+    export_id: int
+    path: Path
+    pseudo: str
+    fsal: str = "ZVAAI"
+    access: str = "RW"
+    squash: str = "No_Root_Squash"
+    protocols: str = "3, 4"
+    clients: Sequence[ClientOptions] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of the EXPORT block."""
+
+    def block(self) -> str:
+        """The EXPORT block."""
+        lines = [f"Export_Id = {self.export_id};", f'Path = "{self.path}";', f'Pseudo = "{self.pseudo}";']
+        lines += [f"Protocols = {self.protocols};", "Transports = TCP;", "SecType = sys;"]
+        lines += [f"Access_Type = {self.access};", f"Squash = {self.squash};"]
+        lines += [f"{name} = {value};" for name, value in self.settings.items()]
+        for client in self.clients:
+            lines.append(f"CLIENT {{ Clients = {client.addresses}; Access_Type = {client.access}; Squash = {client.squash}; }}")
+        lines.append(f"FSAL {{ Name = {self.fsal}; }}")
+        return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
+
+
+def _listening(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def private_run() -> None:
+    """Gives this process, and all it starts, a /run of its own: rpcbind's lock there is one for the whole machine.
+
+    In the guest there is nobody to share it with.
+    """
+    if IN_GUEST or Path("/run/.zvaai-private").exists():
+        return
+    os.unshare(os.CLONE_NEWNS)
+    run("mount", "--make-rprivate", "/")
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "run", "/run")
+    Path("/run/lock").mkdir()
+    Path("/run/.zvaai-private").touch()
+
+
+class Rpcbind:
+    """rpcbind, without which ganesha serves no NFSv3."""
+
+    def __init__(self) -> None:
+        private_run()
+        if not Path("/etc/mtab").exists():
+            Path("/etc/mtab").symlink_to("/proc/self/mounts")
+        self._process = subprocess.Popen(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL)
+        wait_for(lambda: _listening(111), "rpcbind answers")
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        self._process.wait(10)
+
+
+class Ganesha:
+    """A ganesha.nfsd. Its configuration, log and recovery data lie in `directory`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        exports: Sequence[Export],
+        daemon: Daemon = Daemon.STOCK,
+        *,
+        graceless: bool = True,
+        environment: Mapping[str, str] | None = None,
+        log_level: str = "EVENT",
+    ) -> None:
+        self.directory = directory
+        self.exports = list(exports)
+        self.daemon = daemon
+        self.graceless = graceless
+        self.log_level = log_level
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """Where the daemon logs."""
+        return self.directory / "ganesha.log"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running daemon."""
+        assert self._process is not None, "ganesha does not run"
+        return self._process.pid
+
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """All it has logged."""
+        return self.log_file.read_text(errors="backslashreplace") if self.log_file.exists() else ""
+
+    def _write_configuration(self) -> Path:
+        plugins = self.directory / "fsal"
+        shutil.rmtree(plugins, ignore_errors=True)
+        plugins.mkdir(parents=True)
+        for library in PACKAGED_FSALS.glob("libfsal*.so*"):
+            (plugins / library.name).symlink_to(library)
+        if FSAL_LIBRARY.exists():
+            (plugins / FSAL_LIBRARY.name).symlink_to(FSAL_LIBRARY)
+        recovery = self.directory / "recovery"
+        recovery.mkdir(exist_ok=True)
+        text = f"""
+NFS_CORE_PARAM {{
+  NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};
+  Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
+  Protocols = 3, 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true;
+  Plugins_Dir = "{plugins}";
+}}
+NFSv4 {{
+  Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 5; Lease_Lifetime = 10;
+  RecoveryBackend = fs; RecoveryRoot = "{recovery}";
+}}
+LOG {{ Default_Log_Level = {self.log_level}; }}
+"""
+        path = self.directory / "ganesha.conf"
+        path.write_text(text + "".join(export.block() for export in self.exports))
+        return path
+
+    def start(self, timeout: float = 60) -> None:
+        """Starts the daemon and waits until it serves. Raises AssertionError with its log when it ends before."""
+        assert not self.running(), "ganesha runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        configuration = self._write_configuration()
+        environment = {**os.environ, **self._environment}
+        if self.daemon is Daemon.PATCHED:
+            assert PATCHED_LIBRARY.is_dir(), f"{PATCHED_LIBRARY} is not built: packaging/ganesha/build"
+            environment["LD_LIBRARY_PATH"] = str(PATCHED_LIBRARY)
+        started = len(self.log())
+        command = ["ganesha.nfsd", "-F", "-x", "-f", str(configuration), "-L", str(self.log_file)]
+        command += ["-p", str(self.directory / "ganesha.pid"), "-N", f"NIV_{self.log_level}"]
+        with (self.directory / "output").open("ab") as output:
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+
+        def serves() -> bool:
+            assert self.running(), f"ganesha ended:\n{(self.directory / 'output').read_text()}{self.log()[started:][-4000:]}"
+            return "NFS SERVER INITIALIZED" in self.log()[started:] and _listening(NFS_PORT)
+
+        wait_for(serves, "ganesha serves", timeout)
+
+    def stop(self, timeout: float = 60) -> int:
+        """Ends it by SIGTERM; its exit code. Raises subprocess.TimeoutExpired after killing it when it does not end."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+        finally:
+            self._process = None
+
+    def kill(self) -> None:
+        """Ends it by SIGKILL: what a crash leaves."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def restart_after_kill(self) -> float:
+        """SIGKILL and start again; seconds until it served."""
+        self.kill()
+        begun = time.monotonic()
+        self.start()
+        return time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def running_ganesha(
+    directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str
+) -> Iterator[Ganesha]:
+    """A running daemon with rpcbind. Raises AssertionError when it died meanwhile or does not end well."""
+    rpcbind = Rpcbind()
+    try:
+        ganesha = Ganesha(directory, exports, daemon, **options)  # type: ignore[arg-type]
+        ganesha.start()
+        try:
+            yield ganesha
+            assert ganesha.running(), f"ganesha died:\n{ganesha.log()[-4000:]}"
+        finally:
+            code = ganesha.stop() if ganesha.running() else None
+        assert code == 0, f"ganesha ended with {code}:\n{ganesha.log()[-4000:]}"
+    finally:
+        rpcbind.stop()
+
+
+@contextlib.contextmanager
+def mounted_xfs(directory: Path, size_mib: int = 512) -> Iterator[Path]:
+    """An XFS file system with reflink on a file, mounted at DIRECTORY/mnt, removed at the end."""
+    directory.mkdir(parents=True, exist_ok=True)
+    image, mount = directory / "xfs.img", directory / "mnt"
+    with image.open("wb") as file:
+        file.truncate(size_mib << 20)
+    run("mkfs.xfs", "-q", "-f", "-m", "reflink=1", image)
+    mount.mkdir()
+    run("mount", "-o", "loop,nouuid", image, mount)
+    try:
+        yield mount
+    finally:
+        wait_for(
+            lambda: subprocess.run(["umount", mount], check=False, capture_output=True).returncode == 0, f"{mount} is unmounted"
+        )
+        image.unlink()
+
+
+@contextlib.contextmanager
+def mounted_dataset(name: str, **properties: str) -> Iterator[Path]:
+    """A dataset POOL/NAME as FSAL_VFS and FSAL_ZVAAI need it, mounted; destroyed at the end."""
+    mount = Path("/") / name.replace("/", "-")
+    settings = {"acltype": "posix", "xattr": "sa", "mountpoint": str(mount), **properties}
+    run("zfs", "create", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}")), name)
+    try:
+        yield mount
+    finally:
+        wait_for(lambda: subprocess.run(["zfs", "destroy", "-r", name], check=False).returncode == 0, f"{name} is destroyed")

@@ -1,0 +1,239 @@
+"""An NFS client, NFSv3 or v4.0: libnfs, by ctypes. Errors are OSError with the errno that libnfs makes of the NFS status."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from ctypes import c_char_p, c_int, c_uint64, c_void_p
+from typing import Any
+
+_library = ctypes.CDLL("libnfs.so.14", use_errno=False)
+
+
+class _Stat(ctypes.Structure):
+    _fields_ = [
+        *((name, c_uint64) for name in ("dev", "ino", "mode", "nlink", "uid", "gid", "rdev", "size", "blksize", "blocks")),
+        *((name, c_uint64) for name in ("atime", "mtime", "ctime", "atime_nsec", "mtime_nsec", "ctime_nsec", "used")),
+    ]
+
+
+class _Entry(ctypes.Structure):
+    pass
+
+
+_Entry._fields_ = [("next", ctypes.POINTER(_Entry)), ("name", c_char_p), ("inode", c_uint64)]
+
+
+def _function(name: str, *arguments: Any, result: Any = c_int) -> Any:
+    function = getattr(_library, f"nfs_{name}")
+    function.argtypes = [c_void_p, *arguments]
+    function.restype = result
+    return function
+
+
+_init = _library.nfs_init_context
+_init.argtypes, _init.restype = [], c_void_p
+_destroy = _function("destroy_context", result=None)
+_error = _function("get_error", result=c_char_p)
+_mount = _function("mount", c_char_p, c_char_p)
+_set_version = _function("set_version", c_int)
+_set_uid = _function("set_uid", c_int, result=None)
+_set_gid = _function("set_gid", c_int, result=None)
+_set_autoreconnect = _function("set_autoreconnect", c_int, result=None)
+_set_timeout = _function("set_timeout", c_int, result=None)
+_open2 = _function("open2", c_char_p, c_int, c_int, ctypes.POINTER(c_void_p))
+_close = _function("close", c_void_p)
+_pread = _function("pread", c_void_p, c_uint64, c_uint64, c_char_p)
+_pwrite = _function("pwrite", c_void_p, c_uint64, c_uint64, c_char_p)
+_fsync = _function("fsync", c_void_p)
+_ftruncate = _function("ftruncate", c_void_p, c_uint64)
+_truncate = _function("truncate", c_char_p, c_uint64)
+_stat64 = _function("lstat64", c_char_p, ctypes.POINTER(_Stat))
+_unlink = _function("unlink", c_char_p)
+_rename = _function("rename", c_char_p, c_char_p)
+_link = _function("link", c_char_p, c_char_p)
+_symlink = _function("symlink", c_char_p, c_char_p)
+_mkdir = _function("mkdir", c_char_p)
+_rmdir = _function("rmdir", c_char_p)
+_mknod = _function("mknod", c_char_p, c_int, c_int)
+_chmod = _function("chmod", c_char_p, c_int)
+_opendir = _function("opendir", c_char_p, ctypes.POINTER(c_void_p))
+_readdir = _function("readdir", c_void_p, result=ctypes.POINTER(_Entry))
+_closedir = _function("closedir", c_void_p, result=None)
+_lockf = _function("lockf", c_void_p, c_int, c_uint64)
+
+
+class File:
+    """An open file."""
+
+    def __init__(self, client: Client, handle: c_void_p) -> None:
+        self._client, self._handle = client, handle
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from there, fewer at the end."""
+        buffer = ctypes.create_string_buffer(length)
+        done = self._client.check(_pread(self._client.context, self._handle, offset, length, buffer))
+        return buffer.raw[:done]
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Writes all of it, unstably or as the file was opened (os.O_SYNC)."""
+        done = 0
+        while done < len(data):
+            done += self._client.check(_pwrite(self._client.context, self._handle, offset + done, len(data) - done, data[done:]))
+
+    def sync(self) -> None:
+        """COMMIT."""
+        self._client.check(_fsync(self._client.context, self._handle))
+
+    def truncate(self, size: int) -> None:
+        """Sets the size."""
+        self._client.check(_ftruncate(self._client.context, self._handle, size))
+
+    def lock(self, length: int = 0) -> None:
+        """Locks bytes from the file's position on, at once or not at all (NFSv4 LOCK). BlockingIOError: somebody has them."""
+        self._client.check(_lockf(self._client.context, self._handle, os.F_TLOCK, length))
+
+    def unlock(self, length: int = 0) -> None:
+        """Gives the lock back."""
+        self._client.check(_lockf(self._client.context, self._handle, os.F_ULOCK, length))
+
+    def close(self) -> None:
+        """Closes it."""
+        self._client.check(_close(self._client.context, self._handle))
+
+
+class Client:
+    """A mounted export."""
+
+    def __init__(self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 30_000) -> None:
+        self.context = _init()
+        self.check(_set_version(self.context, version))
+        _set_uid(self.context, uid)
+        _set_gid(self.context, gid)
+        _set_autoreconnect(self.context, -1)
+        _set_timeout(self.context, timeout_ms)
+        try:
+            self.check(_mount(self.context, b"127.0.0.1", export.encode()))
+        except OSError:
+            _destroy(self.context)
+            raise
+
+    def check(self, code: int) -> int:
+        """The code if it is none of an error."""
+        if code < 0:
+            raise OSError(-code, f"{os.strerror(-code)}: {(_error(self.context) or b'').decode(errors='replace')}")
+        return code
+
+    def leave(self) -> None:
+        """Closes the connection."""
+        _destroy(self.context)
+
+    def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> File:
+        """Opens, or makes with os.O_CREAT."""
+        handle = c_void_p()
+        self.check(_open2(self.context, path.encode(), flags, mode, ctypes.byref(handle)))
+        return File(self, handle)
+
+    @contextlib.contextmanager
+    def opened(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> Iterator[File]:
+        """The same, closed at the end."""
+        file = self.open(path, flags, mode)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """A new file, or what is there replaced; stable."""
+        try:
+            file = self.open(path, os.O_TRUNC | os.O_RDWR)
+        except FileNotFoundError:
+            file = self.open(path, os.O_CREAT | os.O_RDWR)
+        with contextlib.closing(file):
+            file.write(0, data)
+            file.sync()
+
+    def read_file(self, path: str) -> bytes:
+        """All of a file."""
+        size, parts, done = self.size(path), [], 0
+        with self.opened(path) as file:
+            while done < size and (part := file.read(done, min(1 << 20, size - done))):
+                parts.append(part)
+                done += len(part)
+        return b"".join(parts)
+
+    def _status(self, path: str) -> _Stat:
+        status = _Stat()
+        self.check(_stat64(self.context, path.encode(), ctypes.byref(status)))
+        return status
+
+    def size(self, path: str) -> int:
+        """Size in bytes."""
+        return int(self._status(path).size)
+
+    def used(self, path: str) -> int:
+        """Bytes of its blocks."""
+        return int(self._status(path).used)
+
+    def owner(self, path: str) -> tuple[int, int]:
+        """User and group."""
+        status = self._status(path)
+        return int(status.uid), int(status.gid)
+
+    def names(self, path: str = "/") -> set[str]:
+        """What a directory has, without . and .."""
+        handle = c_void_p()
+        self.check(_opendir(self.context, path.encode(), ctypes.byref(handle)))
+        found = set()
+        while entry := _readdir(self.context, handle):
+            found.add(entry.contents.name.decode())
+        _closedir(self.context, handle)
+        return found - {".", ".."}
+
+    def truncate(self, path: str, size: int) -> None:
+        """SETATTR of the size."""
+        self.check(_truncate(self.context, path.encode(), size))
+
+    def chmod(self, path: str, mode: int) -> None:
+        """SETATTR of the mode."""
+        self.check(_chmod(self.context, path.encode(), mode))
+
+    def unlink(self, path: str) -> None:
+        """REMOVE."""
+        self.check(_unlink(self.context, path.encode()))
+
+    def rename(self, old: str, new: str) -> None:
+        """RENAME."""
+        self.check(_rename(self.context, old.encode(), new.encode()))
+
+    def link(self, old: str, new: str) -> None:
+        """LINK."""
+        self.check(_link(self.context, old.encode(), new.encode()))
+
+    def symlink(self, target: str, path: str) -> None:
+        """SYMLINK."""
+        self.check(_symlink(self.context, target.encode(), path.encode()))
+
+    def mkdir(self, path: str) -> None:
+        """MKDIR."""
+        self.check(_mkdir(self.context, path.encode()))
+
+    def rmdir(self, path: str) -> None:
+        """RMDIR."""
+        self.check(_rmdir(self.context, path.encode()))
+
+    def mknod(self, path: str, mode: int) -> None:
+        """MKNOD."""
+        self.check(_mknod(self.context, path.encode(), mode, 0))
+
+
+@contextlib.contextmanager
+def mounted(export: str, version: int = 3, uid: int = 0, gid: int = 0) -> Iterator[Client]:
+    """A client that leaves at the end."""
+    client = Client(export, version, uid, gid)
+    try:
+        yield client
+    finally:
+        client.leave()
