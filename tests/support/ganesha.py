@@ -62,7 +62,7 @@ class Export:
         """The EXPORT block."""
         lines = [f"Export_Id = {self.export_id};", f'Path = "{self.path}";', f'Pseudo = "{self.pseudo}";']
         lines += [f"Protocols = {self.protocols};", "Transports = TCP;", "SecType = sys;"]
-        lines += [f"Access_Type = {self.access};", f"Squash = {self.squash};"]
+        lines += [f"Access_Type = {self.access};", f"Squash = {self.squash};", "Anonymous_Uid = 65534;", "Anonymous_Gid = 65534;"]
         lines += [f"{name} = {value};" for name, value in self.settings.items()]
         for client in self.clients:
             lines.append(f"CLIENT {{ Clients = {client.addresses}; Access_Type = {client.access}; Squash = {client.squash}; }}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 from collections.abc import Iterator
 from ctypes import c_char_p, c_int, c_uint64, c_void_p
@@ -42,6 +43,8 @@ _set_version = _function("set_version", c_int)
 _set_uid = _function("set_uid", c_int, result=None)
 _set_gid = _function("set_gid", c_int, result=None)
 _set_autoreconnect = _function("set_autoreconnect", c_int, result=None)
+_set_client_name = _library.nfs4_set_client_name
+_set_client_name.argtypes, _set_client_name.restype = [c_void_p, c_char_p], None
 _set_timeout = _function("set_timeout", c_int, result=None)
 _open2 = _function("open2", c_char_p, c_int, c_int, ctypes.POINTER(c_void_p))
 _close = _function("close", c_void_p)
@@ -63,6 +66,9 @@ _opendir = _function("opendir", c_char_p, ctypes.POINTER(c_void_p))
 _readdir = _function("readdir", c_void_p, result=ctypes.POINTER(_Entry))
 _closedir = _function("closedir", c_void_p, result=None)
 _lockf = _function("lockf", c_void_p, c_int, c_uint64)
+
+
+_numbers = itertools.count()
 
 
 class File:
@@ -110,6 +116,8 @@ class Client:
     def __init__(self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 30_000) -> None:
         self.context = _init()
         self.check(_set_version(self.context, version))
+        # Its own default is one name for all of a process, and the later one ends the earlier's leases.
+        _set_client_name(self.context, f"test-{os.getpid()}-{next(_numbers)}".encode())
         _set_uid(self.context, uid)
         _set_gid(self.context, gid)
         _set_autoreconnect(self.context, -1)

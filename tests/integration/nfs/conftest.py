@@ -13,16 +13,23 @@ from support.programs import IN_GUEST
 StoreMaker = Callable[[str], Path]
 
 
-@pytest.fixture
-def make_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
+@contextlib.contextmanager
+def store_maker(directory: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
     """Makes an empty file system of a name; all are removed at the end."""
     with contextlib.ExitStack() as stack:
 
         def make(name: str) -> Path:
             if IN_GUEST:
                 return stack.enter_context(mounted_dataset(f"{request.getfixturevalue('pool').name}/{name}"))
-            return stack.enter_context(mounted_xfs(tmp_path / name))
+            return stack.enter_context(mounted_xfs(directory / name))
 
+        yield make
+
+
+@pytest.fixture
+def make_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
+    """The same, for one test."""
+    with store_maker(tmp_path, request) as make:
         yield make
 
 
@@ -30,3 +37,10 @@ def make_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store
 def nfs_store(make_store: StoreMaker) -> Path:
     """An empty file system."""
     return make_store("store")
+
+
+@pytest.fixture(scope="module")
+def lasting_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system that all tests of a file share."""
+    with store_maker(tmp_path_factory.mktemp("stores"), request) as make:
+        yield make("lasting")
