@@ -55,10 +55,11 @@ struct fileops_change {
     uint64_t offset;
     uint64_t length;
     uint64_t sequence;
+    uint64_t charge;
+    int64_t first_retry;
     enum fileops_change_kind kind;
     bool known;
     bool thick;
-    bool open;
 };
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was
@@ -69,8 +70,8 @@ int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileo
 void fileops_change_end(struct fileops_space *space, struct fileops_change *change, int error);
 
 /* The change failed with ENOSPC. For a thick file: waits for the pool (ZFS refuses bursts while space is held) and returns 0: do
- * it again. `attempt` counts from 0. Returns ENOSPC when the file is not thick, or after 20 s of attempts. */
-int fileops_change_retry(struct fileops_space *space, const struct fileops_change *change, unsigned attempt);
+ * it again. `attempt` counts from 0. Returns ENOSPC when the file is not thick, or after 20 s of attempts. Between begin and end. */
+int fileops_change_retry(struct fileops_space *space, struct fileops_change *change, unsigned attempt);
 
 /* The last name of a file is gone: unlink, or a rename over it, found link count 0. `open`: somebody has it still open by a file
  * descriptor of ours; then fileops_file_closed() follows when nobody has. Nothing to be told of a name of several. */

@@ -11,6 +11,7 @@ struct fileops_held {
     uint64_t referenced; /* what the dataset refers to */
     uint64_t available;  /* what could be written by the dataset, what is held and not yet used included */
     uint64_t shared;     /* bytes the whole pool saves by block cloning (bclonesaved) */
+    uint64_t overdraft;  /* how much more may be promised than there is before the pool refuses what gives space back */
 };
 
 struct fileops_space_holder {
@@ -24,6 +25,7 @@ struct fileops_space_holder {
     uint64_t (*cost)(void *context, uint64_t size, uint32_t block_size);
     void (*close)(void *context);
     void *context;
+    bool overwrites_unshare; /* an overwritten block is always a new one; false with checksums that allow nop-writes */
     uint64_t slack; /* to be held beyond what files need, for what the file system takes in between */
 };
 

@@ -1,1 +1,0 @@
-"""The appliance: what rules over the data planes."""

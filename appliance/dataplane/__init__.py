@@ -1,1 +1,0 @@
-"""Clients of the data planes."""

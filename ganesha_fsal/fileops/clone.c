@@ -1,0 +1,352 @@
+#include "clone.h"
+
+#include "clone_internal.h"
+#include "clone_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIECE (UINT64_C(4) << 30) /* shared by one call, between two reports of progress */
+
+const char *fileops_fallback_name(enum fileops_fallback reason)
+{
+    static const char *const names[FILEOPS_FALLBACK_COUNT] = {
+        [FILEOPS_FALLBACK_OTHER_FILE_SYSTEM] = "other_file_system",
+        [FILEOPS_FALLBACK_NOT_SUPPORTED] = "not_supported",
+        [FILEOPS_FALLBACK_MISALIGNED] = "misaligned",
+        [FILEOPS_FALLBACK_RECORD_SIZE] = "record_size",
+        [FILEOPS_FALLBACK_SOURCE_DIRTY] = "source_dirty",
+        [FILEOPS_FALLBACK_NO_RESERVATION] = "no_reservation",
+        [FILEOPS_FALLBACK_UNPROVEN] = "unproven",
+    };
+    return (unsigned)reason < FILEOPS_FALLBACK_COUNT ? names[reason] : "unknown";
+}
+
+bool clone_goes_on(struct clone *clone)
+{
+    const struct fileops_clone_request *request = clone->request;
+    return !request->progress || request->progress(request->progress_context, clone->result->done, clone->length);
+}
+
+/* What tells that a file changed: each change of data sets ctime to the kernel's coarse clock. */
+static bool same(const struct stat *one, const struct stat *other)
+{
+    return one->st_size == other->st_size && one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec &&
+           one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec;
+}
+
+/* Reads the status so that any later change shows: not within the tick of the clock in which it changed last. */
+static int read_mark(int source, struct stat *status)
+{
+    for (;;) {
+        struct timespec now;
+        if (fstat(source, status) || clock_gettime(CLOCK_REALTIME_COARSE, &now))
+            return errno;
+        if (now.tv_sec != status->st_ctim.tv_sec || now.tv_nsec > status->st_ctim.tv_nsec)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+}
+
+/* Whether what was found at the beginning is still so. */
+static int unchanged(struct clone *clone)
+{
+    struct stat now;
+    if (fstat(clone->source, &now))
+        return errno;
+    return same(&clone->source_status, &now) ? 0 : EBUSY;
+}
+
+static int refused(const struct clone *clone)
+{
+    if (clone->reason == FILEOPS_FALLBACK_NO_RESERVATION)
+        return ENOSPC;
+    if (clone->reason == FILEOPS_FALLBACK_SOURCE_DIRTY)
+        return EBUSY;
+    return clone->reason == FILEOPS_FALLBACK_OTHER_FILE_SYSTEM ? EXDEV : EOPNOTSUPP;
+}
+
+/* What can't be shared is copied. */
+static int share_then_copy(struct clone *clone, uint64_t piece, const struct space_segment *counted, size_t count)
+{
+    int error = clone_by_sharing(clone, piece, counted, count);
+    if (error != EAGAIN)
+        return error;
+    if (clone->request->mode == FILEOPS_CLONE_FAST)
+        return refused(clone);
+    if (clone->fresh && !clone->result->done && ftruncate(clone->destination, 0))
+        return errno;
+    error = clone_by_copying(clone, clone->result->done, clone->length - clone->result->done);
+    return error;
+}
+
+static void begin_again(struct clone *clone)
+{
+    *clone->result = (struct fileops_clone_result){0};
+    clone->reason = FILEOPS_FALLBACK_NOT_SUPPORTED;
+}
+
+/* A whole file: as it is at the beginning, or, when it changes, as it is when it is shared in one call. */
+static int clone_whole(struct clone *clone)
+{
+    struct space_segment *data = calloc(CLONE_MOST_SEGMENTS, sizeof *data);
+    int error = data ? read_mark(clone->source, &clone->source_status) : ENOMEM;
+    clone->length = (uint64_t)clone->source_status.st_size;
+    if (!error && clone->length) {
+        const size_t count = clone_find_data(clone->source, 0, clone->length, data);
+        error = share_then_copy(clone, PIECE, data, count);
+    }
+    if (!error)
+        error = unchanged(clone);
+    if (error == EBUSY) {
+        const bool copied = clone->result->copied || clone->reason != FILEOPS_FALLBACK_NOT_SUPPORTED;
+        if (ftruncate(clone->destination, 0))
+            error = errno;
+        else if (!copied) {
+            /* The source is locked for reading throughout one call (zfs_clone_range, xfs_file_remap_range): one moment of it. */
+            struct stat after;
+            begin_again(clone);
+            error = fstat(clone->source, &clone->source_status) ? errno : 0;
+            clone->length = (uint64_t)clone->source_status.st_size;
+            const struct space_segment whole = {0, clone->length};
+            if (!error && clone->length)
+                error = clone_by_sharing(clone, UINT64_MAX, &whole, 1);
+            if (error == EAGAIN)
+                error = EBUSY;
+            if (!error && (fstat(clone->source, &after) || after.st_size != clone->source_status.st_size))
+                error = EBUSY;
+        }
+    }
+    /* Setting a size writes the last block, which is then no longer shared: only where it is needed. */
+    struct stat made;
+    if (!error && (fstat(clone->destination, &made) ||
+                   ((uint64_t)made.st_size != clone->length && ftruncate(clone->destination, (off_t)clone->length))))
+        error = errno;
+    free(data);
+    return error;
+}
+
+/* A part of a range; the result's counters go on from what was done before. */
+static int clone_part(struct clone *clone, uint64_t from, uint64_t length, bool share)
+{
+    struct clone part = *clone;
+    struct fileops_clone_result result = {0};
+    int error = 0;
+    if (!length)
+        return 0;
+    part.result = &result;
+    part.source_offset += from;
+    part.destination_offset += from;
+    part.length = length;
+    if (share) {
+        struct space_segment *data = calloc(CLONE_MOST_SEGMENTS, sizeof *data);
+        const size_t count = data ? clone_find_data(part.source, part.source_offset, length, data) : 0;
+        error = data ? share_then_copy(&part, PIECE, data, count) : ENOMEM;
+        free(data);
+    } else if (clone->request->mode == FILEOPS_CLONE_FAST) {
+        error = EOPNOTSUPP;
+    } else {
+        part.reason = FILEOPS_FALLBACK_MISALIGNED;
+        error = clone_by_copying(&part, 0, length);
+    }
+    clone->result->done += result.done;
+    clone->result->cloned += result.cloned;
+    clone->result->copied += result.copied;
+    clone->result->holes += result.holes;
+    for (int i = 0; i < FILEOPS_FALLBACK_COUNT; i++)
+        clone->result->fallback[i] += result.fallback[i];
+    return error;
+}
+
+/* Aligned middle shared, head and tail copied. */
+static int clone_range(struct clone *clone)
+{
+    int error = read_mark(clone->source, &clone->source_status);
+    if (error)
+        return error;
+    const uint64_t unit = (uint64_t)clone->source_status.st_blksize, end = clone->source_offset + clone->length;
+    const uint64_t size = (uint64_t)clone->source_status.st_size;
+    if (end > size)
+        return EINVAL;
+    if (clone->source_offset % unit != clone->destination_offset % unit)
+        return clone_part(clone, 0, clone->length, false) ?: unchanged(clone);
+    uint64_t head = (unit - clone->source_offset % unit) % unit;
+    head = head > clone->length ? clone->length : head;
+    const bool to_the_end = end == size && clone->destination_offset + clone->length >= (uint64_t)clone->destination_status.st_size;
+    const uint64_t tail = to_the_end ? 0 : (clone->length - head) % unit;
+    if (clone->request->mode == FILEOPS_CLONE_FAST && (head || tail))
+        return EOPNOTSUPP;
+    error = clone_part(clone, 0, head, false);
+    if (!error)
+        error = clone_part(clone, head, clone->length - head - tail, true);
+    if (!error)
+        error = clone_part(clone, clone->length - tail, tail, false);
+    return error ? error : unchanged(clone);
+}
+
+/* Shares one block with a file that is removed at once: whether it works is not to be known otherwise. */
+static int try_sharing(struct clone *clone)
+{
+    const uint64_t unit = (uint64_t)clone->source_status.st_blksize;
+    struct clone_place place;
+    struct fileops_clone_request request = *clone->request;
+    int error = clone_place_make(&request, &place);
+    if (error)
+        return error;
+    clone->destination = place.file;
+    clone->source_offset = clone->source_offset / unit * unit;
+    clone->destination_offset = 0;
+    clone->length = clone->length < unit ? clone->length : unit;
+    error = clone->length ? clone_by_sharing(clone, UINT64_MAX, NULL, 0) : 0;
+    clone_place_end(&request, &place);
+    *clone->result = (struct fileops_clone_result){0};
+    return error;
+}
+
+static int dry_run(struct clone *clone)
+{
+    const struct fileops_clone_request *request = clone->request;
+    struct stat status;
+    struct statvfs file_system;
+    const uint64_t needed = (uint64_t)clone->source_status.st_blocks * 512;
+    if (request->destination < 0 && (request->flags & FILEOPS_CLONE_GUARDED) &&
+        !fstatat(request->directory, request->name, &status, AT_SYMLINK_NOFOLLOW))
+        return EEXIST;
+    int error = request->destination_space ? try_sharing(clone) : EOPNOTSUPP;
+    if (error == EAGAIN && request->mode == FILEOPS_CLONE_FAST)
+        return refused(clone);
+    if (error != EAGAIN)
+        return error;
+    const int place = request->destination < 0 ? request->directory : request->destination;
+    if (fstatvfs(place, &file_system))
+        return errno;
+    return (uint64_t)file_system.f_bavail * file_system.f_frsize < needed ? ENOSPC : 0;
+}
+
+static int check(struct clone *clone)
+{
+    const struct fileops_clone_request *request = clone->request;
+    struct stat directory;
+    const bool by_name = request->destination < 0;
+    if (by_name && (!request->whole || !request->name || !request->name[0]))
+        return EINVAL;
+    if ((by_name || request->whole) && !request->destination_space)
+        return EINVAL;
+    if (fstat(request->source, &clone->source_status))
+        return errno;
+    if (!S_ISREG(clone->source_status.st_mode))
+        return EISDIR;
+    if (by_name) {
+        if (fstat(request->directory, &directory))
+            return errno;
+        if (!S_ISDIR(directory.st_mode))
+            return ENOTDIR;
+        clone->same_dataset = directory.st_dev == clone->source_status.st_dev;
+    } else {
+        if (fstat(request->destination, &clone->destination_status))
+            return errno;
+        if (!S_ISREG(clone->destination_status.st_mode))
+            return EISDIR;
+        clone->same_dataset = clone->destination_status.st_dev == clone->source_status.st_dev;
+        const bool one_file = clone->same_dataset && clone->destination_status.st_ino == clone->source_status.st_ino;
+        if (one_file && request->whole)
+            return EINVAL;
+        if (!request->whole &&
+            (request->source_offset > INT64_MAX - request->length || request->destination_offset > INT64_MAX - request->length))
+            return EINVAL;
+        if (one_file && request->source_offset < request->destination_offset + request->length &&
+            request->destination_offset < request->source_offset + request->length)
+            return EINVAL;
+    }
+    if (request->whole) {
+        clone->length = (uint64_t)clone->source_status.st_size;
+        return 0;
+    }
+    clone->source_offset = request->source_offset;
+    clone->destination_offset = request->destination_offset;
+    clone->length = request->length;
+    return request->source_offset + request->length > (uint64_t)clone->source_status.st_size ? EINVAL : 0;
+}
+
+static int into_name(struct clone *clone)
+{
+    const struct fileops_clone_request *request = clone->request;
+    struct clone_place place = {.file = -1};
+    struct stat status;
+    int error = 0;
+    if ((request->flags & FILEOPS_CLONE_GUARDED) && !fstatat(request->directory, request->name, &status, AT_SYMLINK_NOFOLLOW))
+        return EEXIST;
+    error = clone_place_make(request, &place);
+    if (error)
+        return error;
+    clone->destination = place.file;
+    clone->fresh = true;
+    if (fstat(place.file, &clone->destination_status))
+        error = errno;
+    if (!error)
+        error = clone_whole(clone);
+    if (!error)
+        error = clone_place_put(request, &place, &clone->source_status);
+    clone_place_end(request, &place);
+    return error;
+}
+
+/* All of an open file. It is empty until it is whole. */
+static int into_file(struct clone *clone)
+{
+    const struct fileops_clone_request *request = clone->request;
+    struct fileops_change change;
+    const uint64_t inode = clone->destination_status.st_ino;
+    int error = space_unfinished(request->destination_space, clone->destination, true);
+    if (error)
+        return error;
+    error = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
+    if (!error) {
+        error = ftruncate(clone->destination, 0) ? errno : 0;
+        fileops_change_end(request->destination_space, &change, error);
+    }
+    clone->fresh = true;
+    if (!error)
+        error = clone_whole(clone);
+    if (!error && fsync(clone->destination))
+        error = errno;
+    if (error && !fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change)) {
+        const int truncated = ftruncate(clone->destination, 0) ? errno : 0;
+        fileops_change_end(request->destination_space, &change, truncated);
+    }
+    const int finished = space_unfinished(request->destination_space, clone->destination, false);
+    return error ? error : finished;
+}
+
+static int into_range(struct clone *clone)
+{
+    struct fileops_space *space = clone->request->destination_space;
+    int error = 0;
+    /* A thick file that becomes larger. */
+    if (space)
+        error = space_grow_promise(space, clone->destination_status.st_ino, clone->destination_offset + clone->length);
+    if (!error && clone->length)
+        error = clone_range(clone);
+    if (!error && fsync(clone->destination))
+        error = errno;
+    return error;
+}
+
+int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
+{
+    struct clone clone = {.request = request, .result = result, .source = request->source, .destination = request->destination,
+                          .reason = FILEOPS_FALLBACK_NOT_SUPPORTED};
+    *result = (struct fileops_clone_result){0};
+    int error = check(&clone);
+    if (error)
+        return error;
+    if (request->flags & FILEOPS_CLONE_DRY_RUN)
+        return dry_run(&clone);
+    if (request->destination < 0)
+        return into_name(&clone);
+    return request->whole ? into_file(&clone) : into_range(&clone);
+}

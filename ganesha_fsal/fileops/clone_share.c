@@ -1,0 +1,132 @@
+/* Sharing of blocks: FICLONERANGE within a dataset, copy_file_range(2) across datasets of a pool. */
+#include "clone_internal.h"
+#include "sharing_proof.h"
+
+#include <errno.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define DIRTY_WAITS 3
+#define FIRST_PIECE (UINT64_C(16) << 20)
+
+static int share_in_dataset(const struct clone *clone, uint64_t at, uint64_t size)
+{
+    const struct file_clone_range range = {.src_fd = clone->source, .src_offset = clone->source_offset + at, .src_length = size,
+                                           .dest_offset = clone->destination_offset + at};
+    return ioctl(clone->destination, FICLONERANGE, &range) ? errno : 0;
+}
+
+/* All of the piece, or an error. `proven`: it was shared for certain. */
+static int share_across(const struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, bool *proven)
+{
+    off_t source = (off_t)(clone->source_offset + at), destination = (off_t)(clone->destination_offset + at);
+    uint64_t left = size;
+    sharing_proof_before(proof);
+    while (left) {
+        const ssize_t done = copy_file_range(clone->source, &source, clone->destination, &destination, left, 0);
+        if (done < 0)
+            return errno;
+        if (done == 0)
+            return EBUSY; /* the source became shorter */
+        left -= (uint64_t)done;
+    }
+    *proven = sharing_proof_after(proof, size);
+    return 0;
+}
+
+static enum fileops_fallback reason_of(const struct clone *clone, int error)
+{
+    const uint64_t unit = (uint64_t)clone->source_status.st_blksize, end = clone->source_offset + clone->length;
+    switch (error) {
+    case EXDEV:
+        return clone->same_dataset && clone->source_status.st_blksize != clone->destination_status.st_blksize
+                   ? FILEOPS_FALLBACK_RECORD_SIZE
+                   : FILEOPS_FALLBACK_OTHER_FILE_SYSTEM;
+    case EAGAIN:
+        return FILEOPS_FALLBACK_SOURCE_DIRTY;
+    case EINVAL:
+        return clone->source_offset % unit || clone->destination_offset % unit ||
+                       (clone->length % unit && end < (uint64_t)clone->source_status.st_size)
+                   ? FILEOPS_FALLBACK_MISALIGNED
+                   : FILEOPS_FALLBACK_RECORD_SIZE;
+    default:
+        return FILEOPS_FALLBACK_NOT_SUPPORTED;
+    }
+}
+
+/* Errors that mean "not this way". */
+static bool steps_down(int error)
+{
+    return error == EXDEV || error == EOPNOTSUPP || error == ENOTTY || error == ENOSYS || error == EINVAL || error == EAGAIN ||
+           error == ETXTBSY;
+}
+
+static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, bool *proven)
+{
+    int error;
+    *proven = true;
+    for (int wait = 0;; wait++) {
+        error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, proven);
+        /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
+         * file ends its transaction group. */
+        if ((error != EAGAIN && error != EINVAL) || wait == DIRTY_WAITS || (error == EINVAL && wait))
+            return error;
+        lseek(clone->source, (off_t)(clone->source_offset + at), SEEK_HOLE);
+    }
+}
+
+int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_segment *counted, size_t count)
+{
+    struct sharing_proof proof;
+    struct space_share share = {.source_space = clone->request->source_space, .destination_space = clone->request->destination_space,
+                                .destination_offset = clone->destination_offset, .length = clone->length};
+    uint64_t at = 0, size = piece;
+    int error = 0;
+
+    if (!clone->same_dataset) {
+        sharing_proof_init(&proof, clone->source, clone->destination);
+        /* A small one first: when it copies, little was lost. */
+        if (size > FIRST_PIECE && piece != UINT64_MAX)
+            size = FIRST_PIECE;
+    }
+    error = space_share_begin(&share, clone->source, clone->destination, clone->source_offset, counted, count);
+    if (error == ENOSPC) {
+        clone->reason = FILEOPS_FALLBACK_NO_RESERVATION;
+        return EAGAIN;
+    }
+    if (error)
+        return error;
+    while (at < clone->length && !error) {
+        bool proven = false;
+        if (size > clone->length - at)
+            size = clone->length - at;
+        error = share_piece(clone, &proof, at, size, &proven);
+        if (error && steps_down(error)) {
+            clone->reason = reason_of(clone, error);
+            error = EAGAIN;
+            break;
+        }
+        if (error)
+            break;
+        if (!proven && (at == 0 || clone->request->mode == FILEOPS_CLONE_FAST || piece == UINT64_MAX)) {
+            clone->reason = FILEOPS_FALLBACK_OTHER_FILE_SYSTEM;
+            error = EAGAIN;
+            break;
+        }
+        if (proven) {
+            clone->result->cloned += size;
+        } else {
+            clone->result->copied += size;
+            clone->result->fallback[FILEOPS_FALLBACK_UNPROVEN] += size;
+        }
+        at += size;
+        clone->result->done += size;
+        size = piece;
+        if (!clone_goes_on(clone))
+            error = ECANCELED;
+    }
+    space_share_end(&share, !error);
+    return error;
+}

@@ -1,0 +1,77 @@
+/* Which ranges of which files refer to the same blocks: the model behind the ledger, in memory, with no I/O and no locks.
+ *
+ * A run of blocks that was cloned is an extent. Each reference says that a range of a file refers to a part of an extent. A part with
+ * n references needs n - 1 times its size when all of them are overwritten: the first overwrites take new space while the
+ * blocks stay for the others, only the last gives them back. */
+#ifndef FILEOPS_SHARE_MAP_H
+#define FILEOPS_SHARE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In place of an inode number: a file of another dataset, which is never seen to let go. */
+#define FILEOPS_OTHER_DATASET UINT64_C(0)
+
+struct fileops_reference {
+    uint64_t id;       /* of this reference; what is left of a split keeps or gets one of its own */
+    uint64_t sequence; /* when it was made: later ones are higher; what is left of a split keeps it */
+    uint64_t inode;
+    uint64_t offset; /* in the file */
+    uint64_t length;
+    uint64_t extent;
+    uint64_t extent_offset;
+};
+
+struct fileops_share_map;
+
+struct fileops_share_map *fileops_share_map_new(void); /* NULL: ENOMEM */
+void fileops_share_map_free(struct fileops_share_map *map);
+
+/* Adds a reference as it is (from the ledger). */
+int fileops_share_map_add(struct fileops_share_map *map, const struct fileops_reference *reference);
+
+/* A range of a file that was overwritten: references up to the sequence number no longer say what is there. */
+struct fileops_overwritten {
+    uint64_t offset;
+    uint64_t length;
+    uint64_t sequence;
+};
+
+/* Adds what a clone of a range of `source` to one of `destination` (inode numbers) makes shared. What the source's range
+ * refers to already (by whatever reference, as which is true may not be certain) is referred to once more; the rest becomes new extents. Old references of the destination's range
+ * stay until they are removed. `uncertain`: the source is being written, so that what it refers to may be no longer true, and new
+ * extents are made for all of it as well. `added` gets the new references, at most `capacity`; E2BIG: not enough, and nothing was added. */
+int fileops_share_map_clone(struct fileops_share_map *map, uint64_t source, uint64_t source_offset, uint64_t destination,
+                            uint64_t destination_offset, uint64_t length, const struct fileops_overwritten *overwritten,
+                            size_t overwritten_count, bool uncertain, struct fileops_reference *added, size_t capacity,
+                            size_t *count);
+
+/* Takes back what was just added by it. */
+void fileops_share_map_take_back(struct fileops_share_map *map, const struct fileops_reference *added, size_t count);
+
+/* Whether one reference of the file covers all of the range; a range that several cover is not found. */
+bool fileops_share_map_covers(const struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length);
+
+/* The file no longer refers to the blocks of a range by references with sequence numbers up to `sequence`. Splits what is
+ * partly covered, as long as the file has fewer than `most` references: beyond that it keeps them whole.
+ * Calls `changed` (may be NULL) for each reference as it was, and what is left of it: 0, 1 or 2; the first keeps its id. */
+typedef void (*fileops_reference_changed)(void *context, const struct fileops_reference *before,
+                                          const struct fileops_reference *left, size_t count);
+int fileops_share_map_remove(struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length,
+                             uint64_t sequence, size_t most, fileops_reference_changed changed, void *context);
+
+/* What overwriting everything would newly take: the sum of (n - 1) x size over all parts. */
+uint64_t fileops_share_map_bytes(struct fileops_share_map *map);
+
+/* Bytes of the file that others refer to too. */
+uint64_t fileops_share_map_shared_of(struct fileops_share_map *map, uint64_t inode);
+
+bool fileops_share_map_has(const struct fileops_share_map *map, uint64_t inode);
+/* The highest sequence number given. */
+uint64_t fileops_share_map_sequence(const struct fileops_share_map *map);
+
+/* Calls `visit` for the inode number of each file that has references, some more than once; not FILEOPS_OTHER_DATASET. */
+void fileops_share_map_files(const struct fileops_share_map *map, void (*visit)(void *context, uint64_t inode), void *context);
+
+#endif

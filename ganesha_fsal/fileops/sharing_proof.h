@@ -1,0 +1,21 @@
+/* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not say, but its statistics do.
+ *
+ * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. When less was read from
+ * the source's dataset, or less written to the destination's, than a copy takes, then it was no copy. Others who read and write
+ * there meanwhile can only hide that, so that what is proven is true and the rest is not known. */
+#ifndef FILEOPS_SHARING_PROOF_H
+#define FILEOPS_SHARING_PROOF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sharing_proof {
+    char source[300], destination[300]; /* files of /proc/spl; empty: nothing can be proven */
+    uint64_t read, written;
+};
+
+void sharing_proof_init(struct sharing_proof *proof, int source, int destination);
+void sharing_proof_before(struct sharing_proof *proof);
+bool sharing_proof_after(const struct sharing_proof *proof, uint64_t bytes);
+
+#endif

@@ -1,0 +1,334 @@
+/* Opening the books, repairing them, and their thread. */
+#include "space_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECONDS_BETWEEN_LOOKS 5
+
+static int read_file(void *context, const struct fileops_ledger_file *row)
+{
+    struct fileops_space *space = context;
+    if (!space_find_or_make(space, row))
+        return ENOMEM;
+    space->thick_count += row->thick;
+    return 0;
+}
+
+static int read_reference(void *context, const struct fileops_reference *reference)
+{
+    struct fileops_space *space = context;
+    return fileops_share_map_add(space->map, reference);
+}
+
+/* What must be done to files of the ledger, found by a walk that must not change it. */
+struct repair {
+    struct fileops_space *space;
+    uint64_t *gone;
+    size_t count, room;
+    int error;
+};
+
+static void add_gone(struct repair *repair, uint64_t inode)
+{
+    if (repair->count == repair->room) {
+        repair->room = repair->room ? repair->room * 2 : 64;
+        uint64_t *larger = realloc(repair->gone, repair->room * sizeof *larger);
+        if (!larger) {
+            repair->error = ENOMEM;
+            return;
+        }
+        repair->gone = larger;
+    }
+    repair->gone[repair->count++] = inode;
+}
+
+static void look_at(void *context, struct known_file *file)
+{
+    struct repair *repair = context;
+    const int open = space_open_row(repair->space, &file->row, file->row.unfinished ? O_RDWR : O_RDONLY);
+    if (open < 0 && errno != ESTALE) {
+        repair->error = errno;
+        return;
+    }
+    if (open < 0) {
+        add_gone(repair, file->row.inode);
+        return;
+    }
+    if (file->row.unfinished) {
+        if (ftruncate(open, 0) || fsync(open)) {
+            repair->error = errno;
+        } else {
+            file->row.unfinished = false;
+            fileops_ledger_put_file(repair->space->ledger, &file->row);
+            space_overwritten(repair->space, file, 0, UINT64_MAX, UINT64_MAX);
+        }
+    }
+    close(open);
+    if (!file->row.thick && !file->row.unfinished && !file->overwritten_count &&
+        !fileops_share_map_has(repair->space->map, file->row.inode))
+        add_gone(repair, file->row.inode);
+}
+
+/* References of a file without a row: a row always comes with the first. */
+static void look_at_reference(void *context, uint64_t inode)
+{
+    struct repair *repair = context;
+    if (!space_find(repair->space, inode))
+        add_gone(repair, inode);
+}
+
+static void forget_reference(void *context, const struct fileops_reference *before, const struct fileops_reference *left, size_t count)
+{
+    struct fileops_space *space = context;
+    (void)left;
+    if (!count)
+        fileops_ledger_remove_reference(space->ledger, before->id);
+}
+
+static int repair_files(struct fileops_space *space)
+{
+    struct repair repair = {.space = space};
+    fileops_ledger_begin(space->ledger);
+    space_each(space, look_at, &repair);
+    fileops_share_map_files(space->map, look_at_reference, &repair);
+    for (size_t i = 0; i < repair.count; i++) {
+        struct known_file *file = space_find(space, repair.gone[i]);
+        fileops_share_map_remove(space->map, repair.gone[i], 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, forget_reference, space);
+        fileops_ledger_remove_file(space->ledger, repair.gone[i]);
+        if (file) {
+            space->thick_count -= file->row.thick;
+            space_forget(space, file);
+        }
+    }
+    free(repair.gone);
+    const int error = fileops_ledger_commit(space->ledger);
+    return repair.error ? repair.error : error;
+}
+
+/* Clones that were under way by name. */
+static int remove_leftovers(int folder)
+{
+    int error = 0;
+    const int clones = openat(folder, "clones", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = clones < 0 ? NULL : fdopendir(clones);
+    if (!directory) {
+        error = errno;
+        if (clones >= 0)
+            close(clones);
+        return error;
+    }
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && unlinkat(clones, entry->d_name, 0))
+            error = errno;
+    closedir(directory);
+    return error;
+}
+
+static int open_folder(struct fileops_space *space, const char *root)
+{
+    space->root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (space->root < 0)
+        return errno;
+    if (mkdirat(space->root, FILEOPS_FOLDER, 0700) && errno != EEXIST)
+        return errno;
+    space->folder = openat(space->root, FILEOPS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (space->folder < 0)
+        return errno;
+    space->lock = openat(space->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (space->lock < 0)
+        return errno;
+    if (flock(space->lock, LOCK_EX | LOCK_NB))
+        return errno == EWOULDBLOCK ? EBUSY : errno;
+    if (mkdirat(space->folder, "clones", 0700) && errno != EEXIST)
+        return errno;
+    return remove_leftovers(space->folder);
+}
+
+static int open_ledger(struct fileops_space *space)
+{
+    char path[64];
+    /* By the folder's descriptor: nobody can put another folder in its place. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d/ledger.sqlite", space->folder);
+    int error = fileops_ledger_open(path, &space->ledger);
+    if (!error)
+        error = fileops_ledger_read(space->ledger, read_file, read_reference, space);
+    if (error)
+        return error;
+    space->exact = fileops_ledger_get(space->ledger, "clean", 1) || !fileops_share_map_bytes(space->map);
+    error = repair_files(space);
+    if (error)
+        return error;
+    fileops_ledger_begin(space->ledger);
+    fileops_ledger_set(space->ledger, "clean", 0);
+    return fileops_ledger_commit(space->ledger);
+}
+
+static int open_holder(struct fileops_space *space)
+{
+    struct fileops_held figures;
+    if (!space->has_holder)
+        return 0;
+    int error = space->holder.read(space->holder.context, &figures);
+    if (error)
+        return error;
+    space->held = fileops_ledger_get(space->ledger, "held", figures.held);
+    /* A crash between the two is no change behind our back. */
+    if (figures.held == fileops_ledger_get(space->ledger, "held_before", figures.held))
+        space->held = figures.held;
+    /* What can't be held is told by `problem`: clients are served nevertheless. */
+    if (space->thick_count || space->held)
+        space_lower(space, true);
+    else
+        space->held = figures.held;
+    return 0;
+}
+
+static void *look_now_and_then(void *context)
+{
+    struct fileops_space *space = context;
+    pthread_mutex_lock(&space->thread_state);
+    while (!space->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += SECONDS_BETWEEN_LOOKS;
+        while (!space->stop && !space->wake && !pthread_cond_clockwait(&space->thread_wake, &space->thread_state, CLOCK_MONOTONIC, &until))
+            continue;
+        space->wake = false;
+        if (space->stop)
+            break;
+        pthread_mutex_unlock(&space->thread_state);
+        fileops_space_maintain(space);
+        pthread_mutex_lock(&space->thread_state);
+    }
+    pthread_mutex_unlock(&space->thread_state);
+    return NULL;
+}
+
+static void free_space(struct fileops_space *space)
+{
+    fileops_ledger_close(space->ledger);
+    for (size_t i = 0; space->known && i < FILTER_SIZE; i++)
+        while (space->known[i])
+            space_forget(space, space->known[i]);
+    fileops_share_map_free(space->map);
+    free(space->known);
+    free((void *)space->filter);
+    if (space->has_holder && space->holder.close)
+        space->holder.close(space->holder.context);
+    if (space->lock >= 0)
+        close(space->lock);
+    if (space->folder >= 0)
+        close(space->folder);
+    if (space->root >= 0)
+        close(space->root);
+    pthread_mutex_destroy(&space->order);
+    pthread_mutex_destroy(&space->state);
+    pthread_mutex_destroy(&space->settling);
+    pthread_cond_destroy(&space->settled);
+    pthread_mutex_destroy(&space->thread_state);
+    pthread_cond_destroy(&space->thread_wake);
+    free(space);
+}
+
+int fileops_space_open(const char *root, const struct fileops_space_options *options, struct fileops_space **opened)
+{
+    struct statvfs file_system;
+    struct fileops_space *space = calloc(1, sizeof *space);
+    int error = 0;
+    if (!space) {
+        if (options && options->holder && options->holder->close)
+            options->holder->close(options->holder->context);
+        return ENOMEM;
+    }
+    space->root = space->folder = space->lock = -1;
+    space->overdraft = UINT64_MAX;
+    if (options && options->holder) {
+        space->holder = *options->holder;
+        space->has_holder = true;
+    }
+    pthread_mutex_init(&space->order, NULL);
+    pthread_mutex_init(&space->state, NULL);
+    pthread_mutex_init(&space->settling, NULL);
+    pthread_cond_init(&space->settled, NULL);
+    pthread_mutex_init(&space->thread_state, NULL);
+    pthread_cond_init(&space->thread_wake, NULL);
+    space->map = fileops_share_map_new();
+    space->known = calloc(FILTER_SIZE, sizeof *space->known);
+    space->filter = calloc(FILTER_SIZE, sizeof *space->filter);
+    if (!space->map || !space->known || !space->filter)
+        error = ENOMEM;
+    if (!error)
+        error = open_folder(space, root);
+    if (!error && fstatvfs(space->root, &file_system))
+        error = errno;
+    if (!error) {
+        space->block_size = file_system.f_bsize ? file_system.f_bsize : 4096;
+        error = open_ledger(space);
+    }
+    if (!error)
+        error = open_holder(space);
+    if (!error && !(options && options->no_thread)) {
+        error = pthread_create(&space->thread, NULL, look_now_and_then, space);
+        space->has_thread = !error;
+    }
+    if (error) {
+        free_space(space);
+        return error;
+    }
+    *opened = space;
+    return 0;
+}
+
+void fileops_space_close(struct fileops_space *space)
+{
+    if (!space)
+        return;
+    if (space->has_thread) {
+        pthread_mutex_lock(&space->thread_state);
+        space->stop = true;
+        pthread_cond_signal(&space->thread_wake);
+        pthread_mutex_unlock(&space->thread_state);
+        pthread_join(space->thread, NULL);
+    }
+    pthread_mutex_lock(&space->order);
+    if (!space_lower(space, false) && space->exact) {
+        fileops_ledger_begin(space->ledger);
+        fileops_ledger_set(space->ledger, "clean", 1);
+        fileops_ledger_commit(space->ledger);
+    }
+    pthread_mutex_unlock(&space->order);
+    free_space(space);
+}
+
+static void add_sizes(void *context, struct known_file *file)
+{
+    uint64_t *bytes = context;
+    if (file->row.thick)
+        *bytes += file->row.promised;
+}
+
+void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status)
+{
+    *status = (struct fileops_space_status){0};
+    pthread_mutex_lock(&space->order);
+    pthread_mutex_lock(&space->state);
+    status->thick_files = space->thick_count;
+    status->shared_bytes = fileops_share_map_bytes(space->map);
+    space_each(space, add_sizes, &status->thick_bytes);
+    pthread_mutex_unlock(&space->state);
+    status->held_bytes = space->held;
+    status->needed_bytes = space->needed;
+    status->foreign_changes = space->foreign_changes;
+    memcpy(status->problem, space->problem, sizeof status->problem);
+    pthread_mutex_unlock(&space->order);
+}

@@ -1,0 +1,118 @@
+/* The books from inside: what the files space*.c, clone*.c and statistics.c share. */
+#ifndef FILEOPS_SPACE_INTERNAL_H
+#define FILEOPS_SPACE_INTERNAL_H
+
+#include "ledger.h"
+#include "share_map.h"
+#include "space.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define FILTER_SIZE 65536u        /* places of the filter before the table of known files */
+#define MOST_REFERENCES 4096u     /* of one file: beyond that they are no longer split */
+#define MOST_OVERWRITTEN 4096u    /* ranges of one file to be lowered; beyond that they stay counted */
+
+/* A file that the books know something of. */
+struct known_file {
+    struct fileops_ledger_file row;
+    unsigned clones;    /* under way, from or to it */
+    unsigned changes;   /* begun and not ended */
+    bool resized;       /* made smaller: the promise follows */
+    bool removed, open; /* no name left; still open by us */
+    struct fileops_overwritten *overwritten;
+    size_t overwritten_count, overwritten_room;
+    struct known_file *next;
+};
+
+struct fileops_space {
+    int root, folder, lock; /* file descriptors */
+    struct fileops_space_holder holder;
+    bool has_holder;
+    struct fileops_ledger *ledger;
+
+    /* What takes long (disk, zfs) is done one after the other. Taken before `state`. */
+    pthread_mutex_t order;
+    /* What follows, but the atomics; never held over a system call that waits. */
+    pthread_mutex_t state;
+    struct fileops_share_map *map;
+    struct known_file **known; /* FILTER_SIZE buckets */
+    size_t thick_count;
+    uint64_t unshared_bytes; /* overwritten since the books were last lowered */
+    uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
+    bool exact;              /* no crash has cost us the knowledge of overwrites */
+
+    /* Guarded by `order`. */
+    uint64_t held, needed;
+    uint64_t foreign_changes;
+    char problem[160];
+
+    /* How many files of each bucket are known: 0 means that a writer need not ask. */
+    atomic_ushort *filter;
+    /* What thin files may take while there are thick ones: `charged` may rise up to `limit`. */
+    atomic_bool gate;
+    atomic_uint_least64_t charged, ended, limit;
+    uint64_t block_size; /* what a small write may newly take */
+
+    /* Waits for the pool, shared by all who wait. */
+    pthread_mutex_t settling;
+    pthread_cond_t settled;
+    uint64_t settle_begun, settle_done;
+    bool settle_busy;
+
+    pthread_t thread;
+    bool has_thread, stop, wake;
+    pthread_mutex_t thread_state;
+    pthread_cond_t thread_wake;
+};
+
+/* space_files.c */
+size_t space_bucket(uint64_t inode);
+struct known_file *space_find(struct fileops_space *space, uint64_t inode); /* with `state` held, as all of these */
+struct known_file *space_find_or_make(struct fileops_space *space, const struct fileops_ledger_file *row);
+void space_forget(struct fileops_space *space, struct known_file *file);
+void space_forget_if_nothing(struct fileops_space *space, struct known_file *file);
+/* A sequence number of 0: nobody knows what it came before; it stays counted. */
+void space_overwritten(struct fileops_space *space, struct known_file *file, uint64_t offset, uint64_t length, uint64_t sequence);
+/* Inode number, handle and block size of an open file. EISDIR: no regular file. ESTALE: of another file system. */
+int space_identify(struct fileops_space *space, int file, struct fileops_ledger_file *row, struct stat *status);
+/* Opens a file of the books; -1 with errno ESTALE when it is gone. */
+int space_open_row(struct fileops_space *space, const struct fileops_ledger_file *row, int flags);
+/* Calls for each known file; `visit` must not forget any. */
+void space_each(struct fileops_space *space, void (*visit)(void *context, struct known_file *file), void *context);
+
+/* space_promise.c, with `order` held */
+int space_read_needed(struct fileops_space *space, struct fileops_held *figures);
+int space_hold(struct fileops_space *space, uint64_t bytes);
+int space_hold_more(struct fileops_space *space, uint64_t bytes);
+int space_follow(struct fileops_space *space);
+int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t size); /* takes `order` itself */
+
+/* space_maintain.c */
+int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
+int space_lower(struct fileops_space *space, bool settle_always);
+void space_wake(struct fileops_space *space);
+
+/* space_share.c: a range of blocks is about to be shared.
+ * ENOSPC: must not be, as it can't be backed. `segments` (offsets in the source) are the parts of it that have data. */
+struct space_share {
+    struct fileops_space *source_space, *destination_space;
+    uint64_t source_inode, destination_inode;
+    uint64_t destination_offset, length;
+    uint64_t sequence; /* the highest in the destination's books before */
+    bool counted;
+};
+struct space_segment {
+    uint64_t offset, length;
+};
+int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
+                      size_t count);
+void space_share_end(struct space_share *share, bool done);
+
+/* The destination of a clone by file descriptor: emptied when a crash comes before this is called with false. */
+int space_unfinished(struct fileops_space *space, int file, bool unfinished);
+
+uint64_t space_round_up(uint64_t value, uint64_t unit);
+
+#endif

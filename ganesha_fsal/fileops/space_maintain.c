@@ -1,0 +1,196 @@
+/* What follows changes: lowering the books once overwrites are in the pool. */
+#include "space_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int space_settle(struct fileops_space *space)
+{
+    int error = 0;
+    pthread_mutex_lock(&space->settling);
+    /* One that begins from now on will do; all who wait share it. */
+    const uint64_t wanted = space->settle_begun + 1;
+    while (space->settle_done < wanted && !error) {
+        if (space->settle_busy) {
+            pthread_cond_wait(&space->settled, &space->settling);
+            continue;
+        }
+        space->settle_busy = true;
+        const uint64_t number = ++space->settle_begun;
+        pthread_mutex_unlock(&space->settling);
+        if (space->has_holder)
+            error = space->holder.settle(space->holder.context);
+        else
+            error = syncfs(space->root) ? errno : 0;
+        pthread_mutex_lock(&space->settling);
+        space->settle_busy = false;
+        if (!error)
+            space->settle_done = number;
+        pthread_cond_broadcast(&space->settled);
+    }
+    pthread_mutex_unlock(&space->settling);
+    return error;
+}
+
+void space_wake(struct fileops_space *space)
+{
+    pthread_mutex_lock(&space->thread_state);
+    space->wake = true;
+    pthread_cond_signal(&space->thread_wake);
+    pthread_mutex_unlock(&space->thread_state);
+}
+
+/* One thing that will be stable after the next transaction group. */
+struct work {
+    uint64_t inode;
+    bool gone;
+    bool resized;
+    struct fileops_overwritten *ranges;
+    size_t count;
+};
+
+struct work_list {
+    struct work *work;
+    size_t count, room;
+    uint64_t bytes;
+    bool failed;
+};
+
+static void collect(void *context, struct known_file *file)
+{
+    struct work_list *list = context;
+    const bool gone = file->removed && !file->open && !file->clones && !file->changes;
+    const bool resized = file->resized && !file->changes && file->row.thick;
+    if (!gone && !resized && !file->overwritten_count)
+        return;
+    if (list->count == list->room) {
+        list->room = list->room ? list->room * 2 : 32;
+        struct work *larger = realloc(list->work, list->room * sizeof *larger);
+        if (!larger) {
+            list->failed = true;
+            return;
+        }
+        list->work = larger;
+    }
+    struct work *work = &list->work[list->count++];
+    *work = (struct work){.inode = file->row.inode, .gone = gone, .resized = resized};
+    if (file->overwritten_count) {
+        work->ranges = malloc(file->overwritten_count * sizeof *work->ranges);
+        if (!work->ranges) {
+            list->failed = true;
+            return;
+        }
+        memcpy(work->ranges, file->overwritten, file->overwritten_count * sizeof *work->ranges);
+        work->count = file->overwritten_count;
+    }
+}
+
+/* A reference that is no longer, or is shorter, goes to the ledger. */
+static void write_reference(void *context, const struct fileops_reference *before, const struct fileops_reference *left, size_t count)
+{
+    struct fileops_space *space = context;
+    if (!count)
+        fileops_ledger_remove_reference(space->ledger, before->id);
+    for (size_t i = 0; i < count; i++)
+        fileops_ledger_put_reference(space->ledger, &left[i]);
+}
+
+/* The ranges that were settled leave the list; those that came since stay. */
+static void drop_settled(struct known_file *file, const struct work *work)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < file->overwritten_count; i++) {
+        bool settled = false;
+        for (size_t j = 0; j < work->count && !settled; j++)
+            settled = !memcmp(&file->overwritten[i], &work->ranges[j], sizeof work->ranges[j]);
+        if (!settled)
+            file->overwritten[kept++] = file->overwritten[i];
+    }
+    file->overwritten_count = kept;
+}
+
+static void apply(struct fileops_space *space, const struct work *work)
+{
+    struct known_file *file = space_find(space, work->inode);
+    if (!file)
+        return;
+    for (size_t i = 0; i < work->count; i++)
+        fileops_share_map_remove(space->map, work->inode, work->ranges[i].offset, work->ranges[i].length, work->ranges[i].sequence,
+                                 MOST_REFERENCES, write_reference, space);
+    drop_settled(file, work);
+    if (work->gone && file->removed && !file->clones && !file->changes) {
+        fileops_share_map_remove(space->map, work->inode, 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, write_reference, space);
+        fileops_ledger_remove_file(space->ledger, work->inode);
+        space->thick_count -= file->row.thick;
+        space_forget(space, file);
+        return;
+    }
+    if (work->resized && file->resized && !file->changes && file->row.thick) {
+        struct stat status;
+        const int open = space_open_row(space, &file->row, O_RDONLY);
+        if (open >= 0 && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {
+            file->row.promised = (uint64_t)status.st_size;
+            fileops_ledger_put_file(space->ledger, &file->row);
+        }
+        if (open >= 0)
+            close(open);
+        file->resized = false;
+    }
+}
+
+static void forget_idle(struct fileops_space *space, uint64_t inode)
+{
+    struct known_file *file = space_find(space, inode);
+    if (!file)
+        return;
+    const bool had_row = !file->row.thick && !file->row.unfinished;
+    space_forget_if_nothing(space, file);
+    if (had_row && !space_find(space, inode))
+        fileops_ledger_remove_file(space->ledger, inode);
+}
+
+/* Lowers what has become stable, and sets what is held. With `order` held. */
+int space_lower(struct fileops_space *space, bool settle_always)
+{
+    struct work_list list = {0};
+    int error = 0;
+
+    pthread_mutex_lock(&space->state);
+    space_each(space, collect, &list);
+    const uint64_t unshared = space->unshared_bytes;
+    pthread_mutex_unlock(&space->state);
+    if (list.failed)
+        error = ENOMEM;
+    if (!error && (list.count || settle_always))
+        error = space_settle(space);
+    if (!error && list.count) {
+        /* With `state` held: the ledger must not miss what a writer adds. SQLite syncs once, at commit, and that outside. */
+        fileops_ledger_begin(space->ledger);
+        pthread_mutex_lock(&space->state);
+        for (size_t i = 0; i < list.count; i++) {
+            apply(space, &list.work[i]);
+            forget_idle(space, list.work[i].inode);
+        }
+        space->unshared_bytes -= unshared < space->unshared_bytes ? unshared : space->unshared_bytes;
+        pthread_mutex_unlock(&space->state);
+        /* Should that fail, the ledger has more than there is. */
+        error = fileops_ledger_commit(space->ledger);
+    }
+    for (size_t i = 0; i < list.count; i++)
+        free(list.work[i].ranges);
+    free(list.work);
+    const int held_error = space->has_holder && (list.count || settle_always || atomic_load(&space->gate)) ? space_follow(space) : 0;
+    return error ? error : held_error;
+}
+
+int fileops_space_maintain(struct fileops_space *space)
+{
+    pthread_mutex_lock(&space->order);
+    const int error = space_lower(space, false);
+    pthread_mutex_unlock(&space->order);
+    return error;
+}

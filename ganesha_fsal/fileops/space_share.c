@@ -1,0 +1,205 @@
+/* Blocks about to be shared: into the books first. */
+#include "space_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define MOST_ADDED (2 * MOST_REFERENCES)
+
+struct side {
+    struct fileops_space *space;
+    const struct fileops_ledger_file *source, *destination; /* NULL: in another dataset */
+};
+
+static struct known_file *begin_clone(struct fileops_space *space, const struct fileops_ledger_file *row)
+{
+    struct known_file *file = space_find_or_make(space, row);
+    if (file) {
+        file->clones++;
+        file->row.block_size = row->block_size;
+    }
+    return file;
+}
+
+static void end_clone(struct fileops_space *space, uint64_t inode)
+{
+    struct known_file *file = space_find(space, inode);
+    if (!file)
+        return;
+    file->clones -= file->clones != 0;
+    space_forget_if_nothing(space, file);
+}
+
+/* In the books of one dataset. */
+static int count_side(const struct side *side, uint64_t source_offset, uint64_t destination_offset, const struct space_segment *segments,
+                      size_t segment_count)
+{
+    struct fileops_space *space = side->space;
+    struct fileops_reference *added = calloc(MOST_ADDED, sizeof *added);
+    struct known_file *source = NULL, *destination = NULL;
+    size_t count = 0;
+    uint64_t data = 0;
+    int error = added ? 0 : ENOMEM;
+
+    pthread_mutex_lock(&space->state);
+    const uint64_t before = fileops_share_map_bytes(space->map);
+    if (!error && side->source && !(source = begin_clone(space, side->source)))
+        error = ENOMEM;
+    if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
+        error = ENOMEM;
+    for (size_t i = 0; i < segment_count && !error; i++) {
+        size_t more = 0;
+        error = fileops_share_map_clone(space->map, source ? source->row.inode : FILEOPS_OTHER_DATASET, segments[i].offset,
+                                        destination ? destination->row.inode : FILEOPS_OTHER_DATASET,
+                                        destination_offset + (segments[i].offset - source_offset), segments[i].length,
+                                        source ? source->overwritten : NULL, source ? source->overwritten_count : 0,
+                                        source && source->changes, added + count,
+                                        MOST_ADDED - count, &more);
+        count += more;
+        data += segments[i].length;
+    }
+    const bool thick = space->thick_count != 0;
+    uint64_t more = fileops_share_map_bytes(space->map) - before;
+    /* What a clone takes is charged in full, and a thick file has it already. */
+    if (destination && !destination->row.thick)
+        more += data;
+    struct fileops_ledger_file rows[2];
+    size_t row_count = 0;
+    if (source)
+        rows[row_count++] = source->row;
+    if (destination && destination != source)
+        rows[row_count++] = destination->row;
+    pthread_mutex_unlock(&space->state);
+
+    if (!error && thick && space->has_holder)
+        error = space_hold_more(space, more);
+    if (!error && count) {
+        fileops_ledger_begin(space->ledger);
+        for (size_t i = 0; i < row_count; i++)
+            fileops_ledger_put_file(space->ledger, &rows[i]);
+        for (size_t i = 0; i < count; i++)
+            fileops_ledger_put_reference(space->ledger, &added[i]);
+        error = fileops_ledger_commit(space->ledger);
+    }
+    if (error) {
+        pthread_mutex_lock(&space->state);
+        fileops_share_map_take_back(space->map, added, count);
+        if (source)
+            end_clone(space, side->source->inode);
+        if (destination)
+            end_clone(space, side->destination->inode);
+        pthread_mutex_unlock(&space->state);
+    }
+    free(added);
+    return error == E2BIG ? ENOSPC : error;
+}
+
+static void end_side(struct fileops_space *space, const struct space_share *share, bool source, bool destination, bool done)
+{
+    pthread_mutex_lock(&space->state);
+    if (destination) {
+        struct known_file *file = space_find(space, share->destination_inode);
+        /* What was there before; or, when nothing was shared, nothing of what was counted just now either way is certain: a
+         * failed call may have shared a part. That stays until the range is overwritten, or the file is gone. */
+        if (file && done && share->sequence)
+            space_overwritten(space, file, share->destination_offset, share->length, share->sequence);
+        end_clone(space, share->destination_inode);
+    }
+    if (source)
+        end_clone(space, share->source_inode);
+    pthread_mutex_unlock(&space->state);
+}
+
+int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
+                      size_t count)
+{
+    struct fileops_space *from = share->source_space, *to = share->destination_space;
+    struct fileops_ledger_file source_row, destination_row;
+    struct stat status;
+    int error = 0;
+
+    share->counted = false;
+    if (from)
+        error = space_identify(from, source, &source_row, &status);
+    if (!error && to) {
+        error = space_identify(to, destination, &destination_row, &status);
+        if (from == to)
+            destination_row.block_size = source_row.block_size;
+    }
+    if (error)
+        return error;
+    share->source_inode = from ? source_row.inode : 0;
+    share->destination_inode = to ? destination_row.inode : 0;
+    if (from == to) {
+        if (!to)
+            return 0;
+        const struct side side = {to, &source_row, &destination_row};
+        pthread_mutex_lock(&to->order);
+        share->sequence = fileops_share_map_sequence(to->map);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        pthread_mutex_unlock(&to->order);
+        share->counted = !error;
+        return error;
+    }
+    if (to) {
+        const struct side side = {to, NULL, &destination_row};
+        pthread_mutex_lock(&to->order);
+        share->sequence = fileops_share_map_sequence(to->map);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        pthread_mutex_unlock(&to->order);
+        if (error)
+            return error;
+    }
+    if (from) {
+        const struct side side = {from, &source_row, NULL};
+        pthread_mutex_lock(&from->order);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        pthread_mutex_unlock(&from->order);
+        if (error && to)
+            end_side(to, share, false, true, false);
+    }
+    share->counted = !error;
+    return error;
+}
+
+void space_share_end(struct space_share *share, bool done)
+{
+    if (!share->counted)
+        return;
+    share->counted = false;
+    if (share->source_space == share->destination_space) {
+        if (share->destination_space)
+            end_side(share->destination_space, share, true, true, done);
+        return;
+    }
+    if (share->destination_space)
+        end_side(share->destination_space, share, false, true, done);
+    if (share->source_space)
+        end_side(share->source_space, share, true, false, done);
+}
+
+int space_unfinished(struct fileops_space *space, int file, bool unfinished)
+{
+    struct fileops_ledger_file row;
+    struct stat status;
+    int error = space_identify(space, file, &row, &status);
+    if (error)
+        return error;
+    pthread_mutex_lock(&space->order);
+    pthread_mutex_lock(&space->state);
+    struct known_file *known = space_find_or_make(space, &row);
+    if (known) {
+        known->row.unfinished = unfinished;
+        row = known->row;
+    }
+    pthread_mutex_unlock(&space->state);
+    if (!known)
+        error = ENOMEM;
+    if (!error) {
+        fileops_ledger_begin(space->ledger);
+        fileops_ledger_put_file(space->ledger, &row);
+        error = fileops_ledger_commit(space->ledger);
+    }
+    pthread_mutex_unlock(&space->order);
+    return error;
+}

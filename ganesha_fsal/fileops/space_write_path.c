@@ -1,0 +1,213 @@
+/* What is told of every change of a file. For files the books know nothing of: two loads. */
+#include "space_internal.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define RETRY_MILLISECONDS 20000
+#define WAIT_ROUNDS 8
+
+static int64_t milliseconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* What a thin file may newly take by a change. */
+static uint64_t charge_of(const struct fileops_space *space, enum fileops_change_kind kind, uint64_t offset, uint64_t length)
+{
+    if (kind != FILEOPS_WRITE || !length)
+        return 0;
+    const uint64_t unit = space->block_size, from = offset / unit * unit;
+    return space_round_up(offset + length, unit) - from;
+}
+
+/* Takes from what thin files may take. False: not so much is left. */
+static bool charge(struct fileops_space *space, uint64_t bytes)
+{
+    const uint64_t before = atomic_fetch_add(&space->charged, bytes);
+    const uint64_t limit = atomic_load(&space->limit);
+    if (before + bytes <= limit) {
+        if (limit - before - bytes < (64u << 20))
+            space_wake(space);
+        return true;
+    }
+    atomic_fetch_sub(&space->charged, bytes);
+    return false;
+}
+
+static int charge_or_look(struct fileops_space *space, uint64_t bytes)
+{
+    if (charge(space, bytes))
+        return 0;
+    /* A look may find that nothing of it was taken, or that there is more. */
+    pthread_mutex_lock(&space->order);
+    int error = 0;
+    if (!charge(space, bytes)) {
+        error = space_lower(space, true);
+        error = charge(space, bytes) || !atomic_load(&space->gate) ? 0 : ENOSPC;
+    }
+    pthread_mutex_unlock(&space->order);
+    return error;
+}
+
+/* With too much overwritten that was shared, the pool's own books would promise more than there is, and it would refuse even what
+ * gives space back. */
+static void wait_for_lowering(struct fileops_space *space)
+{
+    for (int round = 0; round < WAIT_ROUNDS; round++) {
+        pthread_mutex_lock(&space->state);
+        const bool wait = space->unshared_bytes > space->overdraft;
+        pthread_mutex_unlock(&space->state);
+        if (!wait)
+            return;
+        pthread_mutex_lock(&space->order);
+        pthread_mutex_lock(&space->state);
+        const bool still = space->unshared_bytes > space->overdraft;
+        pthread_mutex_unlock(&space->state);
+        if (still)
+            space_lower(space, true);
+        pthread_mutex_unlock(&space->order);
+    }
+}
+
+static int begin_known(struct fileops_space *space, struct fileops_change *change, bool *known)
+{
+    const uint64_t end = change->offset > UINT64_MAX - change->length ? UINT64_MAX : change->offset + change->length;
+    const uint64_t size = change->kind == FILEOPS_TRUNCATE ? change->offset : change->kind == FILEOPS_WRITE ? end : 0;
+    for (;;) {
+        pthread_mutex_lock(&space->state);
+        struct known_file *file = space_find(space, change->inode);
+        *known = file != NULL;
+        if (!file) {
+            pthread_mutex_unlock(&space->state);
+            return 0;
+        }
+        change->thick = file->row.thick;
+        if (!file->row.thick || size <= file->row.promised) {
+            file->changes++;
+            change->known = true;
+            /* While a clone is under way nobody knows which came first: what it shares stays counted. */
+            change->sequence = file->clones ? 0 : fileops_share_map_sequence(space->map);
+            /* What is shared is backed already. */
+            if (!file->row.thick && fileops_share_map_covers(space->map, change->inode, change->offset, change->length))
+                change->charge = 0;
+            const bool wait = space->unshared_bytes > space->overdraft && fileops_share_map_has(space->map, change->inode);
+            pthread_mutex_unlock(&space->state);
+            if (wait)
+                wait_for_lowering(space);
+            return 0;
+        }
+        pthread_mutex_unlock(&space->state);
+        const int error = space_grow_promise(space, change->inode, size);
+        if (error)
+            return error;
+    }
+}
+
+int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
+                         uint64_t length, struct fileops_change *change)
+{
+    const bool maybe = atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire) != 0;
+    const bool gate = atomic_load_explicit(&space->gate, memory_order_acquire);
+    change->known = change->thick = false;
+    change->charge = 0;
+    if (!maybe && !gate)
+        return 0;
+    *change = (struct fileops_change){.inode = inode, .kind = kind, .offset = offset, .length = kind == FILEOPS_TRUNCATE ? 0 : length};
+    if (gate)
+        change->charge = charge_of(space, kind, offset, length);
+    bool known = false;
+    int error = maybe ? begin_known(space, change, &known) : 0;
+    if (change->thick || !gate)
+        change->charge = 0;
+    if (!error && change->charge) {
+        error = charge_or_look(space, change->charge);
+        if (error) {
+            change->charge = 0;
+            fileops_change_end(space, change, error);
+        }
+    }
+    return error;
+}
+
+static void note(struct fileops_space *space, struct known_file *file, const struct fileops_change *change)
+{
+    const uint64_t unit = file->row.block_size ? file->row.block_size : 1, end = change->offset + change->length;
+    const uint64_t whole_from = space_round_up(change->offset, unit);
+    switch (change->kind) {
+    case FILEOPS_WRITE: /* each block that is touched is a new one */
+        if (space->has_holder ? space->holder.overwrites_unshare : true)
+            space_overwritten(space, file, change->offset / unit * unit, space_round_up(end, unit) - change->offset / unit * unit,
+                              change->sequence);
+        break;
+    case FILEOPS_DEALLOCATE:
+        if (end / unit * unit > whole_from)
+            space_overwritten(space, file, whole_from, end / unit * unit - whole_from, change->sequence);
+        break;
+    case FILEOPS_TRUNCATE:
+        space_overwritten(space, file, whole_from, UINT64_MAX - whole_from, change->sequence);
+        file->resized = true;
+        break;
+    }
+}
+
+void fileops_change_end(struct fileops_space *space, struct fileops_change *change, int error)
+{
+    if (change->charge)
+        atomic_fetch_add(&space->ended, change->charge);
+    change->charge = 0;
+    if (!change->known)
+        return;
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, change->inode);
+    if (file && file->changes) {
+        file->changes--;
+        if (!error)
+            note(space, file, change);
+    }
+    pthread_mutex_unlock(&space->state);
+    change->known = false;
+}
+
+int fileops_change_retry(struct fileops_space *space, struct fileops_change *change, unsigned attempt)
+{
+    if (!change->thick)
+        return ENOSPC;
+    if (attempt == 0 || !change->first_retry)
+        change->first_retry = milliseconds();
+    if (milliseconds() - change->first_retry > RETRY_MILLISECONDS)
+        return ENOSPC;
+    space_settle(space);
+    return 0;
+}
+
+void fileops_file_removed(struct fileops_space *space, uint64_t inode, bool open)
+{
+    if (!atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire))
+        return;
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, inode);
+    if (file) {
+        file->removed = true;
+        file->open = open;
+    }
+    pthread_mutex_unlock(&space->state);
+    if (file && !open)
+        space_wake(space);
+}
+
+void fileops_file_closed(struct fileops_space *space, uint64_t inode)
+{
+    if (!atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire))
+        return;
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, inode);
+    const bool gone = file && file->removed;
+    if (gone)
+        file->open = false;
+    pthread_mutex_unlock(&space->state);
+    if (gone)
+        space_wake(space);
+}

@@ -1,0 +1,97 @@
+#include "statistics.h"
+
+#include "space_internal.h"
+
+#include <errno.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define EXTENTS_PER_CALL 512u
+
+/* File systems that tell which extents are shared (XFS, btrfs; not OpenZFS). EOPNOTSUPP: this does not. */
+static int read_extents(int file, uint64_t *unique)
+{
+    const size_t size = sizeof(struct fiemap) + EXTENTS_PER_CALL * sizeof(struct fiemap_extent);
+    struct fiemap *map = calloc(1, size);
+    uint64_t at = 0;
+    bool last = false;
+    int error = map ? 0 : ENOMEM;
+    *unique = 0;
+    while (!error && !last) {
+        map->fm_start = at;
+        map->fm_length = FIEMAP_MAX_OFFSET - at;
+        map->fm_flags = FIEMAP_FLAG_SYNC;
+        map->fm_extent_count = EXTENTS_PER_CALL;
+        if (ioctl(file, FS_IOC_FIEMAP, map)) {
+            error = errno;
+            break;
+        }
+        last = map->fm_mapped_extents == 0;
+        for (unsigned i = 0; i < map->fm_mapped_extents; i++) {
+            const struct fiemap_extent *extent = &map->fm_extents[i];
+            if (!(extent->fe_flags & FIEMAP_EXTENT_SHARED))
+                *unique += extent->fe_length;
+            last = last || (extent->fe_flags & FIEMAP_EXTENT_LAST);
+            at = extent->fe_logical + extent->fe_length;
+        }
+    }
+    free(map);
+    return error;
+}
+
+/* What the books know. Exact when they and the pool agree on what is shared: then nothing is shared that they do not know of. */
+static int read_books(struct fileops_space *space, const struct fileops_ledger_file *row, struct fileops_statistics *statistics)
+{
+    struct fileops_held figures = {0};
+    int error = 0;
+    pthread_mutex_lock(&space->order);
+    if (space->has_holder)
+        error = space->holder.read(space->holder.context, &figures);
+    pthread_mutex_lock(&space->state);
+    const struct known_file *file = space_find(space, row->inode);
+    const uint64_t all = fileops_share_map_bytes(space->map), shared = fileops_share_map_shared_of(space->map, row->inode);
+    const bool pending = space->unshared_bytes != 0;
+    statistics->reserved = file && file->row.thick ? file->row.promised : 0;
+    if (!error && space->has_holder && figures.shared == 0 && !pending) {
+        statistics->unique_exact = true;
+    } else if (!error && space->has_holder && space->exact && !pending) {
+        statistics->unique_exact = figures.shared == all;
+        statistics->unique = statistics->allocated > shared ? statistics->allocated - shared : 0;
+        /* Compressed blocks take less than they say: not exact, and no bound either way. */
+        if (!statistics->unique_exact)
+            statistics->unique = statistics->allocated;
+    }
+    pthread_mutex_unlock(&space->state);
+    pthread_mutex_unlock(&space->order);
+    return 0;
+}
+
+int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics)
+{
+    struct fileops_ledger_file row;
+    struct stat status;
+    uint64_t unique = 0;
+    int error = 0;
+
+    *statistics = (struct fileops_statistics){0};
+    if (fstat(file, &status))
+        return errno;
+    if (!S_ISREG(status.st_mode))
+        return EISDIR;
+    statistics->total = (uint64_t)status.st_size;
+    statistics->allocated = (uint64_t)status.st_blocks * 512;
+    statistics->unique = statistics->allocated;
+    if (space) {
+        error = space_identify(space, file, &row, &status);
+        if (!error)
+            error = read_books(space, &row, statistics);
+    }
+    if (!error && !statistics->unique_exact && !read_extents(file, &unique)) {
+        statistics->unique = unique;
+        statistics->unique_exact = true;
+    }
+    return error;
+}

@@ -1,0 +1,145 @@
+/* The map of shared blocks beside the naive model, by random clones and overwrites. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "model.h"
+#include "share_map.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define INODE(file) ((uint64_t)(file) + 100)
+#define ADDED 512
+
+static void clone_and_settle(struct fileops_share_map *map, int source, uint64_t from, int destination, uint64_t to, uint64_t count)
+{
+    struct fileops_reference added[ADDED];
+    size_t more;
+    const uint64_t before = fileops_share_map_sequence(map);
+    assert_int_equal(fileops_share_map_clone(map, INODE(source), from * BLOCK, INODE(destination), to * BLOCK, count * BLOCK, NULL, 0, false, added, ADDED, &more), 0);
+    assert_int_equal(fileops_share_map_remove(map, INODE(destination), to * BLOCK, count * BLOCK, before, SIZE_MAX, NULL, NULL), 0);
+}
+
+static void equals_the_model_when_all_is_settled(void **state)
+{
+    (void)state;
+    uint64_t random = seed_of_run();
+    for (int run = 0; run < 20; run++) {
+        struct fileops_share_map *map = fileops_share_map_new();
+        struct model model = {0};
+        for (int file = 0; file < FILES; file++)
+            model_write(&model, file, 0, BLOCKS);
+        for (int step = 0; step < 120; step++) {
+            const int source = (int)choose(&random, FILES), destination = (int)choose(&random, FILES);
+            const uint64_t count = 1 + choose(&random, BLOCKS / 2), from = choose(&random, BLOCKS - count + 1), to = choose(&random, BLOCKS - count + 1);
+            if (choose(&random, 3) && (source != destination || from + count <= to || to + count <= from)) {
+                model_clone(&model, source, from, destination, to, count);
+                clone_and_settle(map, source, from, destination, to, count);
+            } else {
+                model_write(&model, destination, to, count);
+                assert_int_equal(fileops_share_map_remove(map, INODE(destination), to * BLOCK, count * BLOCK, fileops_share_map_sequence(map), SIZE_MAX, NULL, NULL), 0);
+            }
+            assert_int_equal(fileops_share_map_bytes(map), model_bytes(&model));
+            assert_int_equal(fileops_share_map_shared_of(map, INODE(source)), model_shared_of(&model, source));
+        }
+        fileops_share_map_free(map);
+    }
+}
+
+static void is_never_below_the_model_while_something_is_not(void **state)
+{
+    (void)state;
+    uint64_t random = seed_of_run() ^ 0x5555;
+    for (int run = 0; run < 20; run++) {
+        struct fileops_share_map *map = fileops_share_map_new();
+        struct model model = {0};
+        struct fileops_overwritten waiting[FILES][64];
+        size_t counts[FILES] = {0};
+        for (int file = 0; file < FILES; file++)
+            model_write(&model, file, 0, BLOCKS);
+        for (int step = 0; step < 100; step++) {
+            const int source = (int)choose(&random, FILES), destination = (int)choose(&random, FILES);
+            const uint64_t count = 1 + choose(&random, BLOCKS / 2), from = choose(&random, BLOCKS - count + 1), to = choose(&random, BLOCKS - count + 1);
+            const uint64_t before = fileops_share_map_sequence(map);
+            if (choose(&random, 2) && source != destination) {
+                struct fileops_reference added[ADDED];
+                size_t more;
+                assert_int_equal(fileops_share_map_clone(map, INODE(source), from * BLOCK, INODE(destination), to * BLOCK, count * BLOCK, waiting[source], counts[source], false, added, ADDED, &more), 0);
+                model_clone(&model, source, from, destination, to, count);
+            } else {
+                model_write(&model, destination, to, count);
+            }
+            if (counts[destination] < 64)
+                waiting[destination][counts[destination]++] = (struct fileops_overwritten){to * BLOCK, count * BLOCK, before};
+            assert_true(fileops_share_map_bytes(map) >= model_bytes(&model));
+            if (choose(&random, 8) == 0 || step % 60 == 59)
+                for (int file = 0; file < FILES; file++) {
+                    for (size_t i = 0; i < counts[file]; i++)
+                        fileops_share_map_remove(map, INODE(file), waiting[file][i].offset, waiting[file][i].length, waiting[file][i].sequence, SIZE_MAX, NULL, NULL);
+                    counts[file] = 0;
+                }
+            if (!counts[0] && !counts[1] && !counts[2] && !counts[3] && !counts[4] && !counts[5])
+                assert_int_equal(fileops_share_map_bytes(map), model_bytes(&model));
+        }
+        fileops_share_map_free(map);
+    }
+}
+
+static void keeps_whole_what_has_too_many_pieces(void **state)
+{
+    (void)state;
+    struct fileops_share_map *map = fileops_share_map_new();
+    clone_and_settle(map, 0, 0, 1, 0, 32);
+    assert_int_equal(fileops_share_map_remove(map, INODE(1), 4 * BLOCK, BLOCK, 100, 2, NULL, NULL), 0);
+    assert_int_equal(fileops_share_map_bytes(map), 31 * BLOCK);
+    assert_int_equal(fileops_share_map_remove(map, INODE(1), 9 * BLOCK, BLOCK, 100, 2, NULL, NULL), 0);
+    assert_int_equal(fileops_share_map_bytes(map), 31 * BLOCK);
+    assert_int_equal(fileops_share_map_remove(map, INODE(1), 0, 32 * BLOCK, 100, 2, NULL, NULL), 0);
+    assert_int_equal(fileops_share_map_bytes(map), 0);
+    assert_false(fileops_share_map_has(map, INODE(0)));
+    fileops_share_map_free(map);
+}
+
+static void another_dataset_never_lets_go(void **state)
+{
+    (void)state;
+    struct fileops_share_map *map = fileops_share_map_new();
+    struct fileops_reference added[4];
+    size_t count;
+    for (uint64_t file = 1; file < 3; file++)
+        assert_int_equal(fileops_share_map_clone(map, FILEOPS_OTHER_DATASET, 0, INODE(file), 0, BLOCK, NULL, 0, false, added, 4, &count), 0);
+    assert_int_equal(fileops_share_map_bytes(map), 2 * BLOCK);
+    fileops_share_map_remove(map, INODE(1), 0, BLOCK, 100, SIZE_MAX, NULL, NULL);
+    assert_int_equal(fileops_share_map_bytes(map), BLOCK);
+    fileops_share_map_free(map);
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    struct fileops_share_map *map = fileops_share_map_new();
+    struct fileops_reference added[3];
+    size_t count;
+    clone_and_settle(map, 0, 0, 1, 0, 4);
+    /* Half of it is known, half is new: three references. */
+    assert_int_equal(fileops_share_map_clone(map, INODE(0), 0, INODE(2), 0, 8 * BLOCK, NULL, 0, false, added, 2, &count), E2BIG);
+    assert_int_equal(fileops_share_map_bytes(map), 4 * BLOCK);
+    assert_int_equal(fileops_share_map_clone(map, INODE(0), UINT64_MAX - BLOCK, INODE(2), 0, 2 * BLOCK, NULL, 0, false, added, 3, &count), EINVAL);
+    fileops_share_map_free(map);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_the_model_when_all_is_settled),
+        cmocka_unit_test(is_never_below_the_model_while_something_is_not),
+        cmocka_unit_test(keeps_whole_what_has_too_many_pieces),
+        cmocka_unit_test(another_dataset_never_lets_go),
+        cmocka_unit_test(refuses_what_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

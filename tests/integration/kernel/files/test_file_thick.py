@@ -1,0 +1,159 @@
+"""Promises to files of a dataset, on a pool that others fill to the last byte."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.file_tool import FileTool, Refused
+from support.programs import run
+from support.short_pool import MIB, Filler, ShortPool
+
+SIZE = 96 * MIB
+
+
+@pytest.fixture
+def dataset(short_pool: ShortPool, tmp_path: Path) -> Path:
+    """A dataset of the short pool where files are promised space."""
+    root = tmp_path / "datastore"
+    run("zfs", "create", "-o", f"mountpoint={root}", "-o", "compression=off", f"{short_pool.name}/datastore")
+    return root
+
+
+@pytest.fixture
+def tool(dataset: Path) -> Iterator[FileTool]:
+    """Its books, open."""
+    with FileTool(dataset, zfs=True) as tool:
+        yield tool
+
+
+def write(tool: FileTool, path: Path, length: int = SIZE, *, seed: int = 1, offset: int = 0, sync: bool = False) -> int:
+    """Writes what nobody can compress; how often the pool refused for a while."""
+    return int(tool.call("write", path, offset, length, seed, *(["sync"] if sync else []))["retries"])
+
+
+def test_promises_hold_on_a_full_pool(short_pool: ShortPool, dataset: Path, tool: FileTool, tell: Callable[[str], None]) -> None:
+    """Each reserved file and reserved clone is overwritten whole, in a burst and in sync; the next reservation is refused."""
+    one, empty, thin = dataset / "one", dataset / "empty", dataset / "thin"
+    write(tool, one)
+    tool.call("truncate", empty, SIZE)
+    write(tool, thin, 16 * MIB)
+    tool.call("reserve", one)
+    tool.call("reserve", empty)
+    tool.clone("clone", "fast", one, dataset, "clone")
+    tool.call("reserve", dataset / "clone")
+    tool.clone("clone", "fast", one, dataset, "thin_clone")
+    with Filler(short_pool.files) as filler:
+        filler.wait_until_refused()
+        assert short_pool.available < MIB
+        with pytest.raises(Refused, match="ENOSPC"):  # it may not take what is promised to others
+            write(tool, thin, 512 * MIB)
+        began = time.monotonic()
+        refused = 0
+        for round_, sync in enumerate((False, True)):
+            for path in (one, dataset / "clone", empty):
+                refused += write(tool, path, seed=10 + round_, sync=sync)
+        tell(
+            f"6 x {SIZE // MIB} MiB overwritten on a full pool in {time.monotonic() - began:.0f} s, {refused} waits for the pool"
+        )
+        tool.call("truncate", dataset / "more", 512 * MIB)
+        with pytest.raises(Refused, match="ENOSPC"):
+            tool.call("reserve", dataset / "more")
+        assert tool.call("status")["problem"] == "no"
+        tool.call("maintain")
+        filler.remove()
+    for path in (one, dataset / "clone", empty, dataset / "thin_clone"):
+        tool.call("remove", path)
+    tool.call("maintain")
+    assert tool.number("thick_files") == tool.number("shared_bytes") == 0
+    assert short_pool.number("datastore", "refreservation") == 0
+
+
+def test_space_comes_back(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
+    """Shrinking and thin conversion lower what is held; growing raises it, or is refused before anything is written."""
+    path = dataset / "file"
+    tool.call("truncate", path, 256 * MIB)
+    tool.call("reserve", path)
+    large = tool.number("needed_bytes")
+    tool.call("truncate", path, 64 * MIB)
+    tool.call("maintain")
+    small = tool.number("needed_bytes")
+    assert large - small >= 192 * MIB
+    write(tool, path, 64 * MIB, offset=128 * MIB)
+    assert tool.number("needed_bytes") - small >= 128 * MIB
+    with pytest.raises(Refused, match="ENOSPC"):
+        tool.call("truncate", path, 16 << 30)
+    assert path.stat().st_size == 192 * MIB
+    tool.call("unreserve", path)
+    assert short_pool.number("datastore", "refreservation") == tool.number("held_bytes") == 0
+
+
+def test_a_change_behind_our_back_is_set_right(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
+    tool.call("truncate", dataset / "file", 64 * MIB)
+    tool.call("reserve", dataset / "file")
+    before = tool.number("foreign_changes")
+    run("zfs", "set", "refreservation=none", f"{short_pool.name}/datastore")
+    tool.call("maintain")
+    assert tool.number("foreign_changes") == before + 1
+    assert short_pool.number("datastore", "refreservation") == tool.number("held_bytes") > 64 * MIB
+    assert tool.call("status")["problem"] == "no"
+
+
+def test_promises_outlive_export_and_import(short_pool: ShortPool, dataset: Path) -> None:
+    path = dataset / "file"
+    with FileTool(dataset, zfs=True) as tool:
+        write(tool, path)
+        tool.call("reserve", path)
+        tool.clone("clone", "fast", path, dataset, "clone")
+        shared = tool.number("shared_bytes")
+        assert shared == SIZE
+    run("zpool", "export", short_pool.name)
+    run("zpool", "import", short_pool.name)
+    with FileTool(dataset, zfs=True) as tool:
+        assert tool.number("thick_files") == 1
+        assert tool.number("shared_bytes") == shared
+        assert tool.number("foreign_changes") == 0
+        assert tool.number("held_bytes") >= 2 * SIZE + shared
+
+
+def test_a_kill_at_any_moment_loses_no_promise(
+    short_pool: ShortPool, dataset: Path, seed: int, tell: Callable[[str], None]
+) -> None:
+    """kill -9 within clones, reservations, overwrites, deletes: the ledger never has less than the pool shares."""
+    choose = random.Random(seed)
+    rounds = 5
+    for round_ in range(rounds):
+        tool = FileTool(dataset, zfs=True)
+        assert not list((dataset / ".zvaai" / "clones").iterdir()), "what was not whole is removed"
+        run("zpool", "sync", short_pool.name)
+        shared = int(run("zpool", "get", "-Hpo", "value", "bclonesaved", short_pool.name))
+        assert tool.number("shared_bytes") >= shared, "blocks are shared that the ledger does not know of"
+        assert short_pool.number("datastore", "refreservation") == tool.number("held_bytes") >= tool.number("needed_bytes")
+        for name in range(3):
+            if not (dataset / f"f{name}").exists():
+                write(tool, dataset / f"f{name}", 16 * MIB, seed=round_)
+        for _ in range(6):
+            one, other = choose.sample(range(6), 2)
+            path = dataset / f"f{one}"
+            step = choose.choice(["clone", "clone", "reserve", "write", "remove", "maintain"])
+            if step == "maintain":
+                tool.send("maintain")
+            elif not path.exists() and step != "write":
+                tool.send("status")
+            elif step == "clone":
+                tool.send("clone", "full", path, dataset, f"f{other}")
+            elif step == "write":
+                tool.send("write", path, choose.randrange(8) * MIB, 4 * MIB, round_)
+            else:
+                tool.send(step, path)
+        time.sleep(choose.uniform(0, 0.6))  # the moment is what is tried
+        tool.kill()
+    for path in dataset.glob("f*"):
+        path.unlink()
+    with FileTool(dataset, zfs=True) as tool:
+        tool.call("maintain")
+        assert tool.number("thick_files") == tool.number("shared_bytes") == tool.number("held_bytes") == 0
+    tell(f"{rounds} kills, seed {seed}")

@@ -1,0 +1,98 @@
+"""The operations of ganesha_fsal/fileops on real files: its fileops_tool, one operation a line."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from support.programs import CACHE
+
+TOOL = CACHE / "ganesha_fsal/fileops/fileops_tool"
+
+
+class Refused(Exception):
+    """An operation was answered with an error; `name` is errno's, as in "ENOSPC"."""
+
+    def __init__(self, name: str, line: str) -> None:
+        super().__init__(f"{name}: {line}")
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """How the bytes of a clone went."""
+
+    seconds: float
+    done: int
+    cloned: int
+    copied: int
+    holes: int
+    fallback: Counter[str]
+
+
+class FileTool:
+    """The program with the books of one dataset open, or of two. Use as a context manager: it is closed properly at the end."""
+
+    def __init__(self, root: Path, *more: Path, zfs: bool = False) -> None:
+        assert TOOL.exists(), f"{TOOL} is not built: packaging/build-ganesha-fsal"
+        self._process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        for word, path in zip(("open", "open2"), (root, *more), strict=False):
+            self.call(word, path, *(["zfs"] if zfs else []))
+
+    def __enter__(self) -> FileTool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process.poll() is None and not kind:
+            self.call("close")
+        self.kill()
+
+    def send(self, *words: object) -> None:
+        """Begins an operation; `answer` waits for its end."""
+        assert self._process.stdin
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self, asked: str = "") -> dict[str, str]:
+        """What the oldest operation found, as names and values. Raises Refused."""
+        assert self._process.stdout
+        line = self._process.stdout.readline().split()
+        assert line, f"fileops_tool ended: {self._process.poll()} {asked}"
+        if line[0] != "ok":
+            raise Refused(line[1], asked)
+        return dict(zip(line[1::2], line[2::2], strict=True))
+
+    def call(self, *words: object) -> dict[str, str]:
+        """An operation from beginning to end."""
+        self.send(*words)
+        return self.answer(" ".join(map(str, words)))
+
+    def clone(self, *words: object) -> Cloned:
+        """`clone`, `into` or `range`."""
+        found = self.call(*words)
+        done, cloned, copied, holes = (int(found.pop(name)) for name in ("done", "cloned", "copied", "holes"))
+        seconds = float(found.pop("seconds"))
+        return Cloned(seconds, done, cloned, copied, holes, Counter({name: int(bytes_) for name, bytes_ in found.items()}))
+
+    def number(self, name: str) -> int:
+        """A figure of the books."""
+        return int(self.call("status")[name])
+
+    def unique(self, path: Path) -> tuple[int, bool]:
+        """Unique bytes of a file, and whether they are exact."""
+        found = self.call("stat", path)
+        return int(found["unique"]), found["exact"] == "1"
+
+    def kill(self) -> None:
+        """kill -9, if it still runs."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
