@@ -23,6 +23,8 @@ struct job {
     ino_t inode;
     struct timespec began, ended;
     bool cancelled;
+    bool holds_files; /* until they are closed, a moment after its end */
+    uint16_t source_export_id;
     struct vaai_nas_job shown;
 };
 
@@ -35,7 +37,7 @@ struct vaai_nas_jobs {
     struct job *newest;
     struct job *queue_head, **queue_tail;
     size_t known, active;
-    uint64_t next_id; /* the upper half tells this daemon's life from an earlier one's */
+    uint64_t first_id, next_id; /* from the time of the start on: another daemon's are others */
     bool stopping;
     unsigned int workers;
     pthread_t threads[WORKERS_MAX];
@@ -205,6 +207,11 @@ static void run(struct job *job)
     pthread_cond_broadcast(&jobs->ended);
     pthread_mutex_unlock(&jobs->lock);
     free_order(jobs->adapter, order);
+
+    pthread_mutex_lock(&jobs->lock);
+    job->holds_files = false;
+    pthread_cond_broadcast(&jobs->ended);
+    pthread_mutex_unlock(&jobs->lock);
 }
 
 static void *work(void *argument)
@@ -241,7 +248,9 @@ struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_adapter *adapter, 
     jobs->adapter = adapter;
     jobs->counters = counters;
     jobs->queue_tail = &jobs->queue_head;
-    jobs->next_id = ((uint64_t)time(NULL) << 32) + 1;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    jobs->first_id = jobs->next_id = ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) << 20;
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->work, NULL);
     pthread_condattr_init(&monotonic);
@@ -306,6 +315,11 @@ static struct job *find_id(struct vaai_nas_jobs *jobs, uint64_t id)
     return job;
 }
 
+static bool is_of_another_daemon(const struct vaai_nas_jobs *jobs, uint64_t id)
+{
+    return id < jobs->first_id || id >= jobs->next_id;
+}
+
 static struct job *find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name)
 {
     struct job *job = jobs->newest;
@@ -321,7 +335,7 @@ static void forget_one(struct vaai_nas_jobs *jobs)
     struct job **link = &jobs->newest, **oldest_ended = NULL;
 
     for (; *link != NULL; link = &(*link)->older)
-        if (!is_active(*link))
+        if (!is_active(*link) && !(*link)->holds_files)
             oldest_ended = link;
     if (oldest_ended == NULL)
         return;
@@ -365,6 +379,8 @@ static struct job *enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *orde
     job->shown.state = VAAI_NAS_WAITING;
     job->shown.total_bytes = order->total_bytes;
     job->shown.export_id = order->destination.export_id;
+    job->source_export_id = order->source.export_id;
+    job->holds_files = true;
     memcpy(job->shown.request_id, order->clone.request_id, VAAI_NAS_REQUEST_ID_SIZE);
     memcpy(job->shown.host, order->host, sizeof(job->shown.host));
     memcpy(job->shown.name, order->clone.name, sizeof(job->shown.name));
@@ -462,7 +478,7 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     if (job != NULL && job->shown.export_id == export_id) {
         show(job, shown);
         status = VAAI_NAS_OK;
-    } else if (job == NULL && id >> 32 != jobs->next_id >> 32) {
+    } else if (is_of_another_daemon(jobs, id)) {
         status = VAAI_NAS_INTERRUPTED;
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -510,9 +526,27 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
         if (job != NULL)
             show(job, shown);
         status = VAAI_NAS_OK;
-    } else if (job == NULL && id != 0 && id >> 32 != jobs->next_id >> 32) {
+    } else if (id != 0 && is_of_another_daemon(jobs, id)) {
         status = VAAI_NAS_INTERRUPTED;
     }
     pthread_mutex_unlock(&jobs->lock);
     return status;
+}
+
+void vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id)
+{
+    bool active;
+
+    pthread_mutex_lock(&jobs->lock);
+    do {
+        active = false;
+        for (struct job *job = jobs->newest; job != NULL; job = job->older)
+            if (job->holds_files && (job->shown.export_id == export_id || job->source_export_id == export_id)) {
+                job->cancelled = true;
+                active = true;
+            }
+        if (active)
+            pthread_cond_wait(&jobs->ended, &jobs->lock);
+    } while (active);
+    pthread_mutex_unlock(&jobs->lock);
 }

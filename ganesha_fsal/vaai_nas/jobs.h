@@ -52,4 +52,7 @@ void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct v
 enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
                                           struct vaai_nas_job *job);
 
+/* Cancels those that read or write in the export, and waits until none is active. */
+void vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id);
+
 #endif

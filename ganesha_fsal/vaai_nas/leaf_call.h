@@ -3,6 +3,7 @@
 #define VAAI_NAS_LEAF_CALL_H
 
 #include "fsal_api.h"
+#include "config_parsing.h"
 
 struct fileops_space;
 
@@ -34,18 +35,16 @@ static inline fsal_status_t vaai_nas_leaf_run(struct fsal_obj_handle *leaf)
 /* A new descriptor of the object, that the caller closes; flags as of open(2). -1 with errno. */
 int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags);
 
-/* The books of the export that op_ctx is at (the leaf's export); NULL where its file system has none. They live as long as the export. */
-struct fileops_space *fsal_zvaai_space(struct fsal_export *leaf_export);
+/* The books of the file system the object is on; NULL where it has none. They live as long as an export on it. */
+struct fileops_space *fsal_zvaai_space(struct fsal_obj_handle *leaf);
 
-/* What FSAL_ZVAAI's configuration says of the service. Called once, when the FSAL is loaded; 0 or an errno value. */
-struct vaai_nas_configuration {
-    uint16_t port;              /* of the RPC program, 0 for any that is free; registered with rpcbind */
-    bool program;               /* serve the RPC program */
-    const char *control_socket; /* statistics as JSON; NULL for none */
-};
-int vaai_nas_start(const struct vaai_nas_configuration *configuration);
+/*
+ * What the adapter gives the FSAL: starts the service as the block VAAI_NAS of ganesha's configuration says (docs/vaai_nas.md), when
+ * the daemon has come up. 0, or -1 with the errors counted. Called again for a configuration read again: does nothing.
+ */
+int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
 
-/* Ends jobs and threads, when the FSAL is unloaded. */
-void vaai_nas_stop(void);
+/* An export is being removed: cancels the clones that read or write in it, and waits for their end. */
+void vaai_nas_export_ends(uint16_t export_id);
 
 #endif

@@ -144,6 +144,44 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
     return status;
 }
 
+enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                   const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
+                                   bool *destination_is_directory, bool *same_export)
+{
+    struct vaai_nas_file file;
+    uint16_t export_id = 0;
+    enum vaai_nas_status status = open_file(service, caller, destination, VAAI_NAS_LOOK, &file);
+
+    if (status == VAAI_NAS_OK) {
+        *destination_is_directory = file.is_directory;
+        export_id = file.export_id;
+        close_file(service, &file);
+        status = open_file(service, caller, source, VAAI_NAS_LOOK, &file);
+    }
+    if (status == VAAI_NAS_OK)
+        *same_export = file.export_id == export_id;
+    close_file(service, &file);
+    return status;
+}
+
+enum vaai_nas_status vaai_nas_directory_is(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                           const struct vaai_nas_handle *directory, const char *path, size_t length)
+{
+    struct vaai_nas_file file;
+    char descriptor[32], found[VAAI_NAS_PATH_SIZE];
+    enum vaai_nas_status status = open_file(service, caller, directory, VAAI_NAS_LOOK, &file);
+
+    if (status != VAAI_NAS_OK)
+        return status;
+    snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", file.fd);
+    ssize_t found_length = readlink(descriptor, found, sizeof(found));
+    if (found_length <= (ssize_t)length || found[found_length - (ssize_t)length - 1] != '/' ||
+        memcmp(found + found_length - (ssize_t)length, path, length) != 0)
+        status = VAAI_NAS_NOT_FOUND;
+    close_file(service, &file);
+    return status;
+}
+
 /* One component, and none that means another place. */
 static enum vaai_nas_status check_name(const char *name)
 {
@@ -154,7 +192,7 @@ static enum vaai_nas_status check_name(const char *name)
     return VAAI_NAS_OK;
 }
 
-/* What can be said of a clone before any file is open. */
+/* What can be said of a clone without its files. */
 static enum vaai_nas_status check_clone(const struct vaai_nas_clone *clone, char reason[VAAI_NAS_REASON_SIZE])
 {
     if (clone->name[0] != 0) {
@@ -186,7 +224,6 @@ static enum vaai_nas_status open_files(struct vaai_nas_service *service, const s
 {
     const struct vaai_nas_clone *clone = &order->clone;
     enum vaai_nas_access access = clone->name[0] != 0 ? VAAI_NAS_CREATE : VAAI_NAS_WRITE;
-    struct stat attributes;
 
     enum vaai_nas_status status = open_file(service, caller, &clone->destination, access, &order->destination);
     if (status != VAAI_NAS_OK) {
@@ -198,6 +235,15 @@ static enum vaai_nas_status open_files(struct vaai_nas_service *service, const s
         snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
         return status;
     }
+    return VAAI_NAS_OK;
+}
+
+/* What can be said of a clone whose request is right and whose files are open. */
+static enum vaai_nas_status check_files(struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
+{
+    const struct vaai_nas_clone *clone = &order->clone;
+    struct stat attributes;
+
     if (clone->name[0] != 0 && fstatat(order->destination.fd, clone->name, &attributes, AT_SYMLINK_NOFOLLOW) == 0) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "the name is taken; nothing was changed");
         return VAAI_NAS_EXISTS;
@@ -276,6 +322,8 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
     memcpy(export_path, order->destination.export_path, sizeof(export_path));
     if (status == VAAI_NAS_OK)
         status = check_clone(clone, reason);
+    if (status == VAAI_NAS_OK)
+        status = check_files(order, reason);
     if (status != VAAI_NAS_OK)
         goto exit;
     if (clone->dry_run) {
@@ -418,4 +466,9 @@ enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const
     end(service, &counted, caller, file.export_path, status);
     close_file(service, &file);
     return status;
+}
+
+void vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id)
+{
+    vaai_nas_jobs_cancel_export(service->jobs, export_id);
 }

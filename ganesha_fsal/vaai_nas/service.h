@@ -77,6 +77,15 @@ const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
 
+/* What two handles are, for who may look at both. */
+enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                   const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
+                                   bool *destination_is_directory, bool *same_export);
+
+/* NOT_FOUND unless the directory's path ends with the `length` bytes of `path`, at a component. */
+enum vaai_nas_status vaai_nas_directory_is(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                           const struct vaai_nas_handle *directory, const char *path, size_t length);
+
 /*
  * Starts a clone, or finds the one that the same request started. Waits for its end for `wait_milliseconds` at most. OK says that `job`
  * is filled in, not that it is complete. `reason` (may be NULL) says more where the status is another.
@@ -112,5 +121,8 @@ enum vaai_nas_status vaai_nas_list_jobs(struct vaai_nas_service *service, const 
  */
 enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                          const struct vaai_nas_handle *destination, uint64_t id, struct vaai_nas_job *job);
+
+/* Cancels the jobs that read or write in the export, and waits for their end, however long that takes. */
+void vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id);
 
 #endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public functions: check, find the paths, go through the session's door. */
+#include <stddef.h>
+#include <string.h>
+
+#include "session.h"
+
+static const char *const names[] = {
+    [VAAINAS_OK] = "ok",
+    [VAAINAS_NOT_FOUND] = "not_found",
+    [VAAINAS_ACCESS] = "access",
+    [VAAINAS_BAD_HANDLE] = "bad_handle",
+    [VAAINAS_STALE] = "stale",
+    [VAAINAS_EXISTS] = "exists",
+    [VAAINAS_NOT_DIRECTORY] = "not_directory",
+    [VAAINAS_IS_DIRECTORY] = "is_directory",
+    [VAAINAS_READ_ONLY] = "read_only",
+    [VAAINAS_NO_SPACE] = "no_space",
+    [VAAINAS_QUOTA] = "quota",
+    [VAAINAS_FILE_TOO_LARGE] = "file_too_large",
+    [VAAINAS_NAME_TOO_LONG] = "name_too_long",
+    [VAAINAS_INVALID] = "invalid",
+    [VAAINAS_BUSY] = "busy",
+    [VAAINAS_CANCELLED] = "cancelled",
+    [VAAINAS_NOT_SUPPORTED] = "not_supported",
+    [VAAINAS_INPUT_OUTPUT] = "input_output",
+    [VAAINAS_INTERRUPTED] = "interrupted",
+    [VAAINAS_FAULT] = "fault",
+    [VAAINAS_UNREACHABLE] = "unreachable",
+    [VAAINAS_NO_SERVICE] = "no_service",
+    [VAAINAS_PROTOCOL] = "protocol",
+    [VAAINAS_NO_MEMORY] = "no_memory",
+    [VAAINAS_STUCK] = "stuck",
+};
+
+const char *vaainas_error_name(enum vaainas_error error)
+{
+    unsigned int number = (unsigned int)error;
+
+    return number < sizeof(names) / sizeof(names[0]) && names[number] != NULL ? names[number] : "unknown";
+}
+
+enum vaainas_door vaainas_session_door(const struct vaainas_session *session)
+{
+    return session->door;
+}
+
+/* A structure as the caller knows it: all but its size zero, never beyond what it has. */
+#define PREPARE(structure, type) memset((char *)(structure) + sizeof(size_t), 0, sizeof(type) - sizeof(size_t))
+#define SIZE_IS_KNOWN(structure, type) ((structure)->size >= sizeof(type))
+
+static enum vaainas_error unknown_size(struct vaainas_failure *failure)
+{
+    return fail(failure, VAAINAS_INVALID, "a structure's size is not set, or is of a later libvaainas");
+}
+
+enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
+                                     struct vaainas_failure *failure)
+{
+    if (!SIZE_IS_KNOWN(capabilities, struct vaainas_capabilities))
+        return unknown_size(failure);
+    PREPARE(capabilities, struct vaainas_capabilities);
+    return session->functions->supported(session, capabilities, failure);
+}
+
+static enum vaainas_error find_file(struct vaainas_session *session, const char *path, struct found *found,
+                                    struct vaainas_failure *failure)
+{
+    enum vaainas_error error = walk(session, path, found, failure);
+
+    if (error == VAAINAS_OK && !found->exists)
+        error = fail(failure, VAAINAS_NOT_FOUND, "%s is not there; nothing was changed", path);
+    if (error == VAAINAS_OK && found->is_directory)
+        error = fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed", path);
+    return error;
+}
+
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
+{
+    struct vaainas_clone_result own = {.size = sizeof(own)};
+    struct found source, destination;
+
+    if (result == NULL)
+        result = &own;
+    if (!SIZE_IS_KNOWN(clone, struct vaainas_clone) || !SIZE_IS_KNOWN(result, struct vaainas_clone_result))
+        return unknown_size(failure);
+    PREPARE(result, struct vaainas_clone_result);
+    enum vaainas_error error = find_file(session, clone->source, &source, failure);
+    if (error == VAAINAS_OK)
+        error = walk(session, clone->destination, &destination, failure);
+    if (error != VAAINAS_OK)
+        return error;
+    if (!destination.parent_exists)
+        return fail(failure, VAAINAS_NOT_FOUND, "the directory of %s is not there; nothing was changed", clone->destination);
+    if (destination.exists && destination.is_directory)
+        return fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed: name the file", clone->destination);
+    if (destination.exists && (clone->flags & VAAINAS_GUARDED) != 0)
+        return fail(failure, VAAINAS_EXISTS, "%s is there; nothing was changed", clone->destination);
+    if (destination.exists && source.object.length == destination.object.length && !clone->range &&
+        memcmp(source.object.bytes, destination.object.bytes, source.object.length) == 0)
+        return fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
+    if (!destination.exists && clone->range)
+        return fail(failure, VAAINAS_NOT_FOUND, "%s is not there; nothing was changed: a range is cloned into a file that is", clone->destination);
+    return session->functions->clone(session, clone, &source, &destination, result, failure);
+}
+
+static enum vaainas_error file_statistics(struct vaainas_session *session, const char *path, bool reserve,
+                                          struct vaainas_statistics *statistics, struct vaainas_failure *failure)
+{
+    struct vaainas_statistics own = {.size = sizeof(own)};
+    struct found found;
+
+    if (statistics == NULL)
+        statistics = &own;
+    if (!SIZE_IS_KNOWN(statistics, struct vaainas_statistics))
+        return unknown_size(failure);
+    PREPARE(statistics, struct vaainas_statistics);
+    enum vaainas_error error = find_file(session, path, &found, failure);
+    return error != VAAINAS_OK ? error : session->functions->statistics(session, &found.object, reserve, statistics, failure);
+}
+
+enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
+                                struct vaainas_failure *failure)
+{
+    return file_statistics(session, path, false, statistics, failure);
+}
+
+enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
+                                   struct vaainas_failure *failure)
+{
+    return file_statistics(session, path, true, statistics, failure);
+}
+
+enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t *count,
+                                struct vaainas_failure *failure)
+{
+    return session->functions->jobs(session, jobs, count, failure);
+}
+
+enum vaainas_error vaainas_cancel(struct vaainas_session *session, const char *destination, uint64_t job,
+                                  struct vaainas_failure *failure)
+{
+    struct found found;
+    enum vaainas_error error = walk(session, destination, &found, failure);
+
+    if (error == VAAINAS_OK && !found.exists)
+        error = fail(failure, VAAINAS_NOT_FOUND, "%s is not there: for a clone that makes a file name the directory", destination);
+    return error != VAAINAS_OK ? error : session->functions->cancel(session, &found.object, job, failure);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "config.h"
+
+#include "adapter_ganesha.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "export_mgr.h"
+#include "fsal.h"
+#include "FSAL/fsal_commonlib.h"
+#include "fsal_convert.h"
+#include "fsal_up.h"
+#include "leaf_call.h"
+#include "nfs_core.h"
+#include "nfs_creds.h"
+#include "nfs_exports.h"
+#include "nfs_fh.h"
+
+/* Of a file that is open: what keeps it, and the names of it in ganesha's caches. */
+struct held {
+    struct gsh_export *export;
+    struct fsal_obj_handle *object;
+    struct fsal_obj_handle *leaf;
+};
+
+_Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
+
+/* The border with ganesha's errors. */
+static enum vaai_nas_status status_of_fsal(fsal_status_t status)
+{
+    switch (status.major) {
+    case ERR_FSAL_NO_ERROR:
+        return VAAI_NAS_OK;
+    case ERR_FSAL_BADHANDLE:
+        return VAAI_NAS_BAD_HANDLE;
+    case ERR_FSAL_STALE:
+    case ERR_FSAL_NOENT: /* of a handle: what it named is gone */
+        return VAAI_NAS_STALE;
+    case ERR_FSAL_ACCESS:
+    case ERR_FSAL_PERM:
+        return VAAI_NAS_ACCESS;
+    case ERR_FSAL_ROFS:
+        return VAAI_NAS_READ_ONLY;
+    case ERR_FSAL_DELAY:
+        return VAAI_NAS_BUSY;
+    case ERR_FSAL_INVAL:
+        return VAAI_NAS_BAD_HANDLE;
+    case ERR_FSAL_NOTSUPP:
+        return VAAI_NAS_NOT_SUPPORTED;
+    case ERR_FSAL_IO:
+        return VAAI_NAS_INPUT_OUTPUT;
+    default:
+        return VAAI_NAS_FAULT;
+    }
+}
+
+/* Runs `run` with the leaf below MDCACHE, which drops the object's cached attributes afterwards. op_ctx is at its export. */
+static fsal_status_t call_leaf(struct fsal_obj_handle *object, struct vaai_nas_leaf_call *call)
+{
+    vaai_nas_leaf_call = call;
+    fsal_status_t status = object->obj_ops->fallocate(object, NULL, 0, 0, true);
+    vaai_nas_leaf_call = NULL;
+    return status;
+}
+
+static bool is_ours(struct gsh_export *export)
+{
+    struct fsal_export *leaf = export->fsal_export->sub_export;
+
+    return leaf != NULL && strcmp(leaf->fsal->name, "ZVAAI") == 0;
+}
+
+/* The part of the wire handle that the FSAL made; its export's id is checked to be that of op_ctx. */
+static enum vaai_nas_status find_object(const struct vaai_nas_handle *handle, struct fsal_obj_handle **object)
+{
+    const struct file_handle_v3 *wire = (const struct file_handle_v3 *)handle->bytes;
+    struct fsal_export *export = op_ctx->fsal_export;
+    char host_handle[NFS4_FHSIZE];
+    struct gsh_buffdesc descriptor = {.addr = host_handle, .len = wire->fs_len};
+
+    memcpy(host_handle, wire->fsopaque, wire->fs_len);
+    fsal_status_t status = export->exp_ops.wire_to_host(export, FSAL_DIGEST_NFSV3, &descriptor, wire->fhflags1);
+    if (!FSAL_IS_ERROR(status))
+        status = export->exp_ops.create_handle(export, &descriptor, object, NULL);
+    return status_of_fsal(status);
+}
+
+/* A well-formed handle's export id; both versions of NFS have it at the same place (nfs_fh.h). */
+static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, uint32_t nfs_version, uint16_t *export_id)
+{
+    const struct file_handle_v3 *wire = (const struct file_handle_v3 *)handle->bytes;
+    size_t header = offsetof(struct file_handle_v3, fsopaque);
+
+    if (handle->length < header || handle->length > NFS4_FHSIZE || wire->fhversion != GANESHA_FH_VERSION ||
+        wire->fs_len == 0)
+        return VAAI_NAS_BAD_HANDLE;
+    size_t used = header + wire->fs_len, padded = (used + 3) & ~(size_t)3; /* handles of NFSv3 are padded */
+    if (handle->length != padded && (nfs_version == NFS_V3 || handle->length != used))
+        return VAAI_NAS_BAD_HANDLE;
+    *export_id = ntohs(wire->exportid);
+    return VAAI_NAS_OK;
+}
+
+static enum vaai_nas_status check_type(const struct fsal_obj_handle *object, enum vaai_nas_access access)
+{
+    bool file = object->type == REGULAR_FILE, directory = object->type == DIRECTORY;
+
+    switch (access) {
+    case VAAI_NAS_LOOK:
+        return file || directory ? VAAI_NAS_OK : VAAI_NAS_INVALID;
+    case VAAI_NAS_READ:
+    case VAAI_NAS_WRITE:
+        return file ? VAAI_NAS_OK : directory ? VAAI_NAS_IS_DIRECTORY : VAAI_NAS_INVALID;
+    case VAAI_NAS_CREATE:
+        return directory ? VAAI_NAS_OK : VAAI_NAS_NOT_DIRECTORY;
+    }
+    return VAAI_NAS_FAULT;
+}
+
+/* What NFS would ask before GETATTR, READ, WRITE and CREATE, with the credentials that op_ctx has after squashing. */
+static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, enum vaai_nas_access access)
+{
+    uint32_t options = op_ctx->export_perms.options;
+    fsal_status_t status = {0};
+
+    switch (access) {
+    case VAAI_NAS_LOOK:
+        if ((options & (EXPORT_OPTION_READ_ACCESS | EXPORT_OPTION_MD_READ_ACCESS)) == 0)
+            return VAAI_NAS_ACCESS;
+        break;
+    case VAAI_NAS_READ:
+        if ((options & EXPORT_OPTION_READ_ACCESS) == 0)
+            return VAAI_NAS_ACCESS;
+        status = object->obj_ops->test_access(object, FSAL_READ_ACCESS, NULL, NULL, true);
+        if (status.major == ERR_FSAL_ACCESS) /* as NFS READ has it: who may run it may read it */
+            status = object->obj_ops->test_access(object, FSAL_EXECUTE_ACCESS, NULL, NULL, true);
+        break;
+    case VAAI_NAS_WRITE:
+        if ((options & EXPORT_OPTION_WRITE_ACCESS) == 0)
+            return VAAI_NAS_READ_ONLY;
+        status = object->obj_ops->test_access(object, FSAL_WRITE_ACCESS, NULL, NULL, true);
+        break;
+    case VAAI_NAS_CREATE:
+        if ((options & EXPORT_OPTION_WRITE_ACCESS) == 0)
+            return VAAI_NAS_READ_ONLY;
+        status = object->obj_ops->test_access(object,
+                                              FSAL_MODE_MASK_SET(FSAL_W_OK | FSAL_X_OK) |
+                                                  FSAL_ACE4_MASK_SET(FSAL_ACE_PERM_ADD_FILE | FSAL_ACE_PERM_EXECUTE),
+                                              NULL, NULL, false);
+        break;
+    }
+    return status_of_fsal(status);
+}
+
+struct open_call {
+    struct vaai_nas_leaf_call call;
+    struct vaai_nas_file *file;
+    struct held *held;
+    int flags;
+};
+
+static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+{
+    struct open_call *open_call = container_of(call, struct open_call, call);
+    struct vaai_nas_file *file = open_call->file;
+    struct stat attributes;
+
+    file->fd = fsal_zvaai_open_leaf(leaf, open_call->flags | O_CLOEXEC);
+    if (file->fd < 0)
+        return fsalstat(posix2fsal_error(errno), errno);
+    if (fstat(file->fd, &attributes) != 0) {
+        int error = errno;
+        close(file->fd);
+        file->fd = -1;
+        return fsalstat(posix2fsal_error(error), error);
+    }
+    file->device = attributes.st_dev;
+    file->inode = attributes.st_ino;
+    file->group = (attributes.st_mode & S_ISGID) != 0 ? attributes.st_gid : op_ctx->creds.caller_gid;
+    open_call->held->leaf = leaf;
+    return fsalstat(ERR_FSAL_NO_ERROR, 0);
+}
+
+/* With op_ctx at the handle's export, the caller checked and its credentials known. */
+static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
+                                            struct vaai_nas_file *file)
+{
+    struct gsh_export *export = op_ctx->ctx_export;
+    struct fsal_obj_handle *object;
+    struct held *held = NULL;
+
+    snprintf(file->export_path, sizeof(file->export_path), "%s", op_ctx_export_path(op_ctx));
+    file->export_id = export->export_id;
+    if (!is_ours(export))
+        return VAAI_NAS_NOT_SUPPORTED;
+    enum vaai_nas_status status = find_object(handle, &object);
+    if (status != VAAI_NAS_OK)
+        return status;
+    status = check_type(object, access);
+    if (status == VAAI_NAS_OK)
+        status = check_permissions(object, access);
+    if (status != VAAI_NAS_OK)
+        goto exit;
+    held = calloc(1, sizeof(*held));
+    if (held == NULL) {
+        status = VAAI_NAS_FAULT;
+        goto exit;
+    }
+    struct open_call call = {
+        .call.run = open_leaf,
+        .file = file,
+        .held = held,
+        .flags = access == VAAI_NAS_WRITE ? O_RDWR : O_RDONLY,
+    };
+    file->is_directory = object->type == DIRECTORY;
+    if (file->is_directory)
+        call.flags |= O_DIRECTORY;
+    file->read_only = (op_ctx->export_perms.options & EXPORT_OPTION_WRITE_ACCESS) == 0;
+    file->owner = op_ctx->creds.caller_uid;
+    status = status_of_fsal(call_leaf(object, &call.call));
+    if (status != VAAI_NAS_OK)
+        goto exit;
+    file->space = fsal_zvaai_space(held->leaf);
+    get_gsh_export_ref(export);
+    held->export = export;
+    held->object = object;
+    file->of_adapter = held;
+    return VAAI_NAS_OK;
+exit:
+    free(held);
+    object->obj_ops->put_ref(object);
+    return status;
+}
+
+static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
+                                         enum vaai_nas_access access, struct vaai_nas_file *file)
+{
+    struct svc_req *request = caller->request;
+    struct req_op_context context;
+    uint16_t export_id = 0;
+    enum vaai_nas_status status = parse_handle(handle, caller->nfs_version, &export_id);
+
+    file->fd = -1;
+    if (status != VAAI_NAS_OK)
+        return status;
+    /* A procedure of NFSv3 is called with all of this done for its first handle. */
+    if (caller->nfs_version == NFS_V3 && op_ctx != NULL && op_ctx->ctx_export != NULL &&
+        op_ctx->ctx_export->export_id == export_id)
+        return open_in_context(handle, access, file);
+
+    struct gsh_export *export = get_gsh_export(export_id);
+    if (export == NULL)
+        return VAAI_NAS_STALE;
+    init_op_context(&context, export, export->fsal_export, NULL, (sockaddr_t *)svc_getrpccaller(request->rq_xprt), NFS_V4, 0,
+                    NFS_REQUEST);
+    /* Client, transport, port, flavour; squashes the credentials. The export must serve protocol 4. */
+    if (nfs4_export_check_access(request) != NFS4_OK)
+        status = VAAI_NAS_ACCESS;
+    else
+        status = open_in_context(handle, access, file);
+    gsh_free(context.managed_garray_copy);
+    gsh_free(context.caller_garray_copy);
+    release_op_context(); /* and the export's reference */
+    return status;
+}
+
+static fsal_status_t do_nothing(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+{
+    (void)call;
+    (void)leaf;
+    return fsalstat(ERR_FSAL_NO_ERROR, 0);
+}
+
+/* op_ctx at the file's export, for what has no caller any more. */
+static void enter_export(struct req_op_context *context, const struct held *held)
+{
+    get_gsh_export_ref(held->export);
+    init_op_context_simple(context, held->export, held->export->fsal_export);
+}
+
+static void adapter_changed(const struct vaai_nas_file *file)
+{
+    const struct held *held = file->of_adapter;
+    struct req_op_context context;
+    struct vaai_nas_leaf_call call = {.run = do_nothing};
+
+    enter_export(&context, held);
+    call_leaf(held->object, &call);
+    if (file->is_directory) { /* its names too */
+        const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
+        struct gsh_buffdesc key;
+        held->leaf->obj_ops->handle_to_key(held->leaf, &key);
+        upcalls->invalidate(upcalls, &key, FSAL_UP_INVALIDATE_CACHE);
+    }
+    release_op_context();
+}
+
+static void adapter_close(struct vaai_nas_file *file)
+{
+    struct held *held = file->of_adapter;
+    struct req_op_context context;
+
+    if (file->fd < 0)
+        return;
+    close(file->fd);
+    file->fd = -1;
+    enter_export(&context, held);
+    held->object->obj_ops->put_ref(held->object);
+    release_op_context();
+    put_gsh_export(held->export);
+    free(held);
+    file->of_adapter = NULL;
+}
+
+const struct vaai_nas_adapter vaai_nas_adapter_ganesha = {
+    .open = adapter_open,
+    .changed = adapter_changed,
+    .close = adapter_close,
+};

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* The second half of the adapter: configuration, start, and procedure 22 as ganesha's dispatch wants it. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter_ganesha.h"
+#include "config_parsing.h"
+#include "fsal.h"
+#include "leaf_call.h"
+#include "log.h"
+#include "nfs_core.h"
+#include "nfs_init.h"
+#include "nfs_proto_data.h"
+#include "procedure22.h"
+#include "program_server.h"
+#include "statistics_socket.h"
+
+struct configuration {
+    bool program;         /* serve vaai_nas.x */
+    uint16_t port;        /* of it; 0: any that is free */
+    char *control_socket; /* path; NULL: none */
+};
+
+static struct configuration configuration;
+static struct vaai_nas_service *service;
+
+static struct config_item parameters[] = {
+    CONF_ITEM_BOOL("Program", true, configuration, program),
+    CONF_ITEM_UI16("Port", 0, UINT16_MAX, 0, configuration, port),
+    CONF_ITEM_PATH("Control_Socket", 1, 107, NULL, configuration, control_socket), /* sun_path of unix(7) */
+    CONFIG_EOL,
+};
+
+static void *configuration_init(void *link, void *self)
+{
+    (void)link;
+    return self != NULL ? self : &configuration;
+}
+
+static struct config_block block = {
+    .dbus_interface_name = "org.ganesha.nfsd.config.vaai_nas",
+    .blk_desc.name = "VAAI_NAS",
+    .blk_desc.type = CONFIG_BLOCK,
+    .blk_desc.flags = CONFIG_UNIQUE,
+    .blk_desc.u.blk.init = configuration_init,
+    .blk_desc.u.blk.params = parameters,
+    .blk_desc.u.blk.commit = noop_conf_commit,
+};
+
+/* Arguments of procedure 22 as the dispatch wants them: the handle that tells the export comes first. */
+struct arguments {
+    nfs_fh3 destination; /* points into `request` */
+    struct procedure22_request *request;
+    enum procedure22_fault fault;
+};
+
+_Static_assert(sizeof(struct arguments) <= sizeof(nfs_arg_t), "the dispatch has room for them");
+_Static_assert(sizeof(struct procedure22_result) <= sizeof(nfs_res_t), "and for the result");
+
+/* Copies opaque<limit> with its length and padding, undecoded. */
+static bool copy_opaque(XDR *xdrs, uint8_t *bytes, size_t *length, uint32_t limit)
+{
+    uint32_t size, big_endian;
+
+    if (!XDR_GETUINT32(xdrs, &size) || size > limit)
+        return false;
+    big_endian = htonl(size);
+    memcpy(bytes + *length, &big_endian, sizeof(big_endian));
+    *length += sizeof(big_endian);
+    size = (size + 3) & ~3u;
+    if (!XDR_GETBYTES(xdrs, (char *)bytes + *length, size))
+        return false;
+    *length += size;
+    return true;
+}
+
+/* Gathers the bytes of a call, each part within its bounds, for the codec that is tested alone. */
+static bool decode(XDR *xdrs, struct arguments *arguments)
+{
+    uint8_t bytes[4 + PROCEDURE22_HANDLE_SIZE + 4 + 4 + PROCEDURE22_HANDLE_SIZE + 4 + 1024];
+    size_t length = 0;
+    uint32_t kind, big_endian;
+
+    if (!copy_opaque(xdrs, bytes, &length, PROCEDURE22_HANDLE_SIZE) || !XDR_GETUINT32(xdrs, &kind))
+        return false;
+    big_endian = htonl(kind);
+    memcpy(bytes + length, &big_endian, sizeof(big_endian));
+    length += sizeof(big_endian);
+    if (kind == PROCEDURE22_NEED_SOURCE && !copy_opaque(xdrs, bytes, &length, PROCEDURE22_HANDLE_SIZE))
+        return false;
+    if (!copy_opaque(xdrs, bytes, &length, 1024))
+        return false;
+    arguments->request = gsh_calloc(1, sizeof(*arguments->request));
+    arguments->fault = procedure22_decode_request(bytes, length, arguments->request);
+    arguments->destination.data.data_len = arguments->request->destination.length;
+    arguments->destination.data.data_val = (char *)arguments->request->destination.bytes;
+    return arguments->fault != PROCEDURE22_NO_XDR;
+}
+
+static bool xdr_arguments(XDR *xdrs, void *where)
+{
+    struct arguments *arguments = where;
+
+    switch (xdrs->x_op) {
+    case XDR_DECODE:
+        return decode(xdrs, arguments);
+    case XDR_FREE:
+        gsh_free(arguments->request);
+        arguments->request = NULL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Also what the dispatch has refused itself comes here, with nothing but a status. */
+static bool xdr_result(XDR *xdrs, void *where)
+{
+    struct procedure22_result result;
+    uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE];
+
+    if (xdrs->x_op != XDR_ENCODE)
+        return xdrs->x_op == XDR_FREE;
+    memcpy(&result, where, sizeof(result));
+    result.version = PROCEDURE22_VERSION;
+    procedure22_encode_result(&result, bytes);
+    return XDR_PUTBYTES(xdrs, (char *)bytes, sizeof(bytes));
+}
+
+static int serve(nfs_arg_t *arguments_of_any, struct svc_req *request, nfs_res_t *result)
+{
+    const struct arguments *arguments = (const struct arguments *)arguments_of_any;
+    struct vaai_nas_caller caller;
+
+    vaai_nas_caller_of_request(request, NFS_V3, &caller);
+    vaai_nas_procedure22_serve(service, &caller, arguments->request, arguments->fault, (struct procedure22_result *)result);
+    return NFS_REQ_OK;
+}
+
+static void free_result(nfs_res_t *result)
+{
+    (void)result;
+}
+
+static const nfs_function_desc_t procedure22 = {
+    .service_function = serve,
+    .free_function = free_result,
+    .xdr_decode_func = (xdrproc_t)xdr_arguments,
+    .xdr_encode_func = (xdrproc_t)xdr_result,
+    .funcname = (char *)"VAAI_NAS",
+    /* Read-only exports are refused by the service, where a command writes. */
+    .dispatch_behaviour = NEEDS_CRED | SUPPORTS_GSS | CAN_BE_DUP,
+};
+
+static void register_procedure22(void)
+{
+    int (*register_procedure)(uint32_t, const nfs_function_desc_t *) =
+        (int (*)(uint32_t, const nfs_function_desc_t *))dlsym(RTLD_DEFAULT, "nfs3_register_procedure");
+    int error;
+
+    if (register_procedure == NULL) {
+        LogEvent(COMPONENT_FSAL, "VAAI-NAS: this daemon can't serve NFSv3 procedure 22, only the program of its own");
+        return;
+    }
+    error = register_procedure(PROCEDURE22_NUMBER, &procedure22);
+    if (error != 0)
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: NFSv3 procedure 22 can't be served: %s", strerror(error));
+}
+
+/* ntirpc takes no transports before the daemon has come up. */
+static void *start_when_up(void *unused)
+{
+    (void)unused;
+    nfs_init_wait();
+    if (configuration.program) {
+        uint16_t port = configuration.port;
+        int error = vaai_nas_program_start(service, &port);
+        if (error != 0)
+            LogCrit(COMPONENT_FSAL, "VAAI-NAS: the program can't be served on port %u: %s", port, strerror(error));
+        else
+            LogEvent(COMPONENT_FSAL, "VAAI-NAS: the program is served on port %u", port);
+    }
+    return NULL;
+}
+
+int vaai_nas_start(config_file_t file, struct config_error_type *errors)
+{
+    const struct vaai_nas_service_options options = {.adapter = &vaai_nas_adapter_ganesha};
+    pthread_attr_t detached;
+    pthread_t thread;
+
+    if (service != NULL)
+        return 0;
+    (void)load_config_from_parse(file, &block, &configuration, true, errors);
+    if (!config_error_is_harmless(errors))
+        return -1;
+    service = vaai_nas_service_new(&options);
+    if (service == NULL) {
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: no memory or threads");
+        return -1;
+    }
+    register_procedure22();
+    if (configuration.control_socket != NULL) {
+        int error = vaai_nas_statistics_socket_start(service, configuration.control_socket);
+        if (error != 0)
+            LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
+    }
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &detached, start_when_up, NULL) != 0)
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: no thread to serve the program");
+    pthread_attr_destroy(&detached);
+    return 0;
+}
+
+void vaai_nas_export_ends(uint16_t export_id)
+{
+    if (service != NULL)
+        vaai_nas_cancel_export(service, export_id);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "procedure22.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* nfsstat3, RFC 1813 2.6. Its own names, as the core's files do not include an NFS server's headers. */
+enum {
+    STATUS_OK = 0,
+    STATUS_NOENT = 2,
+    STATUS_IO = 5,
+    STATUS_ACCES = 13,
+    STATUS_EXIST = 17,
+    STATUS_NOTDIR = 20,
+    STATUS_ISDIR = 21,
+    STATUS_INVAL = 22,
+    STATUS_FBIG = 27,
+    STATUS_NOSPC = 28,
+    STATUS_ROFS = 30,
+    STATUS_NAMETOOLONG = 63,
+    STATUS_DQUOT = 69,
+    STATUS_STALE = 70,
+    STATUS_BADHANDLE = 10001,
+    STATUS_NOTSUPP = 10004,
+    STATUS_SERVERFAULT = 10006,
+    STATUS_JUKEBOX = 10008,
+};
+
+static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
+    [VAAI_NAS_OK] = STATUS_OK,
+    [VAAI_NAS_NOT_FOUND] = STATUS_NOENT,
+    [VAAI_NAS_ACCESS] = STATUS_ACCES,
+    [VAAI_NAS_BAD_HANDLE] = STATUS_BADHANDLE,
+    [VAAI_NAS_STALE] = STATUS_STALE,
+    [VAAI_NAS_EXISTS] = STATUS_EXIST,
+    [VAAI_NAS_NOT_DIRECTORY] = STATUS_NOTDIR,
+    [VAAI_NAS_IS_DIRECTORY] = STATUS_ISDIR,
+    [VAAI_NAS_READ_ONLY] = STATUS_ROFS,
+    [VAAI_NAS_NO_SPACE] = STATUS_NOSPC,
+    [VAAI_NAS_QUOTA] = STATUS_DQUOT,
+    [VAAI_NAS_FILE_TOO_LARGE] = STATUS_FBIG,
+    [VAAI_NAS_NAME_TOO_LONG] = STATUS_NAMETOOLONG,
+    [VAAI_NAS_INVALID] = STATUS_INVAL,
+    [VAAI_NAS_BUSY] = STATUS_JUKEBOX,
+    [VAAI_NAS_CANCELLED] = STATUS_IO,
+    [VAAI_NAS_NOT_SUPPORTED] = STATUS_NOTSUPP,
+    [VAAI_NAS_INPUT_OUTPUT] = STATUS_IO,
+    [VAAI_NAS_INTERRUPTED] = STATUS_IO,
+    [VAAI_NAS_FAULT] = STATUS_SERVERFAULT,
+};
+
+static void fail(struct procedure22_result *result, enum vaai_nas_status status)
+{
+    result->status = nfs_status[status];
+    if (status == VAAI_NAS_BUSY)
+        result->result = PROCEDURE22_BUSY;
+    else if (status == VAAI_NAS_NO_SPACE || status == VAAI_NAS_QUOTA)
+        result->result = PROCEDURE22_DISK_FULL;
+}
+
+static void to_handle(const struct procedure22_handle *from, struct vaai_nas_handle *to)
+{
+    to->length = from->length;
+    memcpy(to->bytes, from->bytes, from->length);
+}
+
+static void show_progress(const struct vaai_nas_job *job, struct procedure22_result *result)
+{
+    switch (job->state) {
+    case VAAI_NAS_WAITING:
+        result->clone_flag = PROCEDURE22_STARTED;
+        break;
+    case VAAI_NAS_RUNNING:
+        result->clone_flag = PROCEDURE22_COPYING;
+        break;
+    case VAAI_NAS_COMPLETE:
+        result->clone_flag = PROCEDURE22_COMPLETE;
+        break;
+    case VAAI_NAS_FAILED:
+        fail(result, job->status);
+        break;
+    }
+    result->clone_offset = job->done_bytes;
+}
+
+/*
+ * The name is a path from the client's mount point. Where it is to be made, the handle is that of the last directory the client found;
+ * only when that is the one the path names is the last component to be made in it.
+ */
+static enum vaai_nas_status name_in_directory(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                              const struct vaai_nas_handle *directory, const char *path,
+                                              char name[VAAI_NAS_NAME_SIZE + 1])
+{
+    const char *last = strrchr(path, '/');
+    size_t parent_length = last == NULL ? 0 : (size_t)(last - path);
+
+    last = last == NULL ? path : last + 1;
+    if (*last == 0 || strlen(last) > VAAI_NAS_NAME_SIZE)
+        return *last == 0 ? VAAI_NAS_INVALID : VAAI_NAS_NAME_TOO_LONG;
+    strcpy(name, last);
+    while (parent_length > 0 && *path == '/') {
+        path++;
+        parent_length--;
+    }
+    return parent_length == 0 ? VAAI_NAS_OK : vaai_nas_directory_is(service, caller, directory, path, parent_length);
+}
+
+/*
+ * The plug-in takes the answer to a lazy clone as its completion, and polls only for a full one; which of the two it asks for is in a
+ * flag whose value is not public. So within one export blocks are shared and nothing is copied, and the answer waits until that is done.
+ * Where they can't be shared it is told so, and the host copies by itself. A lazy clone never leaves its datastore: across exports
+ * copying is right, and the client polls.
+ */
+static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                       const struct procedure22_request *request, struct procedure22_result *result)
+{
+    struct vaai_nas_clone clone = {0};
+    struct vaai_nas_job job;
+    bool is_directory, same_export;
+
+    if (request->kind != PROCEDURE22_NEED_SOURCE || request->name_length < 2) {
+        fail(result, VAAI_NAS_INVALID);
+        return;
+    }
+    to_handle(&request->destination, &clone.destination);
+    to_handle(&request->source, &clone.source);
+    enum vaai_nas_status status =
+        vaai_nas_look(service, caller, &clone.destination, &clone.source, &is_directory, &same_export);
+    if (status == VAAI_NAS_OK && is_directory)
+        status = name_in_directory(service, caller, &clone.destination, request->name, clone.name);
+    clone.fast = same_export;
+    if (status == VAAI_NAS_OK)
+        status = vaai_nas_start_clone(service, caller, &clone,
+                                      clone.fast ? VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS : 0, &job, NULL);
+    if (status == VAAI_NAS_OK)
+        show_progress(&job, result);
+    else
+        fail(result, status);
+}
+
+static void supported(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                      const struct procedure22_request *request, const struct vaai_nas_handle *handle,
+                      struct procedure22_result *result)
+{
+    struct vaai_nas_capabilities capabilities;
+    enum vaai_nas_status status = vaai_nas_get_capabilities(service, caller, handle, &capabilities);
+
+    if (status != VAAI_NAS_OK) {
+        fail(result, status);
+        return;
+    }
+    bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.fast_clone
+               : request->command == PROCEDURE22_RESERVE_SUPPORTED ? capabilities.reserve
+                                                                   : capabilities.statistics;
+    if (!yes)
+        result->result = PROCEDURE22_NOT_SUPPORTED;
+}
+
+static void statistics_or_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                  const struct procedure22_request *request, const struct vaai_nas_handle *handle,
+                                  struct procedure22_result *result)
+{
+    struct vaai_nas_statistics statistics;
+    enum vaai_nas_status status = request->command == PROCEDURE22_RESERVE_SPACE
+                                      ? vaai_nas_reserve(service, caller, handle, &statistics, NULL)
+                                      : vaai_nas_get_statistics(service, caller, handle, &statistics);
+
+    if (status != VAAI_NAS_OK) {
+        fail(result, status);
+        return;
+    }
+    result->total = statistics.total_bytes;
+    result->allocated = statistics.allocated_bytes;
+    result->unique = statistics.unique_bytes;
+    result->reserved = statistics.reserved_bytes;
+}
+
+void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                const struct procedure22_request *request, enum procedure22_fault fault,
+                                struct procedure22_result *result)
+{
+    struct vaai_nas_handle handle;
+    struct vaai_nas_job job;
+    enum vaai_nas_status status;
+
+    memset(result, 0, sizeof(*result));
+    result->version = PROCEDURE22_VERSION;
+    result->command = request->command;
+    if (fault != PROCEDURE22_GOOD) {
+        fail(result, fault == PROCEDURE22_ODD_VERSION ? VAAI_NAS_NOT_SUPPORTED : VAAI_NAS_INVALID);
+        return;
+    }
+    to_handle(&request->destination, &handle);
+    switch (request->command) {
+    case PROCEDURE22_CLONE_FILE:
+        clone_file(service, caller, request, result);
+        break;
+    case PROCEDURE22_RESERVE_SPACE:
+    case PROCEDURE22_EXTENDED_STATISTICS:
+        statistics_or_reserve(service, caller, request, &handle, result);
+        break;
+    case PROCEDURE22_CLONE_PROGRESS:
+        status = vaai_nas_get_job_of_file(service, caller, &handle, &job);
+        if (status == VAAI_NAS_OK)
+            show_progress(&job, result);
+        else
+            fail(result, status);
+        break;
+    case PROCEDURE22_ABORT_CLONE:
+        status = vaai_nas_cancel_job(service, caller, &handle, 0, &job);
+        if (status != VAAI_NAS_OK)
+            fail(result, status);
+        break;
+    case PROCEDURE22_CLONE_SUPPORTED:
+    case PROCEDURE22_RESERVE_SUPPORTED:
+    case PROCEDURE22_STATISTICS_SUPPORTED:
+        supported(service, caller, request, &handle, result);
+        break;
+    default:
+        fail(result, VAAI_NAS_NOT_SUPPORTED);
+        break;
+    }
+}

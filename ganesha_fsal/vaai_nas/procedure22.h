@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_PROCEDURE22_H
+#define VAAI_NAS_PROCEDURE22_H
+
+#include "procedure22_codec.h"
+#include "service.h"
+
+/* Door one: a decoded call of NFSv3 procedure 22 (`fault` as the codec says), served; every field of `result` is set. */
+void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                const struct procedure22_request *request, enum procedure22_fault fault,
+                                struct procedure22_result *result);
+
+#endif

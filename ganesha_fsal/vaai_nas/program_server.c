@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "program_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rpc/rpc.h>
+#include <rpc/svc.h>
+#include <rpc/svc_auth.h>
+#include <rpc/svc_rqst.h>
+
+#include "program.h"
+
+#define MESSAGE_BYTES_MAX (256u * 1024u) /* a list of jobs is the largest */
+#define BACKLOG 64
+
+static struct vaai_nas_service *served;
+static uint32_t event_channel;
+
+void vaai_nas_caller_of_request(struct svc_req *request, uint32_t nfs_version, struct vaai_nas_caller *caller)
+{
+    const struct sockaddr *address = (const struct sockaddr *)svc_getrpccaller(request->rq_xprt);
+    const struct sockaddr_in6 *version6 = (const struct sockaddr_in6 *)address;
+    const void *number = &version6->sin6_addr;
+    int family = AF_INET6;
+
+    caller->request = request;
+    caller->nfs_version = nfs_version;
+    if (address->sa_family == AF_INET) {
+        family = AF_INET;
+        number = &((const struct sockaddr_in *)address)->sin_addr;
+    } else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&version6->sin6_addr)) {
+        family = AF_INET;
+        number = &version6->sin6_addr.s6_addr[12];
+    }
+    if ((address->sa_family != AF_INET && address->sa_family != AF_INET6) ||
+        inet_ntop(family, number, caller->host, sizeof(caller->host)) == NULL)
+        strcpy(caller->host, "unknown");
+}
+
+static enum xprt_stat serve(struct svc_req *request, const struct vaai_nas_program_procedure *procedure)
+{
+    union vaai_nas_program_arguments arguments;
+    union vaai_nas_program_results results;
+    struct vaai_nas_caller caller;
+    enum xprt_stat state;
+
+    memset(&arguments, 0, sizeof(arguments));
+    memset(&results, 0, sizeof(results));
+    request->rq_msg.rm_xdr.where = &arguments;
+    request->rq_msg.rm_xdr.proc = procedure->decode_arguments;
+    if (!SVCAUTH_CHECKSUM(request)) { /* decodes */
+        xdr_free(procedure->decode_arguments, &arguments);
+        return svcerr_decode(request);
+    }
+    if (procedure->serve != NULL) {
+        vaai_nas_caller_of_request(request, 0, &caller);
+        procedure->serve(served, &caller, &arguments, &results);
+    }
+    request->rq_msg.RPCM_ack.ar_results.where = &results;
+    request->rq_msg.RPCM_ack.ar_results.proc = procedure->encode_results;
+    state = svc_sendreply(request);
+    if (state >= XPRT_DIED)
+        SVC_DESTROY(request->rq_xprt);
+    xdr_free(procedure->decode_arguments, &arguments);
+    xdr_free(procedure->encode_results, &results);
+    return SVC_STAT(request->rq_xprt);
+}
+
+static enum xprt_stat process(struct svc_req *request)
+{
+    const struct vaai_nas_program_procedure *procedure;
+    bool answered = false;
+    enum auth_stat authentication;
+
+    if (request->rq_msg.cb_prog != VAAI_NAS_PROGRAM)
+        return svcerr_noprog(request);
+    if (request->rq_msg.cb_vers != VAAI_NAS_VERSION_1)
+        return svcerr_progvers(request, VAAI_NAS_VERSION_1, VAAI_NAS_VERSION_1);
+    procedure = vaai_nas_program_procedure(request->rq_msg.cb_proc);
+    if (procedure == NULL)
+        return svcerr_noproc(request);
+    authentication = svc_auth_authenticate(request, &answered);
+    if (authentication != AUTH_OK)
+        return svcerr_auth(request, authentication);
+    if (answered)
+        return SVC_STAT(request->rq_xprt);
+    return serve(request, procedure);
+}
+
+/* A connection was accepted. */
+static enum xprt_stat connected(SVCXPRT *transport)
+{
+    transport->xp_dispatch.process_cb = process;
+    return SVC_STAT(transport->xp_parent);
+}
+
+/* All addresses, of both families where the machine has both. */
+static int listen_at(uint16_t *port)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(*port)};
+    struct sockaddr_in version4 = {.sin_family = AF_INET, .sin_port = htons(*port)};
+    socklen_t length = sizeof(address);
+    int on = 1, off = 0, error;
+    int listening = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (listening >= 0) {
+        setsockopt(listening, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+        setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (bind(listening, (struct sockaddr *)&address, sizeof(address)) != 0 && errno != EADDRINUSE) {
+            close(listening);
+            listening = -1;
+        }
+    }
+    if (listening < 0) {
+        listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (listening < 0)
+            return -1;
+        setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (bind(listening, (struct sockaddr *)&version4, sizeof(version4)) != 0)
+            goto fail;
+    }
+    if (listen(listening, BACKLOG) != 0 || getsockname(listening, (struct sockaddr *)&address, &length) != 0)
+        goto fail;
+    *port = ntohs(address.sin6_port); /* at the same place in both families */
+    return listening;
+fail:
+    error = errno;
+    close(listening);
+    errno = error;
+    return -1;
+}
+
+/* Where rpcbind does not run the port has to be told to clients by hand. */
+static void register_with_rpcbind(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct netbuf buffer = {.maxlen = sizeof(address), .len = sizeof(address), .buf = &address};
+    struct netconfig *tcp = getnetconfigent("tcp");
+
+    if (tcp == NULL)
+        return;
+    (void)rpcb_unset(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, tcp);
+    (void)rpcb_set(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, tcp, &buffer);
+    freenetconfigent(tcp);
+}
+
+int vaai_nas_program_start(struct vaai_nas_service *service, uint16_t *port)
+{
+    int listening = listen_at(port);
+    SVCXPRT *transport;
+
+    if (listening < 0)
+        return errno;
+    served = service;
+    if (svc_rqst_new_evchan(&event_channel, NULL, SVC_RQST_FLAG_NONE) != 0) {
+        close(listening);
+        return EAGAIN;
+    }
+    transport = svc_vc_ncreatef(listening, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, SVC_CREATE_FLAG_CLOSE | SVC_CREATE_FLAG_LISTEN);
+    if (transport == NULL) {
+        close(listening);
+        return EAGAIN;
+    }
+    transport->xp_dispatch.rendezvous_cb = connected;
+    if (svc_rqst_evchan_reg(event_channel, transport, SVC_RQST_FLAG_XPRT_UREG) != 0)
+        return EAGAIN;
+    register_with_rpcbind(*port);
+    return 0;
+}

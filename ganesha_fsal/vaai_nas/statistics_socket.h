@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_STATISTICS_SOCKET_H
+#define VAAI_NAS_STATISTICS_SOCKET_H
+
+#include "service.h"
+
+/* Serves the counters on a Unix socket, as docs/vaai_nas.md describes, to root and the daemon's user. 0 or an errno value. */
+int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const char *path);
+
+#endif

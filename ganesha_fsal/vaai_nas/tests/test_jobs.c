@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* The service with an adapter of its own, and fileops_clone() replaced by one that does what a test tells it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../fileops/fileops.h"
+#include "../service.h"
+
+/* What the clones of a test wait for, and how often one was made. */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool gate_open;
+static unsigned int clones_begun, changes, open_files;
+static int clone_error;
+
+static void set_gate(bool open)
+{
+    pthread_mutex_lock(&gate_lock);
+    gate_open = open;
+    pthread_cond_broadcast(&gate_moved);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+static void wait_until_begun(unsigned int number)
+{
+    pthread_mutex_lock(&gate_lock);
+    while (clones_begun < number)
+        pthread_cond_wait(&gate_moved, &gate_lock);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
+int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
+{
+    int error = 0;
+
+    memset(result, 0, sizeof(*result));
+    if ((request->flags & FILEOPS_CLONE_DRY_RUN) != 0)
+        return clone_error;
+    pthread_mutex_lock(&gate_lock);
+    clones_begun++;
+    pthread_cond_broadcast(&gate_moved);
+    while (!gate_open && error == 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&gate_moved, &gate_lock, &until);
+        pthread_mutex_unlock(&gate_lock);
+        if (!request->progress(request->progress_context, 1, 100))
+            error = ECANCELED;
+        pthread_mutex_lock(&gate_lock);
+    }
+    pthread_mutex_unlock(&gate_lock);
+    if (error == 0)
+        error = clone_error;
+    if (error == 0)
+        *result = (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40,
+                                                .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
+    return error;
+}
+
+/* Handles are one byte: files 1 to 99 in one export, 100 to 199 in another, 200 is a directory, 255 is stale. */
+static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
+                                      enum vaai_nas_access access, struct vaai_nas_file *file)
+{
+    uint8_t number = handle->bytes[0];
+
+    (void)caller;
+    if (handle->length != 1)
+        return VAAI_NAS_BAD_HANDLE;
+    if (number == 255)
+        return VAAI_NAS_STALE;
+    file->is_directory = number == 200;
+    if (file->is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE))
+        return VAAI_NAS_IS_DIRECTORY;
+    file->fd = open(file->is_directory ? "/" : "/dev/null", O_RDONLY | O_CLOEXEC);
+    file->device = 1;
+    file->inode = number;
+    file->export_id = number >= 100 && number < 200 ? 2 : 1;
+    snprintf(file->export_path, sizeof(file->export_path), "/export%u", file->export_id);
+    __atomic_add_fetch(&open_files, 1, __ATOMIC_RELAXED);
+    return VAAI_NAS_OK;
+}
+
+static void fake_changed(const struct vaai_nas_file *file)
+{
+    (void)file;
+    __atomic_add_fetch(&changes, 1, __ATOMIC_RELAXED);
+}
+
+static void fake_close(struct vaai_nas_file *file)
+{
+    if (file->fd < 0)
+        return;
+    close(file->fd);
+    file->fd = -1;
+    __atomic_sub_fetch(&open_files, 1, __ATOMIC_RELAXED);
+}
+
+static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_close};
+static const struct vaai_nas_caller caller = {.host = "192.0.2.7"};
+
+static struct vaai_nas_clone a_clone(uint8_t source, uint8_t destination, uint8_t request_id)
+{
+    struct vaai_nas_clone clone = {.source = {1, {source}}, .destination = {1, {destination}}};
+
+    clone.request_id[0] = request_id;
+    return clone;
+}
+
+static int begin(void **state)
+{
+    const struct vaai_nas_service_options options = {.adapter = &adapter, .workers = 2};
+
+    set_gate(true);
+    clones_begun = changes = 0;
+    clone_error = 0;
+    *state = vaai_nas_service_new(&options);
+    return *state == NULL;
+}
+
+static int end(void **state)
+{
+    vaai_nas_service_free(*state);
+    return open_files != 0; /* every file was closed */
+}
+
+static void a_clone_runs_and_its_ways_are_shown(void **state)
+{
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+    struct vaai_nas_job job;
+
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+    assert_int_equal(job.state, VAAI_NAS_COMPLETE);
+    assert_int_equal(job.cloned_bytes, 60);
+    assert_string_equal(job.reason, "copied: misaligned");
+    assert_string_equal(job.host, "192.0.2.7");
+    assert_true(changes > 0);
+    assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &clone.destination, &job), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &clone.source, &job), VAAI_NAS_NOT_FOUND);
+}
+
+static void one_request_is_one_job(void **state)
+{
+    struct vaai_nas_clone clone = a_clone(1, 2, 7);
+    struct vaai_nas_job first, again;
+
+    set_gate(false);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &first, NULL), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_OK);
+    assert_int_equal(first.id, again.id);
+    clone.source.bytes[0] = 3;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_EXISTS);
+    set_gate(true);
+    assert_int_equal(vaai_nas_get_job(*state, &caller, &clone.destination, first.id, 10000, &again), VAAI_NAS_OK);
+    assert_int_equal(again.state, VAAI_NAS_COMPLETE);
+    clone.source.bytes[0] = 1;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_OK);
+    assert_int_equal(again.id, first.id);
+    assert_int_equal(clones_begun, 1);
+}
+
+static void a_destination_has_one_writer(void **state)
+{
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0), another = a_clone(3, 2, 0);
+    char reason[VAAI_NAS_REASON_SIZE];
+    struct vaai_nas_job first, again;
+
+    set_gate(false);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &first, NULL), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &another, 0, &again, reason), VAAI_NAS_BUSY);
+    assert_non_null(strstr(reason, "nothing was done"));
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_OK); /* said again without an id */
+    assert_int_equal(first.id, again.id);
+}
+
+static void cancelling_ends_what_runs_and_what_waits(void **state)
+{
+    struct vaai_nas_job jobs[4], ended;
+
+    set_gate(false);
+    for (uint8_t i = 0; i < 4; i++) { /* two workers: two wait */
+        const struct vaai_nas_clone clone = a_clone(1, (uint8_t)(10 + i), 0);
+        assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &jobs[i], NULL), VAAI_NAS_OK);
+    }
+    wait_until_begun(2);
+    for (int i = 3; i >= 0; i--) {
+        const struct vaai_nas_handle destination = {1, {(uint8_t)(10 + i)}}, another = {1, {99}};
+        assert_int_equal(vaai_nas_cancel_job(*state, &caller, &another, jobs[i].id, &ended), VAAI_NAS_NOT_FOUND);
+        if (i >= 2) { /* cancelled while it waits; ends once there is a worker */
+            set_gate(i == 3);
+            set_gate(true);
+        }
+        assert_int_equal(vaai_nas_cancel_job(*state, &caller, &destination, jobs[i].id, &ended), VAAI_NAS_OK);
+        assert_true(ended.state == VAAI_NAS_COMPLETE || ended.state == VAAI_NAS_FAILED);
+    }
+}
+
+static void a_running_clone_is_cancelled(void **state)
+{
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+    struct vaai_nas_job job;
+
+    set_gate(false);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_OK);
+    wait_until_begun(1);
+    assert_int_equal(vaai_nas_cancel_job(*state, &caller, &clone.destination, 0, &job), VAAI_NAS_OK);
+    assert_int_equal(job.state, VAAI_NAS_FAILED);
+    assert_int_equal(job.status, VAAI_NAS_CANCELLED);
+    assert_non_null(strstr(job.reason, "the destination is empty"));
+}
+
+static void an_export_that_ends_has_no_jobs(void **state)
+{
+    const struct vaai_nas_clone reads = a_clone(100, 2, 0), other = a_clone(1, 3, 0);
+    struct vaai_nas_job job;
+
+    set_gate(false);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &reads, 0, &job, NULL), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &other, 0, &job, NULL), VAAI_NAS_OK);
+    wait_until_begun(2);
+    vaai_nas_cancel_export(*state, 2);
+    assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &reads.destination, &job), VAAI_NAS_OK);
+    assert_int_equal(job.status, VAAI_NAS_CANCELLED);
+    assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &other.destination, &job), VAAI_NAS_OK);
+    assert_int_equal(job.state, VAAI_NAS_RUNNING);
+}
+
+static void the_queue_is_bounded(void **state)
+{
+    struct vaai_nas_job job;
+    unsigned int entered = 0, busy = 0;
+
+    set_gate(false);
+    for (unsigned int i = 0; i < VAAI_NAS_JOBS_ACTIVE_MAX + 20; i++) {
+        struct vaai_nas_clone clone = a_clone(1, 200, 0);
+        snprintf(clone.name, sizeof(clone.name), "clone%u", i);
+        enum vaai_nas_status status = vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL);
+        entered += status == VAAI_NAS_OK;
+        busy += status == VAAI_NAS_BUSY;
+    }
+    assert_int_equal(entered, VAAI_NAS_JOBS_ACTIVE_MAX);
+    assert_int_equal(busy, 20);
+}
+
+static void what_ended_is_forgotten_oldest_first(void **state)
+{
+    struct vaai_nas_job *list = calloc(VAAI_NAS_JOBS_KNOWN_MAX + 10, sizeof(*list)), job;
+    const struct vaai_nas_handle root = {1, {200}};
+    uint32_t count = VAAI_NAS_JOBS_KNOWN_MAX + 10;
+    uint64_t first = 0;
+
+    for (unsigned int i = 0; i < VAAI_NAS_JOBS_KNOWN_MAX + 10; i++) {
+        const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+        assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+        first = i == 0 ? job.id : first;
+    }
+    assert_int_equal(vaai_nas_list_jobs(*state, &caller, &root, list, &count), VAAI_NAS_OK);
+    assert_in_range(count, VAAI_NAS_JOBS_KNOWN_MAX - 1, VAAI_NAS_JOBS_KNOWN_MAX);
+    assert_int_equal(list[0].id, job.id);
+    assert_int_equal(vaai_nas_get_job(*state, &caller, &root, first, 0, &job), VAAI_NAS_NOT_FOUND);
+    assert_int_equal(vaai_nas_get_job(*state, &caller, &root, first - 1, 0, &job), VAAI_NAS_INTERRUPTED);
+    free(list);
+}
+
+static void errors_say_what_is_left(void **state)
+{
+    static const struct {
+        int error;
+        enum vaai_nas_status status;
+        const char *says;
+    } cases[] = {
+        {ENOSPC, VAAI_NAS_NO_SPACE, "No space left"},
+        {EXDEV, VAAI_NAS_NOT_SUPPORTED, "other pool"},
+        {EOPNOTSUPP, VAAI_NAS_NOT_SUPPORTED, "can't share"},
+        {EBUSY, VAAI_NAS_BUSY, "source kept changing"},
+        {EIO, VAAI_NAS_INPUT_OUTPUT, "Input/output"},
+    };
+    struct vaai_nas_job job;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+        clone_error = cases[i].error;
+        assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+        assert_int_equal(job.state, VAAI_NAS_FAILED);
+        assert_int_equal(job.status, cases[i].status);
+        assert_non_null(strstr(job.reason, cases[i].says));
+        assert_non_null(strstr(job.reason, "the destination is empty"));
+    }
+}
+
+static void wrong_requests_are_refused_before_anything_is_done(void **state)
+{
+    struct vaai_nas_clone clone;
+    struct vaai_nas_job job;
+
+    clone = a_clone(1, 1, 0);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_INVALID);
+    clone = a_clone(1, 2, 0);
+    clone.guarded = true;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_EXISTS);
+    clone = a_clone(1, 2, 0);
+    clone.range = true;
+    clone.length = 2;
+    clone.source_offset = UINT64_MAX;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_INVALID);
+    clone = a_clone(255, 2, 0);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_STALE);
+    clone = a_clone(1, 200, 0);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_IS_DIRECTORY);
+    strcpy(clone.name, "..");
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_INVALID);
+    strcpy(clone.name, "etc"); /* of "/" */
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &job, NULL), VAAI_NAS_EXISTS);
+    assert_int_equal(clones_begun, 0);
+}
+
+struct found {
+    const char *host;
+    struct vaai_nas_counter_set set;
+    unsigned int rows;
+};
+
+static void find_host(void *context, const char *host, const char *export_path, const struct vaai_nas_counter_set *set)
+{
+    struct found *found = context;
+
+    (void)export_path;
+    found->rows += host != NULL;
+    if (host != NULL && strcmp(host, found->host) == 0)
+        found->set = *set;
+}
+
+static void hosts_are_counted_apart_and_bounded(void **state)
+{
+    struct found found = {.host = "192.0.2.7"}, others = {.host = "others"};
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+    struct vaai_nas_job job;
+
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+    for (unsigned int i = 0; i < VAAI_NAS_COUNTED_HOSTS + 50; i++) {
+        struct vaai_nas_caller many = caller;
+        snprintf(many.host, sizeof(many.host), "host%u", i);
+        assert_int_equal(vaai_nas_get_job_of_file(*state, &many, &clone.destination, &job), VAAI_NAS_OK);
+    }
+    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &found);
+    assert_int_equal(found.set.cloned_bytes, 60);
+    assert_int_equal(found.set.copied_bytes, 40);
+    assert_int_equal(found.set.fallback_bytes[FILEOPS_FALLBACK_MISALIGNED], 40);
+    assert_int_equal(found.set.operation[VAAI_NAS_OPERATION_CLONE].operations, 1);
+    assert_int_equal(found.rows, VAAI_NAS_COUNTED_HOSTS + 1);
+    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &others);
+    assert_int_equal(others.set.operation[VAAI_NAS_OPERATION_JOB].operations, 51);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_clone_runs_and_its_ways_are_shown, begin, end),
+        cmocka_unit_test_setup_teardown(one_request_is_one_job, begin, end),
+        cmocka_unit_test_setup_teardown(a_destination_has_one_writer, begin, end),
+        cmocka_unit_test_setup_teardown(cancelling_ends_what_runs_and_what_waits, begin, end),
+        cmocka_unit_test_setup_teardown(a_running_clone_is_cancelled, begin, end),
+        cmocka_unit_test_setup_teardown(an_export_that_ends_has_no_jobs, begin, end),
+        cmocka_unit_test_setup_teardown(the_queue_is_bounded, begin, end),
+        cmocka_unit_test_setup_teardown(what_ended_is_forgotten_oldest_first, begin, end),
+        cmocka_unit_test_setup_teardown(errors_say_what_is_left, begin, end),
+        cmocka_unit_test_setup_teardown(wrong_requests_are_refused_before_anything_is_done, begin, end),
+        cmocka_unit_test_setup_teardown(hosts_are_counted_apart_and_bounded, begin, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
