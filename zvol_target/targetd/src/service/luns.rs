@@ -158,6 +158,7 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     let mut service = service.borrow_mut();
     service.store(candidate)?;
     service.running_target(target)?.insert(lun, Ok(opened))?;
+    service.units_changed.notify_one();
     Ok(true)
 }
 
@@ -450,7 +451,9 @@ impl Place<'_> {
     fn exchange(&self, running: RunningLun) -> Result<Closing, ServiceError> {
         let mut service = self.service.borrow_mut();
         let target = service.running_target(self.target)?;
-        Ok(target.replace(self.number, running)?)
+        let closing = target.replace(self.number, running)?;
+        service.units_changed.notify_one();
+        Ok(closing)
     }
 
     fn fail(&self, lun: &Lun, reason: Unusable) -> Result<Closing, ServiceError> {

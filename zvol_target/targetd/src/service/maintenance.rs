@@ -84,6 +84,7 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
         Ok(opened) => match running.replace(number, opened.into()) {
             Ok(_) => {
                 tracing::info!(target, number, path = %lun.path.display(), "LUN is served again");
+                service.units_changed.notify_one();
             }
             Err(error) => tracing::error!(target, number, %error, "LUN is not ready"),
         },

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use iscsi::{Authentication, Portal, Server, SessionInformation, TargetDefinition};
 use scsi::{CopyManager, OffloadPolicy};
+use tokio::sync::Notify;
 use volume::engine::EngineChoice;
 
 use crate::configuration::{
@@ -80,6 +81,8 @@ pub struct Service {
     started: Instant,
     /// What was found of space.
     pub space: SpaceReport,
+    /// Told when a unit begins to serve: whoever looks after space need not wait for its next look.
+    pub units_changed: Rc<Notify>,
 }
 
 impl Service {
@@ -102,6 +105,7 @@ impl Service {
             missing: Vec::new(),
             started: Instant::now(),
             space: SpaceReport::default(),
+            units_changed: Rc::default(),
         };
         let mut candidate = this.configuration.clone();
         candidate.know_groups(this.wanted_portals(&candidate).iter().map(|p| p.group_tag));

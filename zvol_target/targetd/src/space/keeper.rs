@@ -44,8 +44,13 @@ struct Place {
 pub async fn keep(service: &Shared, keeper: &Keeper) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let changed = Rc::clone(&service.borrow().units_changed);
     loop {
-        interval.tick().await;
+        // A copy to or from a new unit waits until its space is known.
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = changed.notified() => {}
+        }
         find_places(service, keeper);
         let due = keeper.borrow_mut().take_due();
         for store in due {
@@ -141,6 +146,7 @@ pub(super) fn find_places(service: &Shared, keeper: &Keeper) {
     }
     for (lun, unit) in found {
         let keeper = Rc::clone(keeper);
+        let changed = Rc::clone(&service.borrow().units_changed);
         tokio::task::spawn_local(async move {
             let Some(volume) = unit.upgrade().map(|unit| Arc::clone(unit.volume())) else {
                 return;
@@ -150,6 +156,7 @@ pub(super) fn find_places(service: &Shared, keeper: &Keeper) {
             keeper
                 .borrow_mut()
                 .found(lun.uuid, &unit, store.ok().flatten());
+            changed.notify_one();
         });
     }
 }
@@ -203,6 +210,7 @@ async fn look_at(service: &Shared, keeper: &Keeper, store: Store) {
         .is_some_and(|present| present.due >= began)
     {
         known.due = Instant::now();
+        service.borrow().units_changed.notify_one();
     }
     // A look that failed has found nothing yet.
     if known.luns.is_empty() && !is_used {

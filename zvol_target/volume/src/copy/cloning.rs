@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use super::job::Job;
 use super::leave::Leave;
-use super::{CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason, transfer};
+use super::{
+    CloneEnd, CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason, transfer,
+};
+use crate::Growth;
 
 /// Longest step: no lock is held for more.
 pub(super) const STEP: u64 = 4 << 20;
@@ -40,6 +43,15 @@ impl Cloning {
             given_up,
             leave: Leave::default(),
         }
+    }
+
+    /// Whether one step clones it all, and tells what were holes: then a look at the map would be one call more. Where no new space
+    /// may be had a clone has to be told apart from a hole, which needs none.
+    pub(super) fn finds_holes(&self, range: &CopyRange) -> bool {
+        self.given_up.is_none()
+            && range.length <= STEP
+            && matches!(range.destination.clone_end(), Some(CloneEnd::Zvol(_)))
+            && range.destination.growth() == Growth::Allowed
     }
 
     /// Why nothing more will be cloned.

@@ -40,6 +40,14 @@ impl Holes {
         }
     }
 
+    /// Everything is told as data.
+    pub(super) fn not_asked() -> Self {
+        Self {
+            extents: VecDeque::new(),
+            shortest: None,
+        }
+    }
+
     /// What is next from `at` on, counted from the beginning of `range`. A hole is whole blocks of the destination.
     pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
         let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {

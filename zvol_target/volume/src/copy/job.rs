@@ -39,7 +39,11 @@ impl Job<'_> {
         cloning: &mut Cloning,
         report: &mut CopyReport,
     ) -> Result<(), CopyError> {
-        let mut holes = Holes::new(self.range);
+        let mut holes = if cloning.finds_holes(self.range) {
+            Holes::not_asked()
+        } else {
+            Holes::new(self.range)
+        };
         let mut at = 0;
         while at < self.range.length {
             let end = match holes.next(self.range, at).await? {
