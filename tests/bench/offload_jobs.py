@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.peers import Peer
 from bench.stores import MIB, Store, clone_bound, timed
-from support.programs import CACHE, ProgramFailed, run
+from support.programs import CACHE, ProgramFailed, run, wait_for
 from support.target import Target, table
 
 OFFLOAD, LOAD = CACHE / "offload", CACHE / "load"
@@ -61,6 +61,8 @@ class Bench:
             target.create()
             for number, path in enumerate((self._store.source, self._store.destination)):
                 target.add_lun(number, path)
+            # A copy to a LUN that was added a moment ago waits for that; datastores are there for longer.
+            wait_for(lambda: len(target.call("space.get")["luns"]) == 2, "the space of both LUNs is known")
             yield [target.url(0), target.url(1)]
         finally:
             target.stop()

@@ -71,13 +71,14 @@ def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride
 
 
 @contextmanager
-def on_zvols(length: int) -> Iterator[Store]:
-    """Two zvols of 16K on the guest's first disk, zvol_clone loaded."""
+def on_zvols(length: int, volblocksize: str) -> Iterator[Store]:
+    """Two zvols on the guest's first disk, zvol_clone loaded."""
     from integration.kernel.zvol_clone import kernel_module  # noqa: PLC0415  # of the guest
     from support.zfs import Pool  # noqa: PLC0415
 
-    loaded = kernel_module.load()
-    assert loaded.returncode == 0, loaded.stderr
+    if not kernel_module.loaded():
+        loading = kernel_module.load()
+        assert loading.returncode == 0, loading.stderr
     pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
     core, nvpair = ctypes.CDLL("libzfs_core.so.3"), ctypes.CDLL("libnvpair.so.3")
     nvpair.fnvlist_alloc.restype = ctypes.c_void_p
@@ -92,9 +93,10 @@ def on_zvols(length: int) -> Iterator[Store]:
         run("blkdiscard", "--force", device)
         settle()
 
-    source, destination = (pool.create_volume(name, length // MIB) for name in ("source", "destination"))
+    names = ("source", "destination")
+    source, destination = (pool.create_volume(name, length // MIB, volblocksize=volblocksize) for name in names)
     yield Store(source, destination, settle, empty)
-    for name in ("source", "destination"):
+    for name in names:
         pool.destroy_volume(name)
     pool.destroy()
 

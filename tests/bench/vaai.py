@@ -1,6 +1,7 @@
 """Offloads side by side, in one run: the target beside a peer, and beside the host that does the work itself.
 
-In the guest on zvols, beside LIO and beside the bound: the kernel's own way without a target (the zvol_clone ioctl, blkdiscard).
+In the guest on zvols of two block sizes, beside LIO and beside the bound: the kernel's own way without a target (the zvol_clone
+ioctl, blkdiscard), with nothing stable before the end.
 Natively on files of an XFS file system beside tgt; the bound is FICLONERANGE and punching holes.
 
 Every round does each job by each contender in turn. A job's time has what makes it stable on disk: the pool is synced, or the
@@ -108,6 +109,9 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--scale", type=int, default=8, help="the deploy of 40 GiB is made smaller by this (default 8)")
     parser.add_argument("--seconds", type=float, default=3, help="length of a run of ATS (default 3)")
+    parser.add_argument(
+        "--volblocksize", nargs="+", default=["16K", "64K"], metavar="SIZE", help="of the zvols, in turn (default 16K 64K)"
+    )
     parser.add_argument("--only", default="", help="jobs whose name has this in it")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
@@ -116,23 +120,37 @@ def main(words: Sequence[str]) -> int:
         run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-liscsi")
     large = options.large * GIB if IN_GUEST else 0
     deploy = 40 * GIB // options.scale // RUNS[1] * RUNS[1]
+    length = max(GIB, deploy, large)
+    found = {}
+    if IN_GUEST:
+        for size in options.volblocksize:
+            with on_zvols(length, size) as store:
+                found[size] = tables(f"zvols of {size} in the guest", store, large, deploy, options)
+    else:
+        with on_files(length) as store:
+            found["files"] = tables("files on XFS", store, large, deploy, options)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+    return 0
+
+
+def tables(where: str, store: Store, large: int, deploy: int, options: argparse.Namespace) -> dict[str, object]:
+    """All jobs on one store: prints the tables; every single value."""
     peer = "LIO" if IN_GUEST else "tgt"
-    with (on_zvols if IN_GUEST else on_files)(max(GIB, deploy, large)) as store, tempfile.TemporaryDirectory() as folder:
-        paths = [store.source, store.destination]
+    paths = [store.source, store.destination]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         if IN_GUEST:
-            bench = Bench(store, lambda: peers.lio(paths), Path(folder), peer_copies=True)
+            bench = Bench(store, lambda: peers.lio(paths), folder, peer_copies=True)
         else:
-            bench = Bench(store, lambda: peers.tgt(Path(folder), paths, stable=False), Path(folder), peer_copies=False)
+            bench = Bench(store, lambda: peers.tgt(folder, paths, stable=False), folder, peer_copies=False)
         done = all_jobs(bench, store, large, deploy, options)
-        where = "zvols in the guest" if IN_GUEST else "files on XFS"
         print(f"\nOn {where}, {options.rounds} rounds, what makes it stable included: median [minimum-maximum]")
         if not IN_GUEST:
             print("tgt has no EXTENDED COPY: its copies are the host's own work by it. It acknowledges from the page cache.")
         report(done, peer)
         rates = ats(bench, peer, options.rounds, options.seconds) if options.only in "ats" else {}
-    if options.json:
-        options.json.write_text(json.dumps({"seconds": {job.name: job.seconds for job in done}, "ats": rates}, indent=1))
-    return 0
+    return {"seconds": {job.name: job.seconds for job in done}, "ats": rates}
 
 
 if __name__ == "__main__":
