@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support.programs import IN_GUEST

@@ -107,7 +107,7 @@ class Rpcbind:
 
 
 class Ganesha:
-    """A ganesha.nfsd. Its configuration, log and recovery data lie in `directory`."""
+    """A ganesha.nfsd. Its configuration, log and recovery data lie in `directory`; `blocks` is further configuration."""
 
     def __init__(
         self,
@@ -118,12 +118,14 @@ class Ganesha:
         graceless: bool = True,
         environment: Mapping[str, str] | None = None,
         log_level: str = "EVENT",
+        blocks: str = "",
     ) -> None:
         self.directory = directory
         self.exports = list(exports)
         self.daemon = daemon
         self.graceless = graceless
         self.log_level = log_level
+        self.blocks = blocks
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -170,7 +172,7 @@ NFSv4 {{
 LOG {{ Default_Log_Level = {self.log_level}; }}
 """
         path = self.directory / "ganesha.conf"
-        path.write_text(text + "".join(export.block() for export in self.exports))
+        path.write_text(text + self.blocks + "".join(export.block() for export in self.exports))
         return path
 
     def start(self, timeout: float = 60) -> None:
@@ -224,7 +226,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
 
 @contextlib.contextmanager
 def running_ganesha(
-    directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str
+    directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str | Mapping[str, str]
 ) -> Iterator[Ganesha]:
     """A running daemon with rpcbind. Raises AssertionError when it died meanwhile or does not end well."""
     rpcbind = Rpcbind()

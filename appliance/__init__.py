@@ -1,0 +1,1 @@
+"""The appliance: what rules over the data planes."""

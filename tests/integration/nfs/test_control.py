@@ -1,0 +1,132 @@
+"""Exports of the real daemon are added, changed and removed over DBus while clients use others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import ganesha as daemon
+from support.libnfs import mounted
+from support.message_bus import message_bus
+
+from appliance.dataplane.ganesha import (
+    ClientRights,
+    Export,
+    ExportRefusedError,
+    Ganesha,
+    GaneshaUnreachableError,
+    NoSuchExportError,
+)
+
+
+@pytest.fixture
+def control(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, daemon.Ganesha, Path]]:
+    """The client, the daemon, and a file system of which the folder `always` is exported as /always."""
+    for name in ("always", "one", "two"):
+        (nfs_store / name).mkdir()
+        (nfs_store / name / "name").write_text(name)
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    with message_bus(tmp_path / "bus") as address:
+        environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
+        always = daemon.Export(1, nfs_store / "always", "/always")
+        blocks = f'%dir "{folder}/*.conf"\n'
+        with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks) as server:
+            yield Ganesha(folder, address), server, nfs_store
+
+
+def test_exports_come_change_and_go_while_others_are_used(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+    client, server, store = control
+    before = server.pid
+    assert client.exports() == {1: "/always"}
+    with mounted("/always") as always:
+        client.add(Export(2, store / "one", "/one", access="RW"))
+        assert set(client.exports()) == {1, 2}
+        assert always.read_file("/name") == b"always"
+        with mounted("/one") as one:
+            assert one.read_file("/name") == b"one"
+            one.write_file("/made", b"x")
+            client.change(Export(2, store / "one", "/one", access="RO"))
+            with pytest.raises(OSError, match="Read-only"):
+                one.unlink("/made")
+            assert one.read_file("/made") == b"x"
+            client.change(Export(2, store / "one", "/one", access="RO", clients=[ClientRights("127.0.0.0/8")]))
+            one.unlink("/made")
+            client.remove(2)
+            with pytest.raises(OSError):
+                one.read_file("/name")
+        with pytest.raises(OSError), mounted("/one"):
+            pass
+        assert always.read_file("/name") == b"always"
+    assert set(client.exports()) == {1}
+    assert not list((tmp_path / "exports").iterdir())
+    assert server.pid == before
+
+
+def test_what_is_refused_changes_nothing(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+    client, _server, store = control
+    one = Export(2, store / "one", "/one", access="RW")
+    client.add(one)
+    kept = (tmp_path / "exports" / "2.conf").read_bytes()
+    with pytest.raises(ExportRefusedError):
+        client.add(Export(2, store / "two", "/two"))
+    with pytest.raises(ExportRefusedError):
+        client.add(Export(3, store / "missing", "/missing"))
+    with pytest.raises(ExportRefusedError):
+        client.add(Export(3, store / "two", "/one"))
+    with pytest.raises(NoSuchExportError):
+        client.change(Export(9, store / "two", "/two"))
+    with pytest.raises(NoSuchExportError):
+        client.remove(9)
+    for wrong in (
+        replace(one, export_id=0),
+        replace(one, path=Path('/a"b')),
+        replace(one, pseudo="one"),
+        replace(one, access="ALL"),
+        replace(one, clients=[ClientRights("a; Squash = None")]),
+    ):
+        with pytest.raises(ValueError):
+            client.change(wrong) if wrong.export_id else client.add(wrong)
+    assert set(client.exports()) == {1, 2}
+    assert [path.name for path in (tmp_path / "exports").iterdir()] == ["2.conf"]
+    assert (tmp_path / "exports" / "2.conf").read_bytes() == kept
+
+
+def test_what_was_added_and_changed_is_served_after_a_crash(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
+    client, server, store = control
+    client.add(Export(2, store / "one", "/one"))
+    client.change(Export(2, store / "one", "/one", access="RW"))
+    client.add(Export(3, store / "two", "/two", access="RW"))
+    client.remove(3)
+    server.restart_after_kill()
+    assert set(client.exports()) == {1, 2}
+    with mounted("/one") as one:
+        one.write_file("/made", b"x")
+
+
+def test_statistics_are_of_one_export(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
+    client, _server, store = control
+    client.add(Export(2, store / "one", "/one", access="RW"))
+    with mounted("/one") as one, mounted("/one", 4) as four:
+        one.write_file("/made", bytes(100_000))
+        assert len(four.read_file("/made")) == 100_000
+    found = {entry.protocol: entry for entry in client.statistics(2)}
+    assert found["NFSv3"].write.bytes_transferred == 100_000
+    assert found["NFSv3"].write.operations >= 1
+    assert found["NFSv40"].read.bytes_transferred == 100_000
+    assert found["NFSv40"].write.bytes_transferred == 0
+    assert client.statistics(1) == ()
+
+
+def test_daemon_that_is_gone_is_told_apart(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+    client, server, store = control
+    server.kill()
+    with pytest.raises(GaneshaUnreachableError):
+        client.add(Export(2, store / "one", "/one"))
+    assert not list((tmp_path / "exports").iterdir())
+    with pytest.raises(GaneshaUnreachableError):
+        Ganesha(tmp_path, "unix:path=/nonexistent").exports()
+    server.start()
+    assert set(client.exports()) == {1}
