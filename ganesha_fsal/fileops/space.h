@@ -39,6 +39,9 @@ void fileops_space_close(struct fileops_space *space);
  * ENOSPC: can't be promised, nothing changed. EOPNOTSUPP: nothing can hold space here. */
 int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved);
 
+/* The same, for a file that is to have at least `size` bytes; for who makes it that large next. Refused as a whole or not at all. */
+int fileops_reserve_size(struct fileops_space *space, int file, uint64_t size);
+
 /* Takes the promise back. */
 int fileops_unreserve(struct fileops_space *space, int file);
 

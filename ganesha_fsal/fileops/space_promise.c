@@ -251,7 +251,12 @@ static int count_unknown(struct fileops_space *space, const struct fileops_ledge
     return fileops_ledger_commit(space->ledger);
 }
 
-int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int reserve(struct fileops_space *space, int file, uint64_t least, uint64_t *reserved)
 {
     struct fileops_ledger_file row;
     struct stat status;
@@ -263,19 +268,29 @@ int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
     pthread_mutex_lock(&space->order);
     pthread_mutex_lock(&space->state);
     const struct known_file *known = space_find(space, row.inode);
-    const bool done = known && known->row.thick && known->row.promised >= (uint64_t)status.st_size;
+    const bool done = known && known->row.thick && known->row.promised >= larger((uint64_t)status.st_size, least);
     pthread_mutex_unlock(&space->state);
     if (!done) {
         error = space_settle(space); /* so that the figures are of one moment */
         if (!error && !fstat(file, &status))
             error = count_unknown(space, &row, &status);
         if (!error)
-            error = make_thick(space, &row, (uint64_t)status.st_size);
+            error = make_thick(space, &row, larger((uint64_t)status.st_size, least));
     }
     pthread_mutex_unlock(&space->order);
     if (!error && reserved)
         *reserved = (uint64_t)status.st_size;
     return error;
+}
+
+int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
+{
+    return reserve(space, file, 0, reserved);
+}
+
+int fileops_reserve_size(struct fileops_space *space, int file, uint64_t size)
+{
+    return size > INT64_MAX ? EFBIG : reserve(space, file, size, NULL);
 }
 
 /* A thick file is to be larger. In steps, where there is room: each costs a transaction group. */

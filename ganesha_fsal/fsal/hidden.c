@@ -31,8 +31,8 @@ bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_at
     DIR *stream;
     struct dirent *entry;
 
-    /* What is in there is root's, and closed to all others. */
-    if (object->fs->fsal != object->fsal || attributes->owner != 0 || (attributes->mode & 077) != 0)
+    /* What is in there is root's. */
+    if (object->fs->fsal != object->fsal || attributes->owner != 0)
         return false;
     fd = openat(root_fd(object->fs), ZVAAI_HIDDEN_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)

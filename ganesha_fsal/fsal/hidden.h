@@ -13,7 +13,7 @@
 /* Replaces those operations of FSAL_VFS that take or give names. To be called after vfs_handle_ops_init(). */
 void hidden_operations_init(struct fsal_obj_ops *operations);
 
-/* Whether the object is the hidden folder or lies in it. Costs the listing of that folder when its owner and mode could be. */
+/* Whether the object is the hidden folder or lies in it. Costs the listing of that folder where root owns the object. */
 bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes);
 
 #endif

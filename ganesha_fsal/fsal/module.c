@@ -6,8 +6,11 @@
 #include "config.h"
 
 #include "fsal.h"
+#include "fsal_convert.h"
 
+#include "books.h"
 #include "hidden.h"
+#include "space.h"
 #include "vfs_methods.h"
 
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations);
@@ -19,6 +22,7 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 {
     vfs_handle_ops_init(operations);
     hidden_operations_init(operations);
+    space_operations_init(operations);
 }
 
 static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
@@ -45,9 +49,20 @@ exit:
 fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
                                   const struct fsal_up_vector *up_ops)
 {
+    struct fileops_space *space;
+    struct fsal_export *export;
     fsal_status_t status = vfs_create_export(module, parse_node, errors, up_ops);
+    int error;
 
-    if (FSAL_IS_SUCCESS(status))
-        op_ctx->fsal_export->exp_ops.create_handle = zvaai_create_handle;
+    if (FSAL_IS_ERROR(status))
+        return status;
+    export = op_ctx->fsal_export;
+    export->exp_ops.create_handle = zvaai_create_handle;
+    error = books_use(export, export->root_fs, &space);
+    if (error != 0) {
+        export->exp_ops.release(export);
+        op_ctx->fsal_export = NULL;
+        status = fsalstat(posix2fsal_error(error), error);
+    }
     return status;
 }

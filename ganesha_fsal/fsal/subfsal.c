@@ -4,31 +4,40 @@
 
 #include "fsal.h"
 
+#include "books.h"
+#include "object.h"
 #include "vfs_methods.h"
 #include "subfsal.h"
 
 /* Those of vfs/subfsal_vfs.c, renamed in meson.build. */
 void vfs_default_sub_fini(struct vfs_fsal_export *export);
-int vfs_default_sub_init_export(struct vfs_fsal_export *export);
-struct vfs_fsal_obj_handle *vfs_default_sub_alloc_handle(void);
 int vfs_default_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_handle *object, const char *path);
 
 void vfs_sub_fini(struct vfs_fsal_export *export)
 {
+    books_leave(&export->export);
     vfs_default_sub_fini(export);
-}
-
-int vfs_sub_init_export(struct vfs_fsal_export *export)
-{
-    return vfs_default_sub_init_export(export);
 }
 
 struct vfs_fsal_obj_handle *vfs_sub_alloc_handle(void)
 {
-    return vfs_default_sub_alloc_handle();
+    struct zvaai_object *object = gsh_calloc(1, sizeof(*object));
+
+    object->vfs.handle = &object->wire;
+    return &object->vfs;
 }
 
 int vfs_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_handle *object, const char *path)
 {
-    return vfs_default_sub_init_handle(export, object, path);
+    struct zvaai_object *ours = zvaai_object(&object->obj_handle);
+    const struct fsal_filesystem *file_system = object->obj_handle.fs;
+
+    if (vfs_default_sub_init_handle(export, object, path) < 0)
+        return -1;
+    /* Another FSAL's file system that is mounted below is no business of ours; its root is all we ever see. */
+    if (file_system->fsal == export->export.fsal && books_use(&export->export, file_system, &ours->space) != 0)
+        return -1;
+    if (object->obj_handle.type == REGULAR_FILE)
+        object_begin(ours);
+    return 0;
 }

@@ -1,0 +1,125 @@
+"""NFSv4.1 and 4.2 by the kernel's client, on a dataset: what libnfs can't ask for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ganesha import Export, Ganesha, mounted_dataset, running_ganesha
+from support.nfs_mount import kernel_mount
+from support.programs import ProgramFailed, run
+from support.zfs import Pool
+
+MIB = 1 << 20
+DATASET = "kernelclient"
+
+
+@pytest.fixture(scope="module")
+def served(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ganesha, Path]]:
+    """A daemon that clients may come back to after a crash, and the dataset that it serves as /one."""
+    with (
+        mounted_dataset(f"{pool.name}/{DATASET}", compression="off") as store,
+        running_ganesha(tmp_path_factory.mktemp("nfs") / "ganesha", [Export(1, store, "/one")], graceless=False) as ganesha,
+    ):
+        yield ganesha, store
+
+
+@pytest.fixture(autouse=True)
+def emptied(served: tuple[Ganesha, Path], tmp_path: Path) -> Iterator[None]:
+    """Nothing is left for the next test."""
+    yield
+    with kernel_mount("/one", tmp_path / "emptied") as mount:
+        for path in mount.iterdir():
+            path.unlink()
+
+
+def held(pool: Pool) -> int:
+    return int(run("zfs", "get", "-Hpo", "value", "refreservation", f"{pool.name}/{DATASET}").replace("none", "0"))
+
+
+@pytest.mark.parametrize("version", ["3", "4.0", "4.1", "4.2"])
+def test_bytes_go_and_come_back(served: tuple[Ganesha, Path], tmp_path: Path, version: str, seed: int) -> None:
+    data = random.Random(seed).randbytes(3 * MIB + 17)
+    with kernel_mount("/one", tmp_path / "mnt", version) as mount:
+        with (mount / "disk").open("wb") as file:
+            file.write(data)
+            os.fsync(file.fileno())
+        assert {path.name for path in mount.iterdir()} == {"disk"}
+    assert (served[1] / "disk").read_bytes() == data
+    with kernel_mount("/one", tmp_path / "mnt", version) as mount:
+        assert (mount / "disk").read_bytes() == data
+
+
+def test_holes_are_found_and_made(served: tuple[Ganesha, Path], tmp_path: Path) -> None:
+    store = served[1]
+    with kernel_mount("/one", tmp_path / "mnt") as mount:
+        with (mount / "disk").open("wb") as file:
+            file.write(b"d" * 4 * MIB)
+            os.fsync(file.fileno())
+        run("fallocate", "--punch-hole", "--offset", str(MIB), "--length", str(2 * MIB), mount / "disk")
+        assert (mount / "disk").read_bytes() == b"d" * MIB + bytes(2 * MIB) + b"d" * MIB
+        with (mount / "disk").open("rb") as file:
+            assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) == MIB
+            assert os.lseek(file.fileno(), MIB, os.SEEK_DATA) == 3 * MIB
+        assert (mount / "disk").stat().st_size == 4 * MIB
+    run("sync")
+    run("zpool", "sync")
+    assert (store / "disk").stat().st_blocks * 512 < 3 * MIB
+
+
+def test_allocate_holds_space_or_is_refused(served: tuple[Ganesha, Path], pool: Pool, tmp_path: Path) -> None:
+    with kernel_mount("/one", tmp_path / "mnt") as mount:
+        assert held(pool) == 0
+        run("fallocate", "--length", str(64 * MIB), mount / "thick")
+        assert (mount / "thick").stat().st_size == 64 * MIB
+        assert held(pool) >= 64 * MIB
+        available = os.statvfs(served[1]).f_bavail * os.statvfs(served[1]).f_frsize
+        (mount / "large").touch()
+        with pytest.raises(ProgramFailed, match="No space left on device"):
+            run("fallocate", "--length", str(available * 2), mount / "large")
+        assert (mount / "large").stat().st_size == 0
+        with (mount / "large").open("wb") as file:  # thin as before: it grows without asking
+            file.write(bytes(MIB))
+        (mount / "thick").unlink()
+        (mount / "large").unlink()
+
+
+def test_locks_of_two_hosts(served: tuple[Ganesha, Path], tmp_path: Path) -> None:
+    with (
+        kernel_mount("/one", tmp_path / "first", "4.1") as first,
+        kernel_mount("/one", tmp_path / "second", "4.1") as second,
+        (first / "disk").open("w+b") as one,
+        (second / "disk").open("r+b") as other,
+    ):
+        fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB, 100, 0)
+        with pytest.raises(BlockingIOError):
+            # Of another process: POSIX locks of one process are one owner's, whatever the mount.
+            _lock_elsewhere(second / "disk")
+        fcntl.lockf(one, fcntl.LOCK_UN, 100, 0)
+        _lock_elsewhere(second / "disk")
+        os.fstat(other.fileno())
+
+
+def _lock_elsewhere(path: Path) -> None:
+    program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, 100, 0)"
+    result = subprocess.run(["python3", "-c", program, str(path)], check=False, capture_output=True, text=True)
+    if "BlockingIOError" in result.stderr:
+        raise BlockingIOError
+    assert result.returncode == 0, result.stderr
+
+
+def test_open_file_goes_on_after_kill_and_restart(served: tuple[Ganesha, Path], tmp_path: Path, seed: int) -> None:
+    ganesha, store = served
+    data = random.Random(seed).randbytes(2 * MIB)
+    with kernel_mount("/one", tmp_path / "mnt", "4.1") as mount, (mount / "disk").open("wb", buffering=0) as file:
+        file.write(data[:MIB])
+        os.fsync(file.fileno())
+        ganesha.restart_after_kill()
+        file.write(data[MIB:])
+        os.fsync(file.fileno())
+    assert (store / "disk").read_bytes() == data
