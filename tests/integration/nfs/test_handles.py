@@ -1,0 +1,94 @@
+"""Handles that no client was given: made up, of another export, of the ledger's folder."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ganesha import Export, Ganesha, running_ganesha
+from support.onc_rpc import Nfs3, Nfs3Error, mount
+
+NFS3ERR_STALE, NFS3ERR_BADHANDLE = 70, 10001
+HIDDEN = ".zvaai"
+
+
+def kernel_handle(path: Path) -> bytes:
+    """What name_to_handle_at(2) says of a file: FSAL_VFS puts it into its handles as it is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128))
+    mount_id = ctypes.c_int()
+    at_fdcwd = -100
+    assert libc.name_to_handle_at(at_fdcwd, os.fsencode(path), buffer, ctypes.byref(mount_id), 0) == 0, os.strerror(
+        ctypes.get_errno()
+    )
+    length, _kind = struct.unpack_from("Ii", buffer.raw)
+    return buffer.raw[8 : 8 + length]
+
+
+@pytest.fixture(scope="module")
+def served(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ganesha, Path]]:
+    """One file system, exported as a whole, and a folder of it that others may only read."""
+    (lasting_store / "file").write_text("everybody's")
+    (lasting_store / "folder").mkdir()
+    (lasting_store / "folder" / "inside").write_text("inside")
+    exports = [Export(1, lasting_store, "/one"), Export(2, lasting_store / "folder", "/two", access="RO")]
+    with running_ganesha(tmp_path_factory.mktemp("daemon") / "ganesha", exports) as ganesha:
+        yield ganesha, lasting_store
+
+
+def status_of(client: Nfs3, handle: bytes) -> int:
+    try:
+        client.size(handle)
+    except Nfs3Error as error:
+        return error.status
+    return 0
+
+
+def test_made_up_handle_does_not_open_the_ledger(served: tuple[Ganesha, Path]) -> None:
+    store = served[1]
+    with Nfs3() as client:
+        known = client.lookup(mount("/one"), "file")
+        inside = kernel_handle(store / "file")
+        assert known.count(inside) == 1, "a handle has the kernel's in it"
+        folder = kernel_handle(store / "folder")
+        assert status_of(client, known.replace(inside, folder)) == 0, "and one can be made up"
+        hidden = [store / HIDDEN, *(store / HIDDEN).iterdir()]
+        assert len(hidden) > 1
+        for path in hidden:
+            assert status_of(client, known.replace(inside, kernel_handle(path))) == NFS3ERR_STALE, path
+            with pytest.raises(Nfs3Error) as failure:
+                client.write(known.replace(inside, kernel_handle(path)), 0, b"x")
+            assert failure.value.status == NFS3ERR_STALE
+
+
+def test_handle_under_another_exports_number_gets_that_exports_rights(served: tuple[Ganesha, Path]) -> None:
+    with Nfs3() as client:
+        handle = client.lookup(mount("/one"), "file")
+        other = bytearray(handle)
+        place = next(index for index in range(4) if mount("/one")[index] != mount("/two")[index])
+        other[place] = mount("/two")[place]
+        with pytest.raises(Nfs3Error):
+            client.write(bytes(other), 0, b"x")
+        client.write(handle, 0, b"y")
+
+
+def test_random_handles_are_refused_and_the_daemon_lives(served: tuple[Ganesha, Path], seed: int) -> None:
+    numbers = random.Random(seed)
+    with Nfs3() as client:
+        handle = client.lookup(mount("/one"), "file")
+        for _ in range(300):
+            wrong = bytearray(handle)
+            for _ in range(numbers.randint(1, 4)):
+                wrong[numbers.randrange(len(wrong))] = numbers.randrange(256)
+            if numbers.random() < 0.3:
+                wrong = wrong[: numbers.randrange(len(wrong))]
+            if bytes(wrong) != handle:
+                # One that happens to name another object of the export is right.
+                assert status_of(client, bytes(wrong)) in {0, NFS3ERR_STALE, NFS3ERR_BADHANDLE}
+        assert status_of(client, handle) == 0
+    assert served[0].running()
