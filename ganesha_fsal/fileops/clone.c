@@ -309,6 +309,9 @@ static int into_file(struct clone *clone)
         error = ftruncate(clone->destination, 0) ? errno : 0;
         fileops_change_end(request->destination_space, &change, error);
     }
+    /* Freed blocks must be on disk before others take their place (clone_share.c). */
+    if (!error && clone->destination_status.st_size)
+        error = space_settle(request->destination_space);
     clone->fresh = true;
     if (!error)
         error = clone_whole(clone);

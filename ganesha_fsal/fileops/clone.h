@@ -76,8 +76,8 @@ struct fileops_clone_request {
     gid_t group;
     mode_t mode_bits; /* of the file by name; (mode_t)-1: those of the source */
 
-    /* The books of the datasets (space.h). `destination_space` is required by name and for `whole`. NULL: the dataset has none. With
-     * source and destination on one dataset both are the same. */
+    /* The books of the datasets (space.h). `destination_space` is required by name and for `whole`. NULL: the dataset has none; then
+     * a source on ZFS is copied, as nobody keeps clients from freeing its blocks while they are cloned. With source and destination on one dataset both are the same. */
     struct fileops_space *source_space;
     struct fileops_space *destination_space;
 

@@ -3,11 +3,14 @@
 #include "sharing_proof.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#define ZFS_SUPER_MAGIC 0x2fc12fc1 /* OpenZFS, sys/fs/zfs.h */
 #define DIRTY_WAITS 3
 #define FIRST_PIECE (UINT64_C(16) << 20)
 
@@ -77,14 +80,45 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
     }
 }
 
+/* What was freed of both files is on disk when this returns: OpenZFS up to 2.3.9 clones blocks that are about to be freed, and frees
+ * them twice (openzfs#16012, #18853). The books keep new ones away until the clone ends. */
+static int settle_frees(const struct clone *clone)
+{
+    const uint64_t end = clone->destination_offset + clone->length;
+    struct stat status;
+    char setting = 0;
+    const int parameter = open("/sys/module/zfs/parameters/zfs_dmu_offset_next_sync", O_RDONLY | O_CLOEXEC);
+    if (parameter >= 0 && read(parameter, &setting, 1) < 1)
+        setting = 0;
+    if (parameter >= 0)
+        close(parameter);
+    /* Asking for a hole waits for a dirty file's transaction groups, and costs nothing for another. */
+    if (setting != '1' || fstat(clone->destination, &status))
+        return space_settle(clone->request->source_space);
+    if (lseek(clone->source, (off_t)clone->source_offset, SEEK_HOLE) < 0 && errno != ENXIO)
+        return errno;
+    /* The same where blocks are replaced; beyond the end it is not asked for, and blocks may have been there. */
+    if (clone->fresh)
+        return 0;
+    if ((uint64_t)status.st_size < end)
+        return space_settle(clone->request->source_space);
+    return lseek(clone->destination, (off_t)clone->destination_offset, SEEK_HOLE) < 0 && errno != ENXIO ? errno : 0;
+}
+
 int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_segment *counted, size_t count)
 {
     struct sharing_proof proof;
     struct space_share share = {.source_space = clone->request->source_space, .destination_space = clone->request->destination_space,
                                 .destination_offset = clone->destination_offset, .length = clone->length};
     uint64_t at = 0, size = piece;
+    struct statfs file_system;
     int error = 0;
 
+    const bool zfs = !fstatfs(clone->source, &file_system) && file_system.f_type == ZFS_SUPER_MAGIC;
+    if (zfs && !clone->request->source_space) {
+        clone->reason = FILEOPS_FALLBACK_NOT_SUPPORTED; /* nobody keeps others from freeing blocks of it */
+        return EAGAIN;
+    }
     if (!clone->same_dataset) {
         sharing_proof_init(&proof, clone->source, clone->destination);
         /* A small one first: when it copies, little was lost. */
@@ -96,8 +130,14 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         clone->reason = FILEOPS_FALLBACK_NO_RESERVATION;
         return EAGAIN;
     }
+    if (error == EBUSY) {
+        clone->reason = FILEOPS_FALLBACK_SOURCE_DIRTY;
+        return EAGAIN;
+    }
     if (error)
         return error;
+    if (zfs)
+        error = settle_frees(clone);
     while (at < clone->length && !error) {
         bool proven = false;
         if (size > clone->length - at)

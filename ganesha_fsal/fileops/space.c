@@ -233,6 +233,7 @@ static void free_space(struct fileops_space *space)
         close(space->root);
     pthread_mutex_destroy(&space->order);
     pthread_mutex_destroy(&space->state);
+    pthread_cond_destroy(&space->calm);
     pthread_mutex_destroy(&space->settling);
     pthread_cond_destroy(&space->settled);
     pthread_mutex_destroy(&space->thread_state);
@@ -258,6 +259,7 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
     }
     pthread_mutex_init(&space->order, NULL);
     pthread_mutex_init(&space->state, NULL);
+    pthread_cond_init(&space->calm, NULL);
     pthread_mutex_init(&space->settling, NULL);
     pthread_cond_init(&space->settled, NULL);
     pthread_mutex_init(&space->thread_state, NULL);

@@ -47,9 +47,10 @@ int fileops_unreserve(struct fileops_space *space, int file);
 
 /* A change of a file's blocks. */
 enum fileops_change_kind {
-    FILEOPS_WRITE,      /* write, allocate (ALLOCATE): bytes offset..offset+length */
+    FILEOPS_WRITE,      /* new bytes offset..offset+length */
     FILEOPS_DEALLOCATE, /* a hole: offset..offset+length */
     FILEOPS_TRUNCATE,   /* the size is set to `offset`, smaller or larger; `length` is not looked at */
+    FILEOPS_ALLOCATE,   /* space for offset..offset+length, bytes unchanged (fallocate mode 0: what was shared stays shared) */
 };
 
 /* On the caller's stack between begin and end. Not to be looked into. */
@@ -63,13 +64,16 @@ struct fileops_change {
     enum fileops_change_kind kind;
     bool known;
     bool thick;
+    bool frees;
 };
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was
- * promised to thick ones). Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
+ * promised to thick ones). EBUSY: the file is being cloned, and blocks of it must not be freed meanwhile (openzfs#18853: they would be freed
+ * twice); a deallocation or truncation waits 10 s for that first. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change);
-/* After it; `error` is its errno value or 0. `length` bytes of a write may have been fewer: those at the front count as written. */
+/* After it; `error` is its errno value, or 0 when all of it was done. A write that was cut short is an error here (EIO will do): what
+ * was not overwritten must stay counted. */
 void fileops_change_end(struct fileops_space *space, struct fileops_change *change, int error);
 
 /* The change failed with ENOSPC. For a thick file: waits for the pool (ZFS refuses bursts while space is held) and returns 0: do

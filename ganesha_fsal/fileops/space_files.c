@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 uint64_t space_round_up(uint64_t value, uint64_t unit)
@@ -29,8 +30,16 @@ struct known_file *space_find_or_make(struct fileops_space *space, const struct 
 {
     const size_t bucket = space_bucket(row->inode);
     struct known_file *file = space_find(space, row->inode);
-    if (file)
+    if (file && row->handle_size == file->row.handle_size && !memcmp(row->handle, file->row.handle, row->handle_size))
         return file;
+    if (file) { /* another generation of the inode: the file that had it is gone, and so will be what it shared */
+        space->thick_count -= file->row.thick;
+        file->row = *row;
+        file->row.thick = false;
+        file->removed = file->open = file->resized = false;
+        space_overwritten(space, file, 0, UINT64_MAX, fileops_share_map_sequence(space->map));
+        return file;
+    }
     file = calloc(1, sizeof *file);
     if (!file)
         return NULL;
@@ -58,6 +67,17 @@ void space_forget_if_nothing(struct fileops_space *space, struct known_file *fil
     if (!file->row.thick && !file->row.unfinished && !file->clones && !file->changes && !file->removed && !file->overwritten_count &&
         !fileops_share_map_has(space->map, file->row.inode))
         space_forget(space, file);
+}
+
+bool space_wait_calm(struct fileops_space *space, bool (*busy)(struct fileops_space *space, uint64_t inode), uint64_t inode, int seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    while (busy(space, inode))
+        if (pthread_cond_clockwait(&space->calm, &space->state, CLOCK_MONOTONIC, &until) == ETIMEDOUT)
+            return !busy(space, inode);
+    return true;
 }
 
 static int by_offset(const void *one, const void *other)

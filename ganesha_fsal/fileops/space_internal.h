@@ -41,6 +41,8 @@ struct fileops_space {
     size_t thick_count;
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
     uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
+    unsigned freeing;        /* deallocations and truncations under way */
+    pthread_cond_t calm;     /* of `state`: one of them ended, or a clone */
     bool exact;              /* no crash has cost us the knowledge of overwrites */
 
     /* Guarded by `order`. */
@@ -109,6 +111,9 @@ struct space_segment {
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count);
 void space_share_end(struct space_share *share, bool done);
+
+/* With `state` held: waits until `busy` says false, so many seconds at most. False: it does not. */
+bool space_wait_calm(struct fileops_space *space, bool (*busy)(struct fileops_space *space, uint64_t inode), uint64_t inode, int seconds);
 
 /* The destination of a clone by file descriptor: emptied when a crash comes before this is called with false. */
 int space_unfinished(struct fileops_space *space, int file, bool unfinished);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define SECONDS_FOR_FREEING 2
 #define MOST_ADDED (2 * MOST_REFERENCES)
 
 struct side {
@@ -27,7 +28,14 @@ static void end_clone(struct fileops_space *space, uint64_t inode)
     if (!file)
         return;
     file->clones -= file->clones != 0;
+    pthread_cond_broadcast(&space->calm);
     space_forget_if_nothing(space, file);
+}
+
+static bool is_freeing(struct fileops_space *space, uint64_t inode)
+{
+    (void)inode;
+    return space->freeing != 0;
 }
 
 /* In the books of one dataset. */
@@ -47,6 +55,9 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         error = ENOMEM;
     if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
         error = ENOMEM;
+    /* From here on none begins for these files. Of which file those are that had begun is not known for all. */
+    if (!error && !space_wait_calm(space, is_freeing, 0, SECONDS_FOR_FREEING))
+        error = EBUSY;
     for (size_t i = 0; i < segment_count && !error; i++) {
         size_t more = 0;
         error = fileops_share_map_clone(space->map, source ? source->row.inode : FILEOPS_OTHER_DATASET, segments[i].offset,

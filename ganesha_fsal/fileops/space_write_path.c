@@ -6,6 +6,7 @@
 
 #define RETRY_MILLISECONDS 20000
 #define WAIT_ROUNDS 8
+#define SECONDS_FOR_CLONES 10
 
 static int64_t milliseconds(void)
 {
@@ -17,7 +18,7 @@ static int64_t milliseconds(void)
 /* What a thin file may newly take by a change. */
 static uint64_t charge_of(const struct fileops_space *space, enum fileops_change_kind kind, uint64_t offset, uint64_t length)
 {
-    if (kind != FILEOPS_WRITE || !length)
+    if ((kind != FILEOPS_WRITE && kind != FILEOPS_ALLOCATE) || !length)
         return 0;
     const uint64_t unit = space->block_size, from = offset / unit * unit;
     return space_round_up(offset + length, unit) - from;
@@ -75,7 +76,7 @@ static void wait_for_lowering(struct fileops_space *space)
 static int begin_known(struct fileops_space *space, struct fileops_change *change, bool *known)
 {
     const uint64_t end = change->offset > UINT64_MAX - change->length ? UINT64_MAX : change->offset + change->length;
-    const uint64_t size = change->kind == FILEOPS_TRUNCATE ? change->offset : change->kind == FILEOPS_WRITE ? end : 0;
+    const uint64_t size = change->kind == FILEOPS_TRUNCATE ? change->offset : change->kind == FILEOPS_DEALLOCATE ? 0 : end;
     for (;;) {
         pthread_mutex_lock(&space->state);
         struct known_file *file = space_find(space, change->inode);
@@ -106,14 +107,31 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
     }
 }
 
+static bool is_cloned(struct fileops_space *space, uint64_t inode)
+{
+    const struct known_file *file = space_find(space, inode);
+    return file && file->clones;
+}
+
+/* Blocks are freed: not while they are being cloned. */
+static int begin_freeing(struct fileops_space *space, struct fileops_change *change)
+{
+    pthread_mutex_lock(&space->state);
+    change->frees = space_wait_calm(space, is_cloned, change->inode, SECONDS_FOR_CLONES);
+    space->freeing += change->frees;
+    pthread_mutex_unlock(&space->state);
+    return change->frees ? 0 : EBUSY;
+}
+
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change)
 {
     const bool maybe = atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire) != 0;
     const bool gate = atomic_load_explicit(&space->gate, memory_order_acquire);
-    change->known = change->thick = false;
+    change->known = change->thick = change->frees = false;
     change->charge = 0;
-    if (!maybe && !gate)
+    const bool frees = kind == FILEOPS_DEALLOCATE || kind == FILEOPS_TRUNCATE;
+    if (!maybe && !gate && !frees)
         return 0;
     *change = (struct fileops_change){.inode = inode, .kind = kind, .offset = offset, .length = kind == FILEOPS_TRUNCATE ? 0 : length};
     if (gate)
@@ -128,6 +146,11 @@ int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileo
             change->charge = 0;
             fileops_change_end(space, change, error);
         }
+    }
+    if (!error && frees) {
+        error = begin_freeing(space, change);
+        if (error)
+            fileops_change_end(space, change, error);
     }
     return error;
 }
@@ -150,6 +173,8 @@ static void note(struct fileops_space *space, struct known_file *file, const str
         space_overwritten(space, file, whole_from, UINT64_MAX - whole_from, change->sequence);
         file->resized = true;
         break;
+    case FILEOPS_ALLOCATE:
+        break;
     }
 }
 
@@ -158,17 +183,21 @@ void fileops_change_end(struct fileops_space *space, struct fileops_change *chan
     if (change->charge)
         atomic_fetch_add(&space->ended, change->charge);
     change->charge = 0;
-    if (!change->known)
+    if (!change->known && !change->frees)
         return;
     pthread_mutex_lock(&space->state);
-    struct known_file *file = space_find(space, change->inode);
+    if (change->frees) {
+        space->freeing--;
+        pthread_cond_broadcast(&space->calm);
+    }
+    struct known_file *file = change->known ? space_find(space, change->inode) : NULL;
     if (file && file->changes) {
         file->changes--;
         if (!error)
             note(space, file, change);
     }
     pthread_mutex_unlock(&space->state);
-    change->known = false;
+    change->known = change->frees = false;
 }
 
 int fileops_change_retry(struct fileops_space *space, struct fileops_change *change, unsigned attempt)

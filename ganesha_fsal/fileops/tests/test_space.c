@@ -385,6 +385,120 @@ static void a_removed_file_that_is_open_keeps_its_promise(void **state)
     remove_world(world);
 }
 
+struct attempt {
+    struct fileops_space *space;
+    uint64_t inode;
+    _Atomic int begun;
+};
+
+static void *free_blocks(void *context)
+{
+    struct attempt *attempt = context;
+    struct fileops_change change;
+    assert_int_equal(fileops_change_begin(attempt->space, attempt->inode, FILEOPS_DEALLOCATE, 0, BLOCK, &change), 0);
+    attempt->begun = 1;
+    fileops_change_end(attempt->space, &change, 0);
+    return NULL;
+}
+
+/* Neither frees blocks while the other is under way: openzfs#18853. */
+static void blocks_are_not_freed_while_they_are_cloned(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    struct fileops_change change;
+    pthread_t thread;
+    assert_non_null(space);
+    const int one = open_file(world, 0), other = open_file(world, 1);
+    struct space_share share = {.source_space = space, .destination_space = space, .length = BLOCK};
+    const struct space_segment segment = {0, BLOCK};
+    struct attempt attempt = {.space = space, .inode = inode_of(one)};
+    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, free_blocks, &attempt), 0);
+    for (int i = 0; i < 20; i++) { /* time for it to do wrong; when it is slow, nothing is shown */
+        usleep(5000);
+        assert_int_equal(attempt.begun, 0);
+    }
+    space_share_end(&share, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(attempt.begun, 1);
+    /* And the other way round: the clone gives up, to be copied. */
+    assert_int_equal(fileops_change_begin(space, inode_of(one), FILEOPS_TRUNCATE, 0, 0, &change), 0);
+    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), EBUSY);
+    fileops_change_end(space, &change, 0);
+    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), 0);
+    space_share_end(&share, true);
+    close(one);
+    close(other);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+struct crowd {
+    struct fileops_space *space;
+    const struct world *world;
+    uint64_t random;
+};
+
+static void *change_files(void *context)
+{
+    struct crowd *crowd = context;
+    for (int i = 0; i < 400; i++) {
+        const int source = (int)choose(&crowd->random, FILES), destination = (int)choose(&crowd->random, FILES);
+        const int one = open_file(crowd->world, source), other = open_file(crowd->world, destination);
+        struct fileops_change change;
+        struct space_share share = {.source_space = crowd->space, .destination_space = crowd->space, .length = BLOCKS * BLOCK};
+        const struct space_segment segment = {0, BLOCKS * BLOCK};
+        const uint64_t kind = choose(&crowd->random, 16);
+        if (kind == 0 && source != destination && !space_share_begin(&share, one, other, 0, &segment, 1))
+            space_share_end(&share, true);
+        else if (kind == 1)
+            fileops_reserve(crowd->space, one, NULL);
+        else if (kind == 2)
+            fileops_unreserve(crowd->space, one);
+        else if (!fileops_change_begin(crowd->space, inode_of(one), kind == 3 ? FILEOPS_DEALLOCATE : FILEOPS_WRITE,
+                                       choose(&crowd->random, BLOCKS) * BLOCK, BLOCK, &change))
+            fileops_change_end(crowd->space, &change, 0);
+        close(one);
+        close(other);
+    }
+    return NULL;
+}
+
+/* Also to be run with a thread sanitizer. */
+static void many_threads_leave_right_books(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    const struct fileops_space_holder holder = {.read = simulated_read, .hold = simulated_hold, .settle = simulated_settle,
+                                                .cost = simulated_cost, .context = world, .overwrites_unshare = true};
+    struct fileops_space *space;
+    struct fileops_space_status status;
+    pthread_t threads[4];
+    struct crowd crowds[4];
+    assert_int_equal(fileops_space_open(world->root, &(struct fileops_space_options){.holder = &holder}, &space), 0);
+    for (int i = 0; i < 4; i++) {
+        crowds[i] = (struct crowd){space, world, seed_of_run() + (uint64_t)i};
+        assert_int_equal(pthread_create(&threads[i], NULL, change_files, &crowds[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int file = 0; file < FILES; file++) {
+        struct fileops_change change;
+        const int opened = open_file(world, file);
+        assert_int_equal(fileops_change_begin(space, inode_of(opened), FILEOPS_WRITE, 0, BLOCKS * BLOCK, &change), 0);
+        fileops_change_end(space, &change, 0);
+        assert_int_equal(fileops_unreserve(space, opened), 0);
+        close(opened);
+    }
+    assert_int_equal(fileops_space_maintain(space), 0);
+    fileops_space_status(space, &status);
+    assert_int_equal(status.thick_files + status.shared_bytes + world->held, 0);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
 static void one_process_has_the_books(void **state)
 {
     (void)state;
@@ -409,6 +523,8 @@ int main(void)
         cmocka_unit_test(refuses_what_it_cannot_promise),
         cmocka_unit_test(tells_of_a_change_behind_its_back),
         cmocka_unit_test(a_removed_file_that_is_open_keeps_its_promise),
+        cmocka_unit_test(blocks_are_not_freed_while_they_are_cloned),
+        cmocka_unit_test(many_threads_leave_right_books),
         cmocka_unit_test(one_process_has_the_books),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
