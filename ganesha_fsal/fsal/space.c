@@ -76,7 +76,11 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
         if (!again(space, &change, status, attempt))
             break;
     }
-    fileops_change_end(space, &change, change_error(status));
+    error = change_error(status);
+    /* A write that was cut short is a success here, but did not replace all blocks. */
+    if (error == 0 && io->io_amount < length_of(io))
+        error = EIO;
+    fileops_change_end(space, &change, error);
     done(object, status, io, argument);
 }
 
@@ -213,7 +217,7 @@ static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct stat
         return space != NULL ? allocate_promised(object, state, offset + length) : from_errno(EOPNOTSUPP);
     if (space == NULL)
         return below.fallocate(object, state, offset, length, allocate);
-    error = fileops_change_begin(space, object->fileid, allocate ? FILEOPS_WRITE : FILEOPS_DEALLOCATE, offset, length, &change);
+    error = fileops_change_begin(space, object->fileid, allocate ? FILEOPS_ALLOCATE : FILEOPS_DEALLOCATE, offset, length, &change);
     if (error != 0)
         return from_errno(error);
     for (unsigned attempt = 0;; attempt++) {
