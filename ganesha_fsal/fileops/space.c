@@ -328,6 +328,7 @@ void fileops_space_status(struct fileops_space *space, struct fileops_space_stat
     status->shared_bytes = fileops_share_map_bytes(space->map);
     space_each(space, add_sizes, &status->thick_bytes);
     pthread_mutex_unlock(&space->state);
+    status->can_reserve = space->has_holder;
     status->held_bytes = space->held;
     status->needed_bytes = space->needed;
     status->foreign_changes = space->foreign_changes;

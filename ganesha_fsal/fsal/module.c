@@ -10,6 +10,7 @@
 
 #include "books.h"
 #include "hidden.h"
+#include "leaf.h"
 #include "space.h"
 #include "vfs_methods.h"
 
@@ -23,6 +24,7 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
     vfs_handle_ops_init(operations);
     hidden_operations_init(operations);
     space_operations_init(operations);
+    leaf_operations_init(operations);
 }
 
 static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
@@ -58,6 +60,7 @@ fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, 
         return status;
     export = op_ctx->fsal_export;
     export->exp_ops.create_handle = zvaai_create_handle;
+    leaf_export_init(export);
     error = books_use(export, export->root_fs, &space);
     if (error != 0) {
         export->exp_ops.release(export);

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from support.ganesha import FSAL_LIBRARY
 from support.onc_rpc import Reader, RpcConnection, User, opaque, port_of
+from support.programs import wait_for
 
 COMMAND = FSAL_LIBRARY.parent.parent / "client" / "vaai-nas"
 PROGRAM, VERSION = 0x2A564E53, 1
@@ -20,9 +25,19 @@ WAITING, RUNNING, COMPLETE, FAILED = range(4)
 
 
 def vaai_nas(*words: str | Path, user: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs the command."""
-    command: list[str | Path] = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-    return subprocess.run([*command, COMMAND, *words], check=False, capture_output=True, text=True, timeout=120)
+    """Runs the command; as another user from a place that everybody can read."""
+    with tempfile.TemporaryDirectory() as directory:
+        as_user: list[str] = []
+        command, environment = COMMAND, dict(os.environ)
+        if user:
+            as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+            Path(directory).chmod(0o755)
+            command = Path(shutil.copy(COMMAND, directory))
+            shutil.copy(COMMAND.parent / "libvaainas.so.1", directory)
+            environment["LD_LIBRARY_PATH"] = directory
+        return subprocess.run(
+            [*as_user, command, *words], check=False, capture_output=True, text=True, timeout=120, env=environment
+        )
 
 
 @dataclass(frozen=True)
@@ -83,13 +98,23 @@ def clone_arguments(
     )
 
 
+def _program_answers() -> bool:
+    port = port_of(PROGRAM, VERSION)
+    with contextlib.suppress(OSError):
+        if port:
+            with RpcConnection(port) as connection:
+                connection.call(PROGRAM, VERSION, NULL)
+                return True
+    return False
+
+
 class Program:
     """Calls of the program."""
 
     def __init__(self, user: User | None = None) -> None:
-        port = port_of(PROGRAM, VERSION)
-        assert port, "rpcbind does not know the program"
-        self.connection = RpcConnection(port, user)
+        # It is served a moment after NFS is; after a crash rpcbind has the port of before for that long.
+        wait_for(_program_answers, "the program answers")
+        self.connection = RpcConnection(port_of(PROGRAM, VERSION), user)
 
     def raw(self, procedure: int, arguments: bytes = b"") -> Reader:
         """Any call. Raises RpcError."""
