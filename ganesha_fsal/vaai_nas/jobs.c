@@ -12,6 +12,7 @@
 
 #define DEFAULT_WORKERS 4u
 #define WORKERS_MAX 64u
+#define WAITING_MAX 32u /* calls that wait for a job keep a thread of the NFS server each */
 
 struct job {
     struct job *older;       /* in the table, newest first */
@@ -36,7 +37,7 @@ struct vaai_nas_jobs {
     pthread_cond_t ended; /* some job has ended */
     struct job *newest;
     struct job *queue_head, **queue_tail;
-    size_t known, active;
+    size_t known, active, waiting;
     uint64_t first_id, next_id; /* from the time of the start on: another daemon's are others */
     bool stopping;
     unsigned int workers;
@@ -358,8 +359,12 @@ static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t mi
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
+    if (jobs->waiting >= WAITING_MAX)
+        return job;
+    jobs->waiting++;
     while (job != NULL && is_active(job) && pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0)
         job = find_id(jobs, id);
+    jobs->waiting--;
     return find_id(jobs, id);
 }
 

@@ -106,6 +106,15 @@ static enum vaai_nas_status name_in_directory(struct vaai_nas_service *service, 
     return parent_length == 0 ? VAAI_NAS_OK : vaai_nas_directory_is(service, caller, directory, path, parent_length);
 }
 
+/* A file that the server makes is of a lazy clone, whose end nobody asks for: said to be done it must be done. */
+static enum vaai_nas_status give_up(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                    const struct vaai_nas_handle *directory, struct vaai_nas_job *job)
+{
+    enum vaai_nas_status status = vaai_nas_cancel_job(service, caller, directory, job->id, job);
+
+    return status != VAAI_NAS_OK || job->state == VAAI_NAS_COMPLETE ? status : VAAI_NAS_BUSY;
+}
+
 /*
  * The plug-in takes the answer to a lazy clone as its completion, and polls only for a full one; which of the two it asks for is in a
  * flag whose value is not public. So within one export blocks are shared and nothing is copied, and the answer waits until that is done.
@@ -132,7 +141,9 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
     clone.fast = same_export;
     if (status == VAAI_NAS_OK)
         status = vaai_nas_start_clone(service, caller, &clone,
-                                      clone.fast ? VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS : 0, &job, NULL);
+                                      clone.fast || clone.name[0] != 0 ? VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS : 0, &job, NULL);
+    if (status == VAAI_NAS_OK && clone.name[0] != 0 && (job.state == VAAI_NAS_WAITING || job.state == VAAI_NAS_RUNNING))
+        status = give_up(service, caller, &clone.destination, &job);
     if (status == VAAI_NAS_OK)
         show_progress(&job, result);
     else

@@ -40,7 +40,13 @@ def nfs_store(make_store: StoreMaker) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lasting_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A file system that all tests of a file share."""
+def make_lasting_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
+    """The same, for all tests of a file."""
     with store_maker(tmp_path_factory.mktemp("stores"), request) as make:
-        yield make("lasting")
+        yield make
+
+
+@pytest.fixture(scope="module")
+def lasting_store(make_lasting_store: StoreMaker) -> Path:
+    """A file system that all tests of a file share."""
+    return make_lasting_store("lasting")

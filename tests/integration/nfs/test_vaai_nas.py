@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support import procedure22
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.onc_rpc import GARBAGE_ARGS, PROC_UNAVAIL, Nfs3, RpcError, User, mount, opaque
+from support.procedure22 import Procedure22
 from support.programs import run
 from support.vaai_nas import (
     CLONE,
@@ -50,31 +53,52 @@ class Rig:
         return handle
 
 
-@pytest.fixture(params=[Daemon.PATCHED])
-def rig(make_store: Callable[[str], Path], tmp_path: Path, seed: int, request: pytest.FixtureRequest) -> Iterator[Rig]:
-    data = random.Random(seed).randbytes(SIZE)
+@contextlib.contextmanager
+def running_rig(make_store: Callable[[str], Path], directory: Path, daemon: Daemon, data: bytes) -> Iterator[Rig]:
     store, other = make_store("open"), make_store("read-only")
     for place in (store, other):
         (place / "source").write_bytes(data)
         (place / "directory").mkdir()
     os.sync()
-    control_socket = tmp_path / "vaai-nas.socket"
+    control_socket = directory / "vaai-nas.socket"
     exports = [Export(1, store, "/open"), Export(2, other, "/read-only", access="RO")]
     blocks = f'VAAI_NAS {{ Control_Socket = "{control_socket}"; }}\n'
-    with running_ganesha(tmp_path / "ganesha", exports, request.param, blocks=blocks) as ganesha:
-        Program()
+    with running_ganesha(directory / "ganesha", exports, daemon, blocks=blocks) as ganesha:
         yield Rig(ganesha, store, control_socket, data)
-        Program().raw(0)
-        assert ganesha.running()
 
 
-@pytest.mark.parametrize("rig", [Daemon.STOCK], indirect=True)
-def test_the_stock_daemon_serves_the_program(rig: Rig) -> None:
+@pytest.fixture(scope="module")
+def rig_of_all(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
+    data = random.Random(seed).randbytes(SIZE)
+    with running_rig(make_lasting_store, tmp_path_factory.mktemp("rig"), Daemon.PATCHED, data) as rig:
+        yield rig
+
+
+@pytest.fixture
+def rig(rig_of_all: Rig) -> Iterator[Rig]:
+    yield rig_of_all
+    Program().raw(0)
+    assert rig_of_all.ganesha.running()
+    for path in rig_of_all.store.iterdir():
+        if path.is_file() and path.name != "source":
+            path.unlink()
+
+
+def test_the_stock_daemon_serves_the_program(make_store: Callable[[str], Path], tmp_path: Path, seed: int) -> None:
+    data = random.Random(seed).randbytes(SIZE)
+    with running_rig(make_store, tmp_path, Daemon.STOCK, data) as rig:
+        serves_the_program(rig)
+
+
+def serves_the_program(rig: Rig) -> None:
     clone, fast_clone, _, statistics, _ = Program().capabilities(rig.handle())
     assert (clone, fast_clone, statistics) == (True, True, True)
     job = Program().clone(clone_arguments(rig.handle("source"), rig.handle("directory"), "copy"))
     assert (job.state, job.done, job.cloned, job.copied, job.name) == (COMPLETE, SIZE, SIZE, 0, "copy")
     assert (rig.store / "directory" / "copy").read_bytes() == rig.data
+    with Nfs3() as nfs, pytest.raises(RpcError) as refused:
+        Procedure22(nfs).command(procedure22.CLONE_SUPPORTED, rig.handle())
+    assert refused.value.accept_stat == PROC_UNAVAIL
     assert vaai_nas("--door", "procedure22", "caps", "127.0.0.1:/open").returncode == 3
     answer = vaai_nas("caps", "127.0.0.1:/open")
     assert (answer.returncode, answer.stdout.splitlines()[:3]) == (0, ["door: program", "clone: yes", "fast clone: yes"])
@@ -99,6 +123,7 @@ def test_a_clone_with_one_request_id_is_made_once(rig: Rig) -> None:
 
 def test_dry_runs_and_guarded_clones_change_nothing(rig: Rig) -> None:
     program, source = Program(), rig.handle("source")
+    before = {path.name for path in rig.store.iterdir()}
     (rig.store / "there").write_bytes(b"there")
     there = rig.handle("there")
     assert program.clone(clone_arguments(source, rig.handle(), "copy", dry_run=True)).id == 0
@@ -106,7 +131,7 @@ def test_dry_runs_and_guarded_clones_change_nothing(rig: Rig) -> None:
     with pytest.raises(ProgramError) as refused:
         program.clone(clone_arguments(source, there, guarded=True))
     assert refused.value.error == EXISTS
-    assert sorted(path.name for path in rig.store.iterdir() if path.name != ".zvaai") == ["directory", "source", "there"]
+    assert {path.name for path in rig.store.iterdir()} == before | {"there"}
     assert (rig.store / "there").read_bytes() == b"there"
 
 
@@ -154,7 +179,7 @@ def test_who_may_not(rig: Rig) -> None:
     with pytest.raises(ProgramError) as refused:
         root.job(rig.handle("", "read-only"), job.id)
     assert refused.value.error == NOT_FOUND, "it is another export's"
-    assert [listed.name for listed in root.jobs(rig.handle())] == ["roots", "his"]
+    assert [listed.name for listed in root.jobs(rig.handle())][:2] == ["roots", "his"]
     assert root.jobs(rig.handle("", "read-only")) == []
 
 
@@ -188,7 +213,7 @@ def test_bytes_that_are_no_call(rig: Rig, seed: int) -> None:
         try:
             program.raw(choices.randrange(9), bytes(call[: choices.choice([len(call), choices.randrange(len(call))])]))
         except RpcError:
-            pass
+            continue
         except ConnectionResetError:
             program = Program()
     for _ in range(20):
@@ -197,26 +222,36 @@ def test_bytes_that_are_no_call(rig: Rig, seed: int) -> None:
     assert (rig.store / "source").read_bytes() == rig.data
 
 
+def counters(rig: Rig, path: str) -> dict[str, int]:
+    """What is counted for an export, or for this host (path "")."""
+    (answer,) = ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')
+    assert (answer["id"], len(answer["result"]["latency_bounds_microseconds"])) == (7, 27)
+    rows = answer["result"]["exports"] if path else answer["result"]["hosts"]
+    found = {"cloned": 0, "copied": 0, "fast": 0, "clones": 0, "statistics": 0, "errors": 0, "refused": 0, "latencies": 0}
+    for row in rows:
+        if row.get("export") == path or row.get("host") == "127.0.0.1":
+            found |= {"cloned": row["offload"]["cloned_bytes"], "copied": row["offload"]["copied_bytes"]}
+            found |= {"fast": row["fast_clone"]["operations"], "clones": row["clone"]["operations"]}
+            found |= {"statistics": row["statistics"]["operations"], "latencies": sum(row["fast_clone"]["latency"]["counts"])}
+            found |= {"errors": row["clone"]["errors"], "refused": row["clone"]["refused"]}
+    return found
+
+
 def test_what_is_counted(rig: Rig) -> None:
-    program = Program()
+    program, places = Program(), ("/open", "/read-only", "")
+    before = {place: counters(rig, place) for place in places}
     program.clone(clone_arguments(rig.handle("source"), rig.handle(), "one", fast=True))
     program.clone(clone_arguments(rig.handle("source"), rig.handle(), "two"))
     program.statistics(rig.handle("source"))
     with pytest.raises(ProgramError):
         program.clone(clone_arguments(rig.handle("source"), rig.handle("directory", "read-only"), "made"))
-    (answer,) = ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')
-    assert (answer["id"], len(answer["result"]["latency_bounds_microseconds"])) == (7, 27)
-    exports = {row["export"]: row for row in answer["result"]["exports"]}
-    (host,) = answer["result"]["hosts"]
-    assert host["host"] == "127.0.0.1"
-    for row in (exports["/open"], host):
-        assert row["offload"]["cloned_bytes"] == 2 * SIZE
-        assert row["offload"]["copied_bytes"] == 0
-        assert (row["fast_clone"]["operations"], row["statistics"]["operations"]) == (1, 1)
-        assert sum(row["fast_clone"]["latency"]["counts"]) == 1
-    assert (exports["/open"]["clone"]["operations"], exports["/open"]["clone"]["errors"]) == (1, 0)
-    refused = exports["/read-only"]["clone"]
-    assert (refused["operations"], refused["errors"], refused["refused"]) == (1, 1, 1)
+    after = {place: counters(rig, place) for place in places}
+    counted = {place: {what: after[place][what] - before[place][what] for what in after[place]} for place in places}
+    done = {"cloned": 2 * SIZE, "copied": 0, "fast": 1, "statistics": 1, "latencies": 1}
+    assert counted["/open"] == {**done, "clones": 1, "errors": 0, "refused": 0}
+    assert counted[""] == {**done, "clones": 2, "errors": 1, "refused": 1}
+    nothing = dict.fromkeys(done, 0)
+    assert counted["/read-only"] == {**nothing, "clones": 1, "errors": 1, "refused": 1}
 
 
 def test_what_the_control_socket_refuses(rig: Rig) -> None:
