@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from ctypes import c_char_p, c_int, c_uint64, c_void_p
 from typing import Any
@@ -231,6 +232,15 @@ class Client:
     def rmdir(self, path: str) -> None:
         """RMDIR."""
         self.check(_rmdir(self.context, path.encode()))
+
+    def remove_tree(self, path: str) -> None:
+        """A file, or a folder with all that is in it."""
+        if stat.S_ISDIR(self._status(path).mode):
+            for name in self.names(path):
+                self.remove_tree(f"{path.rstrip('/')}/{name}")
+            self.rmdir(path)
+        else:
+            self.unlink(path)
 
     def mknod(self, path: str, mode: int) -> None:
         """MKNOD."""

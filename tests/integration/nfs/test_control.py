@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from support import ganesha as daemon
 from support.libnfs import mounted
 from support.message_bus import message_bus
+from support.programs import wait_for
 
 from appliance.dataplane.ganesha import (
     ClientRights,
@@ -104,6 +106,26 @@ def test_what_was_added_and_changed_is_served_after_a_crash(control: tuple[Ganes
     assert set(client.exports()) == {1, 2}
     with mounted("/one") as one:
         one.write_file("/made", b"x")
+
+
+def test_file_system_that_is_no_longer_exported_is_let_go(
+    control: tuple[Ganesha, daemon.Ganesha, Path], make_store: Callable[[str], Path]
+) -> None:
+    client, server, _store = control
+    other = make_store("other")
+
+    def used() -> list[str]:
+        links = [str(link.readlink()) for link in Path(f"/proc/{server.pid}/fd").iterdir() if link.is_symlink()]
+        return [link for link in links if link.startswith(str(other))]
+
+    client.add(Export(2, other, "/other", access="RW"))
+    with mounted("/other", 4) as mount:
+        mount.write_file("/made", b"x")
+        held = mount.open("/made", os.O_RDWR)
+        held.write(0, b"y")
+        assert used()
+        client.remove(2)
+        wait_for(lambda: not used(), "the daemon has nothing open in it")
 
 
 def test_statistics_are_of_one_export(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:

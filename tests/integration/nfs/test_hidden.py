@@ -14,16 +14,26 @@ from support.libnfs import Client, mounted
 HIDDEN = ".zvaai"
 
 
+@pytest.fixture(scope="module")
+def served(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What /one shows, with something of ours in the folder."""
+    (lasting_store / HIDDEN).mkdir(mode=0o700)
+    (lasting_store / HIDDEN / "something").write_text("kept")
+    with running_ganesha(tmp_path_factory.mktemp("daemon") / "ganesha", [Export(1, lasting_store, "/one")]):
+        yield lasting_store
+
+
 @pytest.fixture(params=[3, 4])
-def client(nfs_store: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
-    (nfs_store / HIDDEN).mkdir(mode=0o700, exist_ok=True)
-    (nfs_store / HIDDEN / "something").write_text("kept")
-    (nfs_store / "folder").mkdir()
-    with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")]), mounted("/one", request.param) as client:
+def client(served: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of an export that has a file and a folder."""
+    with mounted("/one", request.param) as client:
+        client.mkdir("/folder")
         client.write_file("/file", b"x")
         yield client
-    assert (nfs_store / HIDDEN / "something").read_text() == "kept"
-    assert not (nfs_store / HIDDEN).is_symlink()
+        for name in client.names():
+            client.remove_tree(f"/{name}")
+    assert (served / HIDDEN / "something").read_text() == "kept"
+    assert not (served / HIDDEN).is_symlink()
 
 
 def refused(code: int, *arguments: object) -> None:
