@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,17 +78,32 @@ def _listening(port: int) -> bool:
 
 
 def private_run() -> None:
-    """Gives this process, and all it starts, a /run of its own: rpcbind's lock there is one for the whole machine.
+    """Gives this process, and all it starts, a /run of its own: rpcbind's lock and socket there are one for the whole machine.
 
-    In the guest there is nobody to share it with.
+    All else in /run stays what it was. In the guest there is nobody to share it with.
     """
     if IN_GUEST or Path("/run/.zvaai-private").exists():
         return
     os.unshare(os.CLONE_NEWNS)
     run("mount", "--make-rprivate", "/")
+    before = Path(tempfile.mkdtemp(prefix="run-"))
+    run("mount", "--rbind", "/run", before)
     run("mount", "-t", "tmpfs", "-o", "mode=755", "run", "/run")
-    Path("/run/lock").mkdir()
+    for entry in before.iterdir():
+        if not entry.name.startswith("rpcbind"):
+            _show_again(entry, Path("/run") / entry.name)
     Path("/run/.zvaai-private").touch()
+
+
+def _show_again(entry: Path, place: Path) -> None:
+    if entry.is_symlink():
+        place.symlink_to(entry.readlink())
+    elif entry.is_dir():
+        place.mkdir(exist_ok=True)  # mount(8) makes one of its own
+        run("mount", "--rbind", entry, place)
+    else:
+        place.touch()
+        run("mount", "--bind", entry, place)
 
 
 class Rpcbind:
