@@ -196,7 +196,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
         assert not self.running(), "ganesha runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self._write_configuration()
-        # Handles have the file system's UUID, and libblkid's cache of the machine has those of loop devices that were used before.
+        # Handles have the file system's UUID, and the machine's cache of libblkid has those of loop devices as they were before.
         environment = {**os.environ, "BLKID_FILE": str(self.directory / "blkid.tab"), **self._environment}
         if self.daemon is Daemon.PATCHED:
             assert PATCHED_LIBRARY.is_dir(), f"{PATCHED_LIBRARY} is not built: packaging/ganesha/build"
