@@ -16,13 +16,15 @@ from support import procedure22
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.onc_rpc import GARBAGE_ARGS, PROC_UNAVAIL, Nfs3, RpcError, User, mount, opaque
 from support.procedure22 import Procedure22
-from support.programs import run
+from support.programs import IN_GUEST, run
 from support.vaai_nas import (
     CLONE,
     COMPLETE,
     PROGRAM,
     RESERVE,
+    RUNNING,
     STATISTICS,
+    WAITING,
     Program,
     ProgramError,
     ask_control_socket,
@@ -102,6 +104,26 @@ def serves_the_program(rig: Rig) -> None:
     assert vaai_nas("--door", "procedure22", "caps", "127.0.0.1:/open").returncode == 3
     answer = vaai_nas("caps", "127.0.0.1:/open")
     assert (answer.returncode, answer.stdout.splitlines()[:3]) == (0, ["door: program", "clone: yes", "fast clone: yes"])
+
+
+@pytest.mark.skipif(IN_GUEST, reason="datasets of one pool share blocks: the clones would be done before the daemon is told")
+def test_a_daemon_that_is_told_to_end_takes_its_clones_back(make_store: Callable[[str], Path], tmp_path: Path, seed: int) -> None:
+    here, other = make_store("here"), make_store("other")
+    with (other / "large").open("wb") as file:
+        for number in range(160):
+            file.write(random.Random(seed + number).randbytes(1 << 20))
+    exports = [Export(1, here, "/here"), Export(2, other, "/other")]
+    with running_ganesha(tmp_path / "ganesha", exports) as ganesha:
+        program, root = Program(), mount("/here")
+        with Nfs3() as nfs:
+            large = nfs.lookup(mount("/other"), "large")
+        jobs = [program.clone(clone_arguments(large, root, f"copy{number}", wait_ms=0)) for number in range(3)]
+        assert jobs[-1].state in {WAITING, RUNNING}, "file systems that share nothing: it copies"
+        assert ganesha.stop() == 0, "it neither hangs nor crashes"
+        left = [path.name for path in here.iterdir() if path.name.startswith("copy")]
+        assert all((here / name).stat().st_size == 160 << 20 for name in left), "what has a name is whole"
+        assert len(left) < len(jobs)
+        ganesha.start()
 
 
 def test_a_clone_with_one_request_id_is_made_once(rig: Rig) -> None:
