@@ -23,6 +23,8 @@ struct books {
     struct user *users;
 };
 
+/* Opening and closing books runs zfs(8), which may take its time: who only looks for them waits for `lock` alone, never for that. */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct books *all; /* few: one for each exported dataset */
 
@@ -76,23 +78,20 @@ static int open_space(const struct fsal_filesystem *file_system, struct fileops_
     return error;
 }
 
-/* With the lock held for writing. */
-static int use_locked(const struct fsal_export *export, const struct fsal_filesystem *file_system, struct fileops_space **space)
+/* With `changing` held: the list is read without `lock`, as nobody else changes it. */
+static int use_more(const struct fsal_export *export, const struct fsal_filesystem *file_system, struct fileops_space **space)
 {
-    struct books *books = find(file_system);
+    struct books *books = find(file_system), *opened = NULL;
     struct user *user = NULL;
     int error = 0;
 
     if (books == NULL) {
-        books = calloc(1, sizeof(*books));
-        error = books == NULL ? ENOMEM : open_space(file_system, &books->space);
-        if (error != 0) {
-            free(books);
+        opened = calloc(1, sizeof(*opened));
+        error = opened == NULL ? ENOMEM : open_space(file_system, &opened->space);
+        if (error != 0)
             goto exit;
-        }
-        books->file_system = file_system;
-        books->next = all;
-        all = books;
+        opened->file_system = file_system;
+        books = opened;
     }
     if (!uses(books, export)) {
         user = calloc(1, sizeof(*user));
@@ -101,11 +100,23 @@ static int use_locked(const struct fsal_export *export, const struct fsal_filesy
             goto exit;
         }
         user->export = export;
+    }
+    pthread_rwlock_wrlock(&lock);
+    if (opened != NULL) {
+        opened->next = all;
+        all = opened;
+        opened = NULL;
+    }
+    if (user != NULL) {
         user->next = books->users;
         books->users = user;
     }
+    pthread_rwlock_unlock(&lock);
     *space = books->space;
 exit:
+    if (opened != NULL && opened->space != NULL)
+        fileops_space_close(opened->space);
+    free(opened);
     return error;
 }
 
@@ -121,18 +132,19 @@ int books_use(const struct fsal_export *export, const struct fsal_filesystem *fi
     *space = used ? books->space : NULL;
     pthread_rwlock_unlock(&lock);
     if (!used) {
-        pthread_rwlock_wrlock(&lock);
-        error = use_locked(export, file_system, space);
-        pthread_rwlock_unlock(&lock);
+        pthread_mutex_lock(&changing);
+        error = use_more(export, file_system, space);
+        pthread_mutex_unlock(&changing);
     }
     return error;
 }
 
 void books_leave(const struct fsal_export *export)
 {
-    struct books **link, *books;
+    struct books **link, *books, *unused = NULL;
     struct user **user_link, *user;
 
+    pthread_mutex_lock(&changing);
     pthread_rwlock_wrlock(&lock);
     for (link = &all; (books = *link) != NULL;) {
         for (user_link = &books->users; (user = *user_link) != NULL;) {
@@ -145,14 +157,20 @@ void books_leave(const struct fsal_export *export)
         }
         if (books->users == NULL) {
             *link = books->next;
-            if (books->space != NULL)
-                fileops_space_close(books->space);
-            free(books);
+            books->next = unused;
+            unused = books;
         } else {
             link = &books->next;
         }
     }
     pthread_rwlock_unlock(&lock);
+    while ((books = unused) != NULL) {
+        unused = books->next;
+        if (books->space != NULL)
+            fileops_space_close(books->space);
+        free(books);
+    }
+    pthread_mutex_unlock(&changing);
 }
 
 void books_file_closed(const struct fileops_space *space, uint64_t inode)
