@@ -85,7 +85,7 @@ struct fileops_clone_request {
     void *progress_context;
 };
 
-/* Clones. Returns once the destination is stable (as after fsync(2)), or has been cleaned up.
+/* Clones. A clone of a file whose space is promised (space.h) has no promise of its own before fileops_reserve(). Returns once the destination is stable (as after fsync(2)), or has been cleaned up.
  *
  * What the destination gets is the source at one moment between call and return. When the source changes meanwhile, and sharing
  * it in one step is not possible, the answer is EBUSY; never a mixture. (Changes through a mapping of a local process are not seen.)

@@ -7,11 +7,13 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #define ZFS_SUPER_MAGIC 0x2fc12fc1 /* OpenZFS, sys/fs/zfs.h */
 #define DIRTY_WAITS 3
+#define LEAST_PIECE (UINT64_C(64) << 20)
 #define FIRST_PIECE (UINT64_C(16) << 20)
 
 static int share_in_dataset(const struct clone *clone, uint64_t at, uint64_t size)
@@ -19,6 +21,16 @@ static int share_in_dataset(const struct clone *clone, uint64_t at, uint64_t siz
     const struct file_clone_range range = {.src_fd = clone->source, .src_offset = clone->source_offset + at, .src_length = size,
                                            .dest_offset = clone->destination_offset + at};
     return ioctl(clone->destination, FICLONERANGE, &range) ? errno : 0;
+}
+
+/* So much of the pool may be cloned in one transaction group that it is not full for others meanwhile; 0: no matter. */
+static uint64_t available_to(const struct clone *clone)
+{
+    const struct fileops_space *space = clone->request->destination_space;
+    struct statvfs file_system;
+    if (!space || !space->has_holder || fstatvfs(clone->destination, &file_system))
+        return 0;
+    return (uint64_t)file_system.f_bavail * file_system.f_frsize;
 }
 
 /* All of the piece, or an error. `proven`: it was shared for certain. */
@@ -68,15 +80,21 @@ static bool steps_down(int error)
 
 static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, bool *proven)
 {
+    struct fileops_space *space = clone->request->destination_space;
+    const bool zfs = space && space->has_holder;
     int error;
     *proven = true;
     for (int wait = 0;; wait++) {
         error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, proven);
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
-         * file ends its transaction group. */
-        if ((error != EAGAIN && error != EINVAL) || wait == DIRTY_WAITS || (error == EINVAL && wait))
+         * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
+         * pool has left: what a clone takes counts before what it saves. */
+        if ((error != EAGAIN && error != EINVAL && (error != ENOSPC || !zfs)) || wait == DIRTY_WAITS || (error == EINVAL && wait))
             return error;
-        lseek(clone->source, (off_t)(clone->source_offset + at), SEEK_HOLE);
+        if (error == EAGAIN || !zfs)
+            lseek(clone->source, (off_t)(clone->source_offset + at), SEEK_HOLE);
+        else if (space_settle(space))
+            return error;
     }
 }
 
@@ -138,10 +156,20 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         return error;
     if (zfs)
         error = settle_frees(clone);
+    uint64_t data = 0;
+    for (size_t i = 0; i < count; i++)
+        data += counted[i].length;
+    const uint64_t available = available_to(clone);
+    /* Of one moment or not: what is cloned in one call can't be spread. */
+    if (available && piece != UINT64_MAX && piece > available / 4)
+        piece = available / 4 > LEAST_PIECE ? available / 4 / LEAST_PIECE * LEAST_PIECE : LEAST_PIECE;
+    size = size > piece ? piece : size;
     while (at < clone->length && !error) {
         bool proven = false;
         if (size > clone->length - at)
             size = clone->length - at;
+        if (available) /* its share of the data, as it were spread evenly */
+            space_clone_in_turn(share.destination_space, (uint64_t)((double)data * (double)size / (double)clone->length), available);
         error = share_piece(clone, &proof, at, size, &proven);
         if (error && steps_down(error)) {
             clone->reason = reason_of(clone, error);

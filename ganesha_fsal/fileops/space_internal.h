@@ -41,6 +41,7 @@ struct fileops_space {
     size_t thick_count;
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
     uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
+    uint64_t cloned_bytes;   /* shared since the last transaction group that we know of */
     unsigned freeing;        /* deallocations and truncations under way */
     pthread_cond_t calm;     /* of `state`: one of them ended, or a clone */
     bool exact;              /* no crash has cost us the knowledge of overwrites */
@@ -92,6 +93,9 @@ int space_follow(struct fileops_space *space);
 int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t size); /* takes `order` itself */
 
 /* space_maintain.c */
+/* Before and after so many bytes are shared: OpenZFS counts what clones take before what they save, while it syncs. More than is
+ * left of the pool in one transaction group, and the whole pool is full for that moment, for all writers. */
+void space_clone_in_turn(struct fileops_space *space, uint64_t bytes, uint64_t available);
 int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
 int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);

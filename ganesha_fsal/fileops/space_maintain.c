@@ -11,6 +11,9 @@
 int space_settle(struct fileops_space *space)
 {
     int error = 0;
+    pthread_mutex_lock(&space->state);
+    const uint64_t cloned = space->cloned_bytes;
+    pthread_mutex_unlock(&space->state);
     pthread_mutex_lock(&space->settling);
     /* One that begins from now on will do; all who wait share it. */
     const uint64_t wanted = space->settle_begun + 1;
@@ -33,7 +36,24 @@ int space_settle(struct fileops_space *space)
         pthread_cond_broadcast(&space->settled);
     }
     pthread_mutex_unlock(&space->settling);
+    if (!error) {
+        pthread_mutex_lock(&space->state);
+        space->cloned_bytes -= cloned < space->cloned_bytes ? cloned : space->cloned_bytes;
+        pthread_mutex_unlock(&space->state);
+    }
     return error;
+}
+
+void space_clone_in_turn(struct fileops_space *space, uint64_t bytes, uint64_t available)
+{
+    pthread_mutex_lock(&space->state);
+    const bool wait = space->cloned_bytes && space->cloned_bytes + bytes > available / 2;
+    pthread_mutex_unlock(&space->state);
+    if (wait)
+        space_settle(space);
+    pthread_mutex_lock(&space->state);
+    space->cloned_bytes += bytes;
+    pthread_mutex_unlock(&space->state);
 }
 
 void space_wake(struct fileops_space *space)

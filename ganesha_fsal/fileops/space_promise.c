@@ -86,7 +86,8 @@ int space_read_needed(struct fileops_space *space, struct fileops_held *figures)
     return 0;
 }
 
-/* Sets what is held. The ledger knows of it first, so that a crash in between is no change behind our back. */
+/* Sets what is held. The ledger knows of it first, so that a crash in between is no change behind our back. Lowering does not wait
+ * for that: on a full pool the ledger can't always be written, and what is not lowered makes the pool promise more than it has. */
 int space_hold(struct fileops_space *space, uint64_t bytes)
 {
     if (bytes == space->held)
@@ -95,7 +96,7 @@ int space_hold(struct fileops_space *space, uint64_t bytes)
     fileops_ledger_set(space->ledger, "held_before", space->held);
     fileops_ledger_set(space->ledger, "held", bytes);
     int error = fileops_ledger_commit(space->ledger);
-    if (error)
+    if (error && bytes > space->held)
         return error;
     error = space->holder.hold(space->holder.context, bytes);
     if (!error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,3 +158,29 @@ def test_a_kill_at_any_moment_loses_no_promise(
         tool.call("maintain")
         assert tool.number("thick_files") == tool.number("shared_bytes") == tool.number("held_bytes") == 0
     tell(f"{rounds} kills, seed {seed}")
+
+
+def test_clones_do_not_fill_the_pool_for_a_moment(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
+    """OpenZFS counts what clones take before what they save: within one transaction group, no more than there is room for."""
+    template, other = dataset / "template", short_pool.files / "other"
+    write(tool, template, 256 * MIB)
+    run("zpool", "sync", short_pool.name)
+    refused: list[OSError] = []
+    stop = threading.Event()
+
+    def keep_writing() -> None:
+        while not stop.is_set():
+            try:
+                other.write_bytes(bytes(4096))
+            except OSError as error:
+                refused.append(error)
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    try:
+        for number in range(24):
+            assert tool.clone("clone", "fast", template, dataset, f"clone{number}").cloned == 256 * MIB
+    finally:
+        stop.set()
+        writer.join()
+    assert not refused
