@@ -301,7 +301,15 @@ static int into_file(struct clone *clone)
     const struct fileops_clone_request *request = clone->request;
     struct fileops_change change;
     const uint64_t inode = clone->destination_status.st_ino;
-    int error = space_unfinished(request->destination_space, clone->destination, true);
+    int error = 0;
+    if (request->mode == FILEOPS_CLONE_FAST) {
+        /* What is refused anyway need not empty the file before. */
+        struct clone trial = *clone;
+        error = try_sharing(&trial);
+        if (error)
+            return error == EAGAIN ? refused(&trial) : error;
+    }
+    error = space_unfinished(request->destination_space, clone->destination, true);
     if (error)
         return error;
     error = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
@@ -317,9 +325,14 @@ static int into_file(struct clone *clone)
         error = clone_whole(clone);
     if (!error && fsync(clone->destination))
         error = errno;
-    if (error && !fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change)) {
-        const int truncated = ftruncate(clone->destination, 0) ? errno : 0;
-        fileops_change_end(request->destination_space, &change, truncated);
+    if (error) {
+        int emptied = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
+        if (!emptied) {
+            emptied = ftruncate(clone->destination, 0) ? errno : 0;
+            fileops_change_end(request->destination_space, &change, emptied);
+        }
+        if (emptied)
+            return error; /* marked as it is, it is emptied when the books are opened the next time */
     }
     const int finished = space_unfinished(request->destination_space, clone->destination, false);
     return error ? error : finished;

@@ -305,7 +305,10 @@ int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t siz
     const struct known_file *file = space_find(space, inode);
     struct fileops_ledger_file row = file ? file->row : (struct fileops_ledger_file){0};
     pthread_mutex_unlock(&space->state);
-    if (row.thick && row.promised < size) {
+    const bool grows = row.thick && row.promised < size;
+    if (grows && !space->has_holder)
+        error = ENOSPC; /* nothing can be held for it at present */
+    else if (grows) {
         struct fileops_ledger_file larger = row;
         error = make_thick(space, &larger, space_round_up(size, 64 * MIB));
         if (error == ENOSPC && size != space_round_up(size, 64 * MIB)) {

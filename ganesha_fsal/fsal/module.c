@@ -27,6 +27,21 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
     leaf_operations_init(operations);
 }
 
+/* The first byte of FSAL_VFS's handles (os/linux/handle_syscalls.c). */
+#define HANDLE_DUMMY 0x20
+#define HANDLE_TYPE_MASK 0xC0
+
+/*
+ * A dummy handle stands for the root of another FSAL's file system and has nothing of the kernel's. FSAL_VFS checks its length as that of a dummy, and
+ * then reads it by the type that it says: one with both would have it copy 4 GiB.
+ */
+static bool is_forged(const struct gsh_buffdesc *wire)
+{
+    uint8_t flags = wire->len > 0 ? *(const uint8_t *)wire->addr : 0;
+
+    return (flags & HANDLE_DUMMY) != 0 && (flags & HANDLE_TYPE_MASK) != 0;
+}
+
 static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
                                          struct fsal_attrlist *attributes)
 {
@@ -34,6 +49,8 @@ static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_
     struct fsal_attrlist *found = attributes != NULL ? attributes : &own;
     fsal_status_t status;
 
+    if (is_forged(wire))
+        return fsalstat(ERR_FSAL_BADHANDLE, 0);
     fsal_prepare_attrs(&own, ATTRS_POSIX);
     status = vfs_create_handle(export, wire, object, found);
     if (FSAL_IS_ERROR(status))

@@ -33,11 +33,15 @@ int vfs_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_hand
     const struct fsal_filesystem *file_system = object->obj_handle.fs;
 
     if (vfs_default_sub_init_handle(export, object, path) < 0)
-        return -1;
+        goto fail;
     /* Another FSAL's file system that is mounted below is no business of ours; its root is all we ever see. */
     if (file_system->fsal == export->export.fsal && books_use(&export->export, file_system, &ours->space) != 0)
-        return -1;
+        goto fail;
     if (object->obj_handle.type == REGULAR_FILE)
         object_begin(ours);
     return 0;
+fail:
+    /* alloc_handle() of FSAL_VFS frees the object, and leaves it in the module's list. */
+    fsal_obj_handle_fini(&object->obj_handle, true);
+    return -1;
 }

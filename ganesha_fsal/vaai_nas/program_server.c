@@ -71,12 +71,22 @@ static enum xprt_stat serve(struct svc_req *request, const struct vaai_nas_progr
     return SVC_STAT(request->rq_xprt);
 }
 
+/* ntirpc takes a PROXY header (HAProxy) of anybody, and the client's address from it. Here no proxy is trusted. */
+static bool is_proxied(const struct svc_req *request)
+{
+    sa_family_t family = request->rq_xprt->xp_proxy.ss.ss_family;
+
+    return family == AF_INET || family == AF_INET6;
+}
+
 static enum xprt_stat process(struct svc_req *request)
 {
     const struct vaai_nas_program_procedure *procedure;
     bool answered = false;
     enum auth_stat authentication;
 
+    if (is_proxied(request))
+        return svcerr_auth(request, AUTH_FAILED);
     if (request->rq_msg.cb_prog != VAAI_NAS_PROGRAM)
         return svcerr_noprog(request);
     if (request->rq_msg.cb_vers != VAAI_NAS_VERSION_1)
@@ -111,7 +121,9 @@ static int listen_at(uint16_t *port)
     if (listening >= 0) {
         setsockopt(listening, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
         setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(listening, (struct sockaddr *)&address, sizeof(address)) != 0 && errno != EADDRINUSE) {
+        if (bind(listening, (struct sockaddr *)&address, sizeof(address)) != 0) {
+            if (errno == EADDRINUSE)
+                goto fail;
             close(listening);
             listening = -1;
         }

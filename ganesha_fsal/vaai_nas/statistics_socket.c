@@ -106,7 +106,7 @@ static struct json_object *answer(struct vaai_nas_service *service, struct json_
     struct json_object *version, *method, *parameters, *response;
 
     if (!json_object_is_type(request, json_type_object) || !json_object_object_get_ex(request, "jsonrpc", &version) ||
-        strcmp(json_object_get_string(version), "2.0") != 0 || !json_object_object_get_ex(request, "method", &method) ||
+        !json_object_is_type(version, json_type_string) || strcmp(json_object_get_string(version), "2.0") != 0 || !json_object_object_get_ex(request, "method", &method) ||
         !json_object_is_type(method, json_type_string))
         return error_response(NO_REQUEST, "this is no request of JSON-RPC 2.0");
     if (strcmp(json_object_get_string(method), "statistics.get") != 0)

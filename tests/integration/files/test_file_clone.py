@@ -78,6 +78,10 @@ def test_from_another_file_system(root: Path, tool: FileTool, tmp_path: Path) ->
         file.truncate(16 * MIB + 5)
     with pytest.raises(Refused, match="EXDEV"):
         tool.clone("clone", "fast", source, root, "clone")
+    (root / "present").write_bytes(b"what was there")
+    with pytest.raises(Refused, match="EXDEV"):
+        tool.clone("into", "fast", source, root / "present")
+    assert (root / "present").read_bytes() == b"what was there"
     assert not (root / "clone").exists()
     found = tool.clone("clone", "full", source, root, "clone")
     assert (found.cloned, found.copied, found.holes) == (0, MIB, 15 * MIB + 5)

@@ -77,6 +77,20 @@ def test_handle_under_another_exports_number_gets_that_exports_rights(served: tu
         client.write(handle, 0, b"y")
 
 
+def test_a_handle_of_two_kinds_is_refused_and_the_daemon_lives(served: tuple[Ganesha, Path]) -> None:
+    """A "dummy" of FSAL_VFS has nothing of the kernel's; one that says which kind of kernel's handle it has would be read beyond its end."""
+    opaque_at, dummy = 5, 0x20  # struct file_handle_v3 of ganesha's nfs_fh.h; os/linux/handle_syscalls.c of FSAL_VFS
+    with Nfs3() as client:
+        known = client.lookup(mount("/one"), "file")
+        kernels_at = known.index(kernel_handle(served[1] / "file"))
+        file_system = known[opaque_at + 1 : kernels_at - 1]
+        forged = known[: opaque_at - 1] + bytes([1 + len(file_system), known[opaque_at] | dummy]) + file_system
+        forged += bytes(-len(forged) % 4)
+        assert status_of(client, forged) == NFS3ERR_BADHANDLE
+        assert status_of(client, known) == 0
+    assert served[0].running()
+
+
 def test_random_handles_are_refused_and_the_daemon_lives(served: tuple[Ganesha, Path], seed: int) -> None:
     numbers = random.Random(seed)
     with Nfs3() as client:

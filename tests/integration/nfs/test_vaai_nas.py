@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 from support import procedure22
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
-from support.onc_rpc import GARBAGE_ARGS, PROC_UNAVAIL, Nfs3, RpcError, User, mount, opaque
+from support.onc_rpc import AUTH_ERROR, GARBAGE_ARGS, MSG_DENIED, PROC_UNAVAIL, Nfs3, RpcConnection, RpcError, User, mount, opaque, port_of
 from support.procedure22 import Procedure22
 from support.programs import IN_GUEST, run
 from support.vaai_nas import (
     CLONE,
     COMPLETE,
+    NULL,
     PROGRAM,
     RESERVE,
     RUNNING,
     STATISTICS,
+    VERSION,
     WAITING,
     Program,
     ProgramError,
@@ -276,11 +278,23 @@ def test_what_is_counted(rig: Rig) -> None:
     assert counted["/read-only"] == {**nothing, "clones": 1, "errors": 1, "refused": 1}
 
 
+def test_nobody_is_believed_to_be_a_proxy(rig: Rig) -> None:
+    """Whose word is taken for the client's address could be any host."""
+    with RpcConnection(port_of(PROGRAM, VERSION)) as connection:
+        connection.claim_to_be_a_proxy("192.0.2.7", 700)
+        with pytest.raises(RpcError) as refused:
+            connection.call(PROGRAM, VERSION, NULL)
+    assert (refused.value.reply_stat, refused.value.accept_stat) == (MSG_DENIED, AUTH_ERROR)
+    with RpcConnection(port_of(PROGRAM, VERSION)) as connection:
+        connection.call(PROGRAM, VERSION, NULL)
+
+
 def test_what_the_control_socket_refuses(rig: Rig) -> None:
     lines = [b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"other"}', b"[" * 1000]
+    lines += [b'{"jsonrpc":null,"id":2,"method":"statistics.get"}']
     lines += [b'{"jsonrpc":"2.0","id":2,"method":"statistics.get","params":{"a":1}}']
     codes = [answer["error"]["code"] for answer in ask_control_socket(rig.control_socket, *lines)]
-    assert codes == [-32700, -32600, -32601, -32700, -32602]
+    assert codes == [-32700, -32600, -32601, -32700, -32600, -32602]
     assert rig.control_socket.stat().st_mode & 0o777 == 0o600
 
 
