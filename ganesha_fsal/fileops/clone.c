@@ -309,7 +309,10 @@ static int into_file(struct clone *clone)
         if (error)
             return error == EAGAIN ? refused(&trial) : error;
     }
-    error = space_unfinished(request->destination_space, clone->destination, true);
+    /* A thick file stays thick as large as it becomes, or all stays as it is. */
+    error = space_grow_promise(request->destination_space, inode, clone->length);
+    if (!error)
+        error = space_unfinished(request->destination_space, clone->destination, true);
     if (error)
         return error;
     error = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
@@ -323,6 +326,8 @@ static int into_file(struct clone *clone)
     clone->fresh = true;
     if (!error)
         error = clone_whole(clone);
+    if (!error) /* the source may have grown */
+        error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error && fsync(clone->destination))
         error = errno;
     if (error) {

@@ -80,11 +80,17 @@ struct work_list {
     bool failed;
 };
 
+/* A thick file whose size is nobody's to change at this moment: one that a clone comes into was emptied, and is to be larger. */
+static bool is_settled_thick(const struct known_file *file)
+{
+    return file->row.thick && !file->changes && !file->clones && !file->row.unfinished;
+}
+
 static void collect(void *context, struct known_file *file)
 {
     struct work_list *list = context;
     const bool gone = file->removed && !file->open && !file->clones && !file->changes;
-    const bool resized = file->resized && !file->changes && file->row.thick;
+    const bool resized = file->resized && is_settled_thick(file);
     if (!gone && !resized && !file->overwritten_count)
         return;
     if (list->count == list->room) {
@@ -149,7 +155,7 @@ static void apply(struct fileops_space *space, const struct work *work)
         space_forget(space, file);
         return;
     }
-    if (work->resized && file->resized && !file->changes && file->row.thick) {
+    if (work->resized && file->resized && is_settled_thick(file)) {
         struct stat status;
         const int open = space_open_row(space, &file->row, O_RDONLY);
         if (open >= 0 && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {

@@ -36,6 +36,31 @@ def write(tool: FileTool, path: Path, length: int = SIZE, *, seed: int = 1, offs
     return int(tool.call("write", path, offset, length, seed, *(["sync"] if sync else []))["retries"])
 
 
+def test_a_clone_into_a_thick_file_makes_its_promise_larger(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
+    source, thick, huge = dataset / "source", dataset / "thick", dataset / "huge"
+    write(tool, source)
+    write(tool, thick, MIB)
+    tool.call("reserve", thick)
+    tool.clone("into", "fast", source, thick)
+    tool.call("maintain")
+    assert tool.number("thick_bytes") == SIZE
+    assert short_pool.number("datastore", "refreservation") >= 2 * SIZE, "its size, and what the source holds"
+    tool.call("truncate", huge, 1 << 40)
+    before = thick.read_bytes()
+    with pytest.raises(Refused, match="ENOSPC"):
+        tool.clone("into", "full", huge, thick)
+    assert thick.read_bytes() == before
+    tool.call("maintain")
+    assert tool.number("thick_bytes") == SIZE
+    with Filler(short_pool.files) as filler:
+        filler.wait_until_refused()
+        write(tool, thick, seed=20)
+        filler.remove()
+    for path in (source, thick, huge):
+        tool.call("remove", path)
+    tool.call("maintain")
+
+
 def test_promises_hold_on_a_full_pool(short_pool: ShortPool, dataset: Path, tool: FileTool, tell: Callable[[str], None]) -> None:
     """Each reserved file and reserved clone is overwritten whole, in a burst and in sync; the next reservation is refused."""
     one, empty, thin = dataset / "one", dataset / "empty", dataset / "thin"
