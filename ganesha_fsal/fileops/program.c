@@ -82,6 +82,8 @@ static int spawn(const char *const words[], int output, int errors, pid_t *proce
         error = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     if (!error)
         error = posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+    if (!error) /* a server's sockets and clients' files are not a program's, least of all of one that hangs */
+        error = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
     if (!error && words[0][0] == '/') {
         error = posix_spawn(process, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environment);
     } else if (!error) {

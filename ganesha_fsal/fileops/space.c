@@ -181,15 +181,14 @@ static int open_holder(struct fileops_space *space)
     int error = space->holder.read(space->holder.context, &figures);
     if (error)
         return error;
-    space->held = fileops_ledger_get(space->ledger, "held", figures.held);
+    /* What somebody else has set is not ours to take away. */
+    space->held = fileops_ledger_get(space->ledger, "held", 0);
     /* A crash between the two is no change behind our back. */
-    if (figures.held == fileops_ledger_get(space->ledger, "held_before", figures.held))
+    if (figures.held == fileops_ledger_get(space->ledger, "held_before", 0))
         space->held = figures.held;
     /* What can't be held is told by `problem`: clients are served nevertheless. */
     if (space->thick_count || space->held)
         space_lower(space, true);
-    else
-        space->held = figures.held;
     return 0;
 }
 

@@ -26,11 +26,17 @@ struct known_file *space_find(struct fileops_space *space, uint64_t inode)
     return file;
 }
 
+bool space_is_same_file(const struct fileops_ledger_file *one, const struct fileops_ledger_file *other)
+{
+    return one->inode == other->inode && one->handle_size == other->handle_size &&
+           !memcmp(one->handle, other->handle, one->handle_size);
+}
+
 struct known_file *space_find_or_make(struct fileops_space *space, const struct fileops_ledger_file *row)
 {
     const size_t bucket = space_bucket(row->inode);
     struct known_file *file = space_find(space, row->inode);
-    if (file && row->handle_size == file->row.handle_size && !memcmp(row->handle, file->row.handle, row->handle_size))
+    if (file && space_is_same_file(row, &file->row))
         return file;
     if (file) { /* another generation of the inode: the file that had it is gone, and so will be what it shared */
         space->thick_count -= file->row.thick;

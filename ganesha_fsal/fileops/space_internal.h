@@ -78,6 +78,8 @@ void space_forget(struct fileops_space *space, struct known_file *file);
 void space_forget_if_nothing(struct fileops_space *space, struct known_file *file);
 /* A sequence number of 0: nobody knows what it came before; it stays counted. */
 void space_overwritten(struct fileops_space *space, struct known_file *file, uint64_t offset, uint64_t length, uint64_t sequence);
+/* Not another one with a used inode number. */
+bool space_is_same_file(const struct fileops_ledger_file *one, const struct fileops_ledger_file *other);
 /* Inode number, handle and block size of an open file. EISDIR: no regular file. ESTALE: of another file system. */
 int space_identify(struct fileops_space *space, int file, struct fileops_ledger_file *row, struct stat *status);
 /* Opens a file of the books; -1 with errno ESTALE when it is gone. */

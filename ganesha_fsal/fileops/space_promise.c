@@ -132,20 +132,23 @@ int space_follow(struct fileops_space *space)
         tell(space, "zfs did not answer: what is held may be too little");
         return error;
     }
-    if (figures.held != expected) {
-        space->foreign_changes++;
-        space->held = figures.held;
-    }
+    const bool foreign = figures.held != expected;
     pthread_mutex_lock(&space->state);
     const bool thick = space->thick_count != 0;
     pthread_mutex_unlock(&space->state);
     if (!thick) {
         atomic_store(&space->gate, false);
-        /* What others may have set is theirs, as long as we promise nothing. */
-        if (expected)
+        /* What others have set is theirs, as long as we promise nothing. */
+        if (foreign)
+            space->held = 0;
+        else if (expected)
             error = space_hold(space, 0);
         space->problem[0] = 0;
         return error;
+    }
+    if (foreign) {
+        space->foreign_changes++;
+        space->held = figures.held;
     }
     uint64_t ahead = free_for_all(&figures) / 8;
     ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
@@ -269,7 +272,7 @@ static int reserve(struct fileops_space *space, int file, uint64_t least, uint64
     pthread_mutex_lock(&space->order);
     pthread_mutex_lock(&space->state);
     const struct known_file *known = space_find(space, row.inode);
-    const bool done = known && known->row.thick && known->row.promised >= larger((uint64_t)status.st_size, least);
+    const bool done = known && space_is_same_file(&row, &known->row) && known->row.thick && known->row.promised >= larger((uint64_t)status.st_size, least);
     pthread_mutex_unlock(&space->state);
     if (!done) {
         error = space_settle(space); /* so that the figures are of one moment */

@@ -52,10 +52,14 @@ static int read_books(struct fileops_space *space, const struct fileops_ledger_f
         error = space->holder.read(space->holder.context, &figures);
     pthread_mutex_lock(&space->state);
     const struct known_file *file = space_find(space, row->inode);
+    /* One with a used inode number. */
+    if (file && !space_is_same_file(row, &file->row))
+        file = NULL;
     const uint64_t all = fileops_share_map_bytes(space->map), shared = fileops_share_map_shared_of(space->map, row->inode);
     const bool pending = space->unshared_bytes != 0;
     statistics->reserved = file && file->row.thick ? file->row.promised : 0;
-    if (!error && space->has_holder && figures.shared == 0 && !pending) {
+    /* Nothing at all is shared; what was a moment ago the pool does not count yet. */
+    if (!error && space->has_holder && figures.shared == 0 && all == 0 && !pending) {
         statistics->unique_exact = true;
     } else if (!error && space->has_holder && space->exact && !pending) {
         statistics->unique_exact = figures.shared == all;
