@@ -36,6 +36,20 @@ def write(tool: FileTool, path: Path, length: int = SIZE, *, seed: int = 1, offs
     return int(tool.call("write", path, offset, length, seed, *(["sync"] if sync else []))["retries"])
 
 
+def test_what_an_admin_reserved_stays(short_pool: ShortPool, dataset: Path) -> None:
+    """Books without promises hold nothing, and give nothing back that is not theirs."""
+    run("zfs", "set", f"refreservation={64 * MIB}", f"{short_pool.name}/datastore")
+    for _ in range(2):
+        with FileTool(dataset, zfs=True) as tool:
+            write(tool, dataset / "source", MIB)
+            tool.clone("clone", "fast", dataset / "source", dataset, "clone")
+            write(tool, dataset / "clone", MIB, seed=2)
+            for _ in range(2):
+                tool.call("maintain")
+            assert tool.number("foreign_changes") == 0
+        assert short_pool.number("datastore", "refreservation") == 64 * MIB
+
+
 def test_a_clone_into_a_thick_file_makes_its_promise_larger(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
     source, thick, huge = dataset / "source", dataset / "thick", dataset / "huge"
     write(tool, source)
