@@ -78,7 +78,7 @@ def test_handle_under_another_exports_number_gets_that_exports_rights(served: tu
 
 
 def test_a_handle_of_two_kinds_is_refused_and_the_daemon_lives(served: tuple[Ganesha, Path]) -> None:
-    """A "dummy" of FSAL_VFS has nothing of the kernel's; one that says which kind of kernel's handle it has would be read beyond its end."""
+    """A "dummy" of FSAL_VFS has nothing of the kernel in it; one that says of which kind that is would be read beyond its end."""
     opaque_at, dummy = 5, 0x20  # struct file_handle_v3 of ganesha's nfs_fh.h; os/linux/handle_syscalls.c of FSAL_VFS
     with Nfs3() as client:
         known = client.lookup(mount("/one"), "file")

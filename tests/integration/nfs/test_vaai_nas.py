@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 from support import procedure22
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
-from support.onc_rpc import AUTH_ERROR, GARBAGE_ARGS, MSG_DENIED, PROC_UNAVAIL, Nfs3, RpcConnection, RpcError, User, mount, opaque, port_of
+from support.onc_rpc import (
+    AUTH_ERROR,
+    GARBAGE_ARGS,
+    MSG_DENIED,
+    PROC_UNAVAIL,
+    Nfs3,
+    RpcConnection,
+    RpcError,
+    User,
+    mount,
+    opaque,
+    port_of,
+)
 from support.procedure22 import Procedure22
 from support.programs import IN_GUEST, run
 from support.vaai_nas import (
