@@ -11,7 +11,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define ZFS_SUPER_MAGIC 0x2fc12fc1 /* OpenZFS, sys/fs/zfs.h */
 #define DIRTY_WAITS 3
 #define LEAST_PIECE (UINT64_C(64) << 20)
 #define FIRST_PIECE (UINT64_C(16) << 20)

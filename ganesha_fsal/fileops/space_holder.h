@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ZFS_SUPER_MAGIC 0x2fc12fc1 /* OpenZFS, sys/fs/zfs.h */
+
 /* Figures of the dataset, in bytes. All are of what is in the pool: what was written in the last seconds may be missing. */
 struct fileops_held {
     uint64_t held;       /* what is held for the dataset (refreservation); 0: nothing */

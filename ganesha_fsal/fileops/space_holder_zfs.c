@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-#define ZFS_SUPER_MAGIC 0x2fc12fc1 /* OpenZFS, sys/fs/zfs.h */
 #define ZFS_MAX_DATASET_NAME_LEN 256
 #define SECONDS 20.0
 

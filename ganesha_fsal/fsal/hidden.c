@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../fileops/space.h"
 #include "vfs_methods.h"
 
 /* FSAL_VFS's own, which these call. Set once, before the first export is made. */
@@ -18,7 +19,7 @@ static bool is_hidden_name(struct fsal_obj_handle *directory, const char *name)
 {
     struct stat root;
 
-    if (strcmp(name, ZVAAI_HIDDEN_NAME) != 0 || directory->fs->fsal != directory->fsal)
+    if (strcmp(name, FILEOPS_FOLDER) != 0 || directory->fs->fsal != directory->fsal)
         return false;
     return fstat(root_fd(directory->fs), &root) == 0 && root.st_ino == directory->fileid;
 }
@@ -34,7 +35,7 @@ bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_at
     /* What is in there is root's. */
     if (object->fs->fsal != object->fsal || attributes->owner != 0)
         return false;
-    fd = openat(root_fd(object->fs), ZVAAI_HIDDEN_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(root_fd(object->fs), FILEOPS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return false;
     if (fstat(fd, &folder) == 0 && folder.st_ino == object->fileid) {

@@ -5,10 +5,9 @@
 #include "fsal.h"
 
 /*
- * The ledger's folder at the root of each dataset is no client's business: it is in no listing, no name reaches it, and a handle
- * that somebody made up for it or for what is in it is stale. Elsewhere the name is a name like any other.
+ * The ledger's folder (FILEOPS_FOLDER) at the root of each dataset is no client's business: it is in no listing, no name reaches it, and a
+ * handle that somebody made up for it or for what lies right in it is stale. Elsewhere the name is a name like any other.
  */
-#define ZVAAI_HIDDEN_NAME ".zvaai"
 
 /* Replaces those operations of FSAL_VFS that take or give names. To be called after vfs_handle_ops_init(). */
 void hidden_operations_init(struct fsal_obj_ops *operations);
