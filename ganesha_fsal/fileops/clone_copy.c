@@ -1,5 +1,6 @@
 /* Copies by reading and writing, holes kept. */
 #include "clone_internal.h"
+#include "growth.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,11 +44,14 @@ static int change(struct clone *clone, enum fileops_change_kind kind, uint64_t a
         if (kind == FILEOPS_DEALLOCATE)
             error = fallocate(clone->destination, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)length) ? errno : 0;
         while (kind == FILEOPS_WRITE && done < length && !error) {
+            fileops_growth_begin(clone->destination_status.st_ino, false);
             const ssize_t written = pwrite(clone->destination, data + done, length - done, (off_t)(at + done));
+            const int failed = errno;
+            fileops_growth_end(clone->destination_status.st_ino);
             if (written > 0)
                 done += (uint64_t)written;
-            else if (written == 0 || errno != EINTR)
-                error = written ? errno : EIO;
+            else if (written == 0 || failed != EINTR)
+                error = written ? failed : EIO;
         }
         if (error != ENOSPC || !space || fileops_change_retry(space, &told, attempt))
             break;
@@ -126,13 +130,5 @@ int clone_by_copying(struct clone *clone, uint64_t from, uint64_t length)
     }
     free(buffer);
     /* A range that ends in a hole beyond the destination's end makes it longer too. */
-    if (!error) {
-        struct stat status;
-        const uint64_t size = clone->destination_offset + end;
-        if (fstat(clone->destination, &status))
-            error = errno;
-        else if ((uint64_t)status.st_size < size && ftruncate(clone->destination, (off_t)size))
-            error = errno;
-    }
-    return error;
+    return error ? error : fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
 }

@@ -1,5 +1,6 @@
 /* Sharing of blocks: FICLONERANGE within a dataset, copy_file_range(2) across datasets of a pool. */
 #include "clone_internal.h"
+#include "growth.h"
 #include "sharing_proof.h"
 
 #include <errno.h>
@@ -84,7 +85,9 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
     int error;
     *proven = true;
     for (int wait = 0;; wait++) {
+        fileops_growth_begin(clone->destination_status.st_ino, false);
         error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, proven);
+        fileops_growth_end(clone->destination_status.st_ino);
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
          * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
          * pool has left: what a clone takes counts before what it saves. */

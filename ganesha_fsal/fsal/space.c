@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../fileops/growth.h"
 #include "../fileops/space.h"
 #include "books.h"
 #include "fsal_convert.h"
@@ -72,7 +73,9 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     }
     for (unsigned attempt = 0;; attempt++) {
         io->fsal_stable = stable;
+        fileops_growth_begin(object->fileid, false);
         below.write2(object, bypass, keep_status, io, &status);
+        fileops_growth_end(object->fileid);
         if (!again(space, &change, status, attempt))
             break;
     }
@@ -98,7 +101,9 @@ static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, 
     if (error != 0)
         return from_errno(error);
     for (unsigned attempt = 0;; attempt++) {
+        fileops_growth_begin(object->fileid, false);
         status = below.setattr2(object, bypass, state, attributes);
+        fileops_growth_end(object->fileid);
         if (!again(space, &change, status, attempt))
             break;
     }
@@ -172,14 +177,36 @@ static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t
     return status;
 }
 
+/* Makes the file `end` bytes large unless it is: with all others who could make it larger kept away. */
+static fsal_status_t extend_alone(struct fsal_obj_handle *object, struct state_t *state, int fd, uint64_t end)
+{
+    struct fsal_attrlist attributes;
+    struct stat found;
+    fsal_status_t status;
+    int error = fileops_growth_begin(object->fileid, true);
+
+    if (error != 0)
+        return from_errno(error);
+    status = from_errno(fstat(fd, &found) != 0 ? errno : 0);
+    if (FSAL_IS_SUCCESS(status) && (uint64_t)found.st_size < end) {
+        fsal_prepare_attrs(&attributes, 0);
+        attributes.valid_mask = ATTR_SIZE;
+        attributes.filesize = end;
+        status = below.setattr2(object, false, state, &attributes);
+        fsal_release_attrs(&attributes);
+    }
+    fileops_growth_end(object->fileid);
+    return status;
+}
+
 /*
  * ALLOCATE (RFC 7862 15.1) promises that later writes don't fail for want of space. fallocate(2) on ZFS promises nothing, so that it is
  * the books that do, for the file as a whole up to the end of the range, or nobody.
  */
 static fsal_status_t allocate_promised(struct fsal_obj_handle *object, struct state_t *state, uint64_t end)
 {
-    struct fsal_attrlist attributes;
-    struct stat found;
+    struct fileops_space *space = zvaai_object(object)->space;
+    struct fileops_change change;
     fsal_status_t status;
     fsal_errors_t open_error = ERR_FSAL_NO_ERROR;
     int error;
@@ -187,18 +214,18 @@ static fsal_status_t allocate_promised(struct fsal_obj_handle *object, struct st
 
     if (fd < 0)
         return fsalstat(open_error, -fd);
-    error = fileops_reserve_size(zvaai_object(object)->space, fd, end);
-    if (error == 0 && fstat(fd, &found) != 0)
-        error = errno;
-    close(fd);
+    error = fileops_reserve_size(space, fd, end);
+    if (error == 0)
+        error = fileops_change_begin(space, object->fileid, FILEOPS_ALLOCATE, end, 0, &change);
     status = from_errno(error);
-    if (error == 0 && (uint64_t)found.st_size < end) {
-        fsal_prepare_attrs(&attributes, 0);
-        attributes.valid_mask = ATTR_SIZE;
-        attributes.filesize = end;
-        status = space_setattr(object, false, state, &attributes);
-        fsal_release_attrs(&attributes);
+    for (unsigned attempt = 0; error == 0; attempt++) {
+        status = extend_alone(object, state, fd, end);
+        if (!again(space, &change, status, attempt))
+            break;
     }
+    if (error == 0)
+        fileops_change_end(space, &change, change_error(status));
+    close(fd);
     return status;
 }
 
