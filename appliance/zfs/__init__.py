@@ -1,0 +1,1 @@
+"""OpenZFS behind one interface: ZfsEngine, its values and its errors."""
