@@ -30,6 +30,8 @@ static const char help[] =
     "\n"
     "  --door DOOR     program: the RPC program of vaai_nas.x; procedure22: NFSv3 procedure 22, as plug-ins for ESXi use it.\n"
     "                  Unless told: the program, else procedure 22\n"
+    "  --nfs-port PORT, --mount-port PORT, --program-port PORT\n"
+    "                  where NFS, MOUNT and the program are, for a server whose portmapper can't be reached\n"
     "  --guarded       clone: fail where the destination exists\n"
     "  --dry-run       clone: check, and change nothing\n"
     "  --range SOURCE_OFFSET:DESTINATION_OFFSET:LENGTH\n"
@@ -64,7 +66,7 @@ enum exit_code {
 static volatile sig_atomic_t interrupted;
 
 struct settings {
-    enum vaainas_door door;
+    struct vaainas_server server;
     struct vaainas_clone clone;
     bool progress;
 };
@@ -259,11 +261,22 @@ static bool parse_range(const char *text, struct vaainas_clone *clone)
            text[used] == 0 && strchr(text, '-') == NULL;
 }
 
+static bool parse_port(const char *text, uint16_t *port)
+{
+    char *end;
+    unsigned long number = strtoul(text, &end, 10);
+
+    *port = (uint16_t)number;
+    return *text >= '0' && *text <= '9' && *end == 0 && number >= 1 && number <= UINT16_MAX;
+}
+
 static bool parse_options(int count, char **words, struct settings *settings)
 {
     static const struct option options[] = {
         {"door", required_argument, NULL, 'd'}, {"guarded", no_argument, NULL, 'g'},  {"dry-run", no_argument, NULL, 'n'},
         {"range", required_argument, NULL, 'r'}, {"progress", no_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
+        {"nfs-port", required_argument, NULL, 'N'}, {"mount-port", required_argument, NULL, 'M'},
+        {"program-port", required_argument, NULL, 'P'},
         {NULL, 0, NULL, 0},
     };
     int option;
@@ -272,9 +285,9 @@ static bool parse_options(int count, char **words, struct settings *settings)
         switch (option) {
         case 'd':
             if (strcmp(optarg, "program") == 0)
-                settings->door = VAAINAS_PROGRAM;
+                settings->server.door = VAAINAS_PROGRAM;
             else if (strcmp(optarg, "procedure22") == 0)
-                settings->door = VAAINAS_PROCEDURE22;
+                settings->server.door = VAAINAS_PROCEDURE22;
             else
                 return false;
             break;
@@ -286,6 +299,18 @@ static bool parse_options(int count, char **words, struct settings *settings)
             break;
         case 'r':
             if (!parse_range(optarg, &settings->clone))
+                return false;
+            break;
+        case 'N':
+            if (!parse_port(optarg, &settings->server.nfs_port))
+                return false;
+            break;
+        case 'M':
+            if (!parse_port(optarg, &settings->server.mount_port))
+                return false;
+            break;
+        case 'P':
+            if (!parse_port(optarg, &settings->server.program_port))
                 return false;
             break;
         case 'p':
@@ -312,7 +337,9 @@ static int run(const struct command *command, char *server, struct settings *set
         return USAGE;
     }
     *path++ = 0;
-    struct vaainas_session *session = vaainas_open(server, path, settings->door, &failure);
+    settings->server.host = server;
+    settings->server.export_path = path;
+    struct vaainas_session *session = vaainas_open_server(&settings->server, &failure);
     if (session == NULL)
         return report(&failure);
     code = command->run(session, settings, arguments);
@@ -322,7 +349,7 @@ static int run(const struct command *command, char *server, struct settings *set
 
 int main(int count, char **words)
 {
-    struct settings settings = {.clone = {.size = sizeof(settings.clone)}};
+    struct settings settings = {.server = {.size = sizeof(settings.server)}, .clone = {.size = sizeof(settings.clone)}};
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
 
     if (!parse_options(count, words, &settings) || count - optind < 2) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to the server: portmapper, MOUNT, and what is asked of NFSv3 itself. */
+/* A session: MOUNT, the door, and what is asked of NFSv3 itself. */
 #include "session.h"
 
 #include <stdarg.h>
@@ -92,40 +92,6 @@ enum vaainas_error error_of_nfs(uint32_t status)
     }
 }
 
-CLIENT *connect_to(const char *host, unsigned long program, unsigned long version, struct vaainas_failure *failure)
-{
-    const struct timeval timeout = {.tv_sec = 10};
-    CLIENT *client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp", &timeout);
-
-    if (client == NULL) {
-        bool absent = rpc_createerr.cf_stat == RPC_PROGNOTREGISTERED;
-        if (!absent)
-            client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp6", &timeout);
-        if (client == NULL)
-            fail(failure, absent ? VAAINAS_NO_SERVICE : VAAINAS_UNREACHABLE, "%s: %s", host,
-                 absent ? "the server's portmapper does not know the program" : clnt_sperrno(rpc_createerr.cf_stat));
-    }
-    if (client == NULL)
-        return NULL;
-    auth_destroy(client->cl_auth);
-    client->cl_auth = authunix_create_default();
-    if (client->cl_auth == NULL) {
-        client->cl_auth = authnone_create();
-        fail(failure, VAAINAS_NO_MEMORY, "there is no memory for credentials");
-        clnt_destroy(client);
-        return NULL;
-    }
-    return client;
-}
-
-static void disconnect(CLIENT *client)
-{
-    if (client == NULL)
-        return;
-    auth_destroy(client->cl_auth);
-    clnt_destroy(client);
-}
-
 static void to_handle(const fhandle3 *from, struct handle *to)
 {
     to->length = from->fhandle3_len;
@@ -137,9 +103,10 @@ static fhandle3 from_handle(const struct handle *handle)
     return (fhandle3){.fhandle3_len = handle->length, .fhandle3_val = (char *)(uintptr_t)handle->bytes};
 }
 
-static enum vaainas_error mount_export(const char *host, const char *path, struct handle *root, struct vaainas_failure *failure)
+static enum vaainas_error mount_export(const struct vaainas_server *server, struct handle *root, struct vaainas_failure *failure)
 {
-    CLIENT *client = connect_to(host, MOUNT_PROGRAM, MOUNT_V3, failure);
+    CLIENT *client = connect_to(server->host, server->mount_port, MOUNT_PROGRAM, MOUNT_V3, failure);
+    const char *path = server->export_path;
     char *argument = (char *)(uintptr_t)path;
     mountres3 result = {0};
 
@@ -149,7 +116,7 @@ static enum vaainas_error mount_export(const char *host, const char *path, struc
         call(client, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument, (xdrproc_t)xdr_mountres3, &result, failure);
     if (error == VAAINAS_OK && result.fhs_status != 0) /* mountstat3 has the numbers of nfsstat3 */
         error = fail(failure, error_of_nfs(result.fhs_status), "%s can't be mounted from %s (%s): see the server's exports and their clients",
-                     path, host, vaainas_error_name(error_of_nfs(result.fhs_status)));
+                     path, server->host, vaainas_error_name(error_of_nfs(result.fhs_status)));
     if (error == VAAINAS_OK)
         to_handle(&result.mountres3_u.fhandle, root);
     xdr_free((xdrproc_t)xdr_mountres3, (char *)&result);
@@ -165,15 +132,14 @@ static enum vaainas_error try_door(struct vaainas_session *session, enum vaainas
     session->door = door;
     session->functions = door == VAAINAS_PROGRAM ? &program_door : &procedure22_door;
     if (door == VAAINAS_PROGRAM) {
-        session->program = connect_to(session->host, VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, failure);
+        session->program = connect_to(session->host, session->program_port, VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, failure);
         if (session->program == NULL)
             return failure->error;
     }
     return session->functions->supported(session, &capabilities, failure);
 }
 
-struct vaainas_session *vaainas_open(const char *host, const char *export_path, enum vaainas_door door,
-                                     struct vaainas_failure *failure)
+struct vaainas_session *vaainas_open_server(const struct vaainas_server *server, struct vaainas_failure *failure)
 {
     struct vaainas_failure ignored;
     struct vaainas_session *session = calloc(1, sizeof(*session));
@@ -185,20 +151,25 @@ struct vaainas_session *vaainas_open(const char *host, const char *export_path, 
         fail(failure, VAAINAS_NO_MEMORY, "there is no memory for a session");
         return NULL;
     }
-    if (strlen(host) >= sizeof(session->host) || strlen(export_path) > MNTPATHLEN) {
+    if (server->size < sizeof(*server)) {
+        fail(failure, VAAINAS_INVALID, "a structure's size is not set, or is of a later libvaainas");
+        goto failed;
+    }
+    if (strlen(server->host) >= sizeof(session->host) || strlen(server->export_path) > MNTPATHLEN) {
         fail(failure, VAAINAS_NAME_TOO_LONG, "the server's name or the export's path is too long");
         goto failed;
     }
-    strcpy(session->host, host);
-    if (mount_export(host, export_path, &session->root, failure) != VAAINAS_OK)
+    strcpy(session->host, server->host);
+    session->program_port = server->program_port;
+    if (mount_export(server, &session->root, failure) != VAAINAS_OK)
         goto failed;
-    session->nfs = connect_to(host, NFS_PROGRAM, NFS_V3, failure);
+    session->nfs = connect_to(server->host, server->nfs_port, NFS_PROGRAM, NFS_V3, failure);
     if (session->nfs == NULL)
         goto failed;
     if (call(session->nfs, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, failure) != VAAINAS_OK)
         goto failed;
-    error = try_door(session, door == VAAINAS_PROCEDURE22 ? door : VAAINAS_PROGRAM, failure);
-    if (door == VAAINAS_ANY && (error == VAAINAS_NO_SERVICE || error == VAAINAS_UNREACHABLE)) {
+    error = try_door(session, server->door == VAAINAS_PROCEDURE22 ? server->door : VAAINAS_PROGRAM, failure);
+    if (server->door == VAAINAS_ANY && (error == VAAINAS_NO_SERVICE || error == VAAINAS_UNREACHABLE)) {
         disconnect(session->program);
         session->program = NULL;
         error = try_door(session, VAAINAS_PROCEDURE22, failure);
@@ -206,13 +177,21 @@ struct vaainas_session *vaainas_open(const char *host, const char *export_path, 
     if (error == VAAINAS_OK)
         return session;
     if (error == VAAINAS_NO_SERVICE)
-        fail(failure, error, "%s offers no VAAI-NAS%s", host,
-             door == VAAINAS_PROGRAM       ? " by the program of vaai_nas.x"
-             : door == VAAINAS_PROCEDURE22 ? " by NFSv3 procedure 22: its ganesha is not the one with our patch"
-                                           : ": is its export served by FSAL ZVAAI?");
+        fail(failure, error, "%s offers no VAAI-NAS%s", server->host,
+             server->door == VAAINAS_PROGRAM       ? " by the program of vaai_nas.x"
+             : server->door == VAAINAS_PROCEDURE22 ? " by NFSv3 procedure 22: its ganesha is not the one with our patch"
+                                                   : ": is its export served by FSAL ZVAAI?");
 failed:
     vaainas_close(session);
     return NULL;
+}
+
+struct vaainas_session *vaainas_open(const char *host, const char *export_path, enum vaainas_door door,
+                                     struct vaainas_failure *failure)
+{
+    const struct vaainas_server server = {.size = sizeof(server), .host = host, .export_path = export_path, .door = door};
+
+    return vaainas_open_server(&server, failure);
 }
 
 void vaainas_close(struct vaainas_session *session)

@@ -20,6 +20,7 @@ struct door;
 
 struct vaainas_session {
     char host[256];
+    uint16_t program_port; /* of vaai_nas.x; 0: ask the portmapper */
     CLIENT *nfs;     /* NFSv3 */
     CLIENT *program; /* vaai_nas.x, or NULL */
     struct handle root;
@@ -65,8 +66,10 @@ enum vaainas_error call(CLIENT *client, unsigned long procedure, xdrproc_t encod
 /* An nfsstat3 (RFC 1813 2.6) in our terms. */
 enum vaainas_error error_of_nfs(uint32_t status);
 
-/* A program of the server's, by its portmapper; NULL with *failure. */
-CLIENT *connect_to(const char *host, unsigned long program, unsigned long version, struct vaainas_failure *failure);
+/* A program of the server's at a TCP port, 0: where its portmapper says; with the caller's credentials. NULL with *failure. */
+CLIENT *connect_to(const char *host, uint16_t port, unsigned long program, unsigned long version, struct vaainas_failure *failure);
+/* Ends what connect_to() made, or nothing for NULL. */
+void disconnect(CLIENT *client);
 
 /* NFSv3's own procedures. */
 enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure);

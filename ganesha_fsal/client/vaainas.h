@@ -67,6 +67,15 @@ struct vaainas_session *vaainas_open(const char *host, const char *export_path, 
                                      struct vaainas_failure *failure);
 void vaainas_close(struct vaainas_session *session);
 
+/* A server whose ports are given, as where its portmapper can't be reached; those that are 0 come from the portmapper. */
+struct vaainas_server {
+    size_t size; /* sizeof(struct vaainas_server), set by the caller */
+    const char *host, *export_path;
+    enum vaainas_door door;
+    uint16_t nfs_port, mount_port, program_port; /* TCP: NFS, MOUNT, the program of vaai_nas.x */
+};
+struct vaainas_session *vaainas_open_server(const struct vaainas_server *server, struct vaainas_failure *failure);
+
 /* The door that is used, never VAAINAS_ANY. */
 enum vaainas_door vaainas_session_door(const struct vaainas_session *session);
 

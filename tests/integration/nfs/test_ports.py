@@ -1,0 +1,58 @@
+"""The command `vaai-nas` where the server's portmapper can't be reached: ports that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ganesha import MOUNT_PORT, NFS_PORT, Daemon, Export, Ganesha, Rpcbind
+from support.vaai_nas import vaai_nas
+
+PROGRAM_PORT = 20049
+PROGRAM = ("--program-port", str(PROGRAM_PORT))
+USAGE, NOT_REACHED = 2, 10
+NFS = ("--nfs-port", str(NFS_PORT), "--mount-port", str(MOUNT_PORT))
+EXPORT = "127.0.0.1:/one"
+
+
+@pytest.fixture(scope="module")
+def without_portmapper(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A daemon whose rpcbind has gone."""
+    rpcbind = Rpcbind()
+    ganesha = Ganesha(
+        tmp_path_factory.mktemp("nfs") / "ganesha",
+        [Export(1, lasting_store, "/one")],
+        Daemon.PATCHED,
+        blocks=f"VAAI_NAS {{ Port = {PROGRAM_PORT}; }}\n",
+    )
+    try:
+        ganesha.start()
+    finally:
+        rpcbind.stop()
+    try:
+        yield
+    finally:
+        ganesha.stop()
+
+
+@pytest.mark.usefixtures("without_portmapper")
+@pytest.mark.parametrize(
+    ("words", "door"),
+    [((*NFS, *PROGRAM), "program"), (NFS, "procedure22"), ((*NFS, "--door", "procedure22"), "procedure22")],
+)
+def test_ports_that_are_given_are_used(words: tuple[str, ...], door: str) -> None:
+    found = vaai_nas(*words, "caps", EXPORT)
+    assert (found.returncode, found.stdout.splitlines()[:1]) == (0, [f"door: {door}"]), found.stderr
+
+
+@pytest.mark.usefixtures("without_portmapper")
+@pytest.mark.parametrize("words", [(), NFS[:2], NFS[2:], (*NFS, "--program-port", "1", "--door", "program")])
+def test_the_others_need_the_portmapper(words: tuple[str, ...]) -> None:
+    found = vaai_nas(*words, "caps", EXPORT)
+    assert (found.returncode, found.stdout) == (NOT_REACHED, ""), found.stderr
+
+
+@pytest.mark.parametrize("port", ["", "0", "65536", "-1", "nfs", "2049x", "99999999999999999999"])
+def test_what_is_no_port_is_wrong_usage(port: str) -> None:
+    assert vaai_nas("--nfs-port", port, "caps", EXPORT).returncode == USAGE
