@@ -58,6 +58,8 @@ static int unchanged(struct clone *clone)
     struct stat now;
     if (fstat(clone->source, &now))
         return errno;
+    if (space_is_unfinished(clone->request->source_space, now.st_ino))
+        return EBUSY;
     return same(&clone->source_status, &now) ? 0 : EBUSY;
 }
 
@@ -110,7 +112,10 @@ static int clone_whole(struct clone *clone)
             /* The source is locked for reading throughout one call (zfs_clone_range, xfs_file_remap_range): one moment of it. */
             struct stat after;
             begin_again(clone);
-            error = fstat(clone->source, &clone->source_status) ? errno : 0;
+            /* Freed blocks must be on disk before others take their place, here too. */
+            error = clone->request->destination_space->has_holder ? space_settle(clone->request->destination_space) : 0;
+            if (!error && fstat(clone->source, &clone->source_status))
+                error = errno;
             clone->length = (uint64_t)clone->source_status.st_size;
             const struct space_segment whole = {0, clone->length};
             if (!error && clone->length)
@@ -240,6 +245,8 @@ static int check(struct clone *clone)
         return errno;
     if (!S_ISREG(clone->source_status.st_mode))
         return EISDIR;
+    if (space_is_unfinished(request->source_space, clone->source_status.st_ino))
+        return EBUSY;
     if (by_name) {
         if (fstat(request->directory, &directory))
             return errno;
@@ -266,6 +273,8 @@ static int check(struct clone *clone)
         clone->length = (uint64_t)clone->source_status.st_size;
         return 0;
     }
+    if (space_is_unfinished(request->destination_space, clone->destination_status.st_ino))
+        return EBUSY;
     clone->source_offset = request->source_offset;
     clone->destination_offset = request->destination_offset;
     clone->length = request->length;
@@ -299,7 +308,6 @@ static int into_name(struct clone *clone)
 static int into_file(struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
-    struct fileops_change change;
     const uint64_t inode = clone->destination_status.st_ino;
     int error = 0;
     if (request->mode == FILEOPS_CLONE_FAST) {
@@ -312,14 +320,10 @@ static int into_file(struct clone *clone)
     /* A thick file stays thick as large as it becomes, or all stays as it is. */
     error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error)
-        error = space_unfinished(request->destination_space, clone->destination, true);
+        error = space_unfinished_begin(request->destination_space, clone->destination);
     if (error)
         return error;
-    error = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
-    if (!error) {
-        error = ftruncate(clone->destination, 0) ? errno : 0;
-        fileops_change_end(request->destination_space, &change, error);
-    }
+    error = space_empty(request->destination_space, clone->destination, inode);
     /* Freed blocks must be on disk before others take their place (clone_share.c). */
     if (!error && clone->destination_status.st_size)
         error = space_settle(request->destination_space);
@@ -330,16 +334,8 @@ static int into_file(struct clone *clone)
         error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error && fsync(clone->destination))
         error = errno;
-    if (error) {
-        int emptied = fileops_change_begin(request->destination_space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
-        if (!emptied) {
-            emptied = ftruncate(clone->destination, 0) ? errno : 0;
-            fileops_change_end(request->destination_space, &change, emptied);
-        }
-        if (emptied)
-            return error; /* marked as it is, it is emptied when the books are opened the next time */
-    }
-    const int finished = space_unfinished(request->destination_space, clone->destination, false);
+    const bool right = !error || !space_empty(request->destination_space, clone->destination, inode);
+    const int finished = space_unfinished_end(request->destination_space, inode, right);
     return error ? error : finished;
 }
 

@@ -65,7 +65,8 @@ struct fileops_clone_request {
 
     /* Where to: an open file, or a name.
      * `destination` >= 0: open for reading and writing; a regular file. With `whole` it becomes just like the source in data and
-     * size; while that is under way and when it fails it is empty, also after a crash once its space is opened again. With
+     * size; while that is under way it is no source, and when it fails it is empty, also after a crash once its space is opened again. (Where
+     * emptying fails too, it is tried in the background, and nobody can change the file until then.) With
      * a range, bytes outside of it are left alone, and after a failure the range holds old or new bytes.
      * `destination` < 0 (only with `whole`): the name `name` in the open directory `directory`. It is there, complete and
      * stable, or as it was before, at any moment and after a crash; it replaces a file of that name, in one step, unless GUARDED. */
@@ -88,7 +89,7 @@ struct fileops_clone_request {
 /* Clones. A clone of a file whose space is promised (space.h) has no promise of its own before fileops_reserve(). Returns once the destination is stable (as after fsync(2)), or has been cleaned up.
  *
  * What the destination gets is the source at one moment between call and return. When the source changes meanwhile, and sharing
- * it in one step is not possible, the answer is EBUSY; never a mixture. (Changes through a mapping of a local process are not seen.)
+ * it in one step is not possible, the answer is EBUSY; never a mixture. EBUSY too while another clone comes into one of the two. (Changes through a mapping of a local process are not seen.)
  *
  * Errors: EBUSY above; ECANCELED by progress; EEXIST guarded and there; ENOSPC, EDQUOT; EOPNOTSUPP, EXDEV fast and not possible;
  * EINVAL a range beyond the source, overlapping in one file, or a request that says nothing; EISDIR no regular file; EFBIG;

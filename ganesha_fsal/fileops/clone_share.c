@@ -15,6 +15,7 @@
 #define DIRTY_WAITS 3
 #define LEAST_PIECE (UINT64_C(64) << 20)
 #define FIRST_PIECE (UINT64_C(16) << 20)
+#define MOST_ACROSS (UINT64_C(1) << 30) /* a call of 2 GiB would be cut to what is no multiple of a record, and then be a copy */
 
 static int share_in_dataset(const struct clone *clone, uint64_t at, uint64_t size)
 {
@@ -33,21 +34,19 @@ static uint64_t available_to(const struct clone *clone)
     return (uint64_t)file_system.f_bavail * file_system.f_frsize;
 }
 
-/* All of the piece, or an error. `proven`: it was shared for certain. */
-static int share_across(const struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, bool *proven)
+/* One call, which may do less than asked: Linux takes 2 GiB at most from 6.11 on, and OpenZFS says only then why it ended when nothing
+ * was done. `proven`: what was done was shared for certain. */
+static int share_across(const struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, uint64_t *done, bool *proven)
 {
     off_t source = (off_t)(clone->source_offset + at), destination = (off_t)(clone->destination_offset + at);
-    uint64_t left = size;
     sharing_proof_before(proof);
-    while (left) {
-        const ssize_t done = copy_file_range(clone->source, &source, clone->destination, &destination, left, 0);
-        if (done < 0)
-            return errno;
-        if (done == 0)
-            return EBUSY; /* the source became shorter */
-        left -= (uint64_t)done;
-    }
-    *proven = sharing_proof_after(proof, size);
+    const ssize_t bytes = copy_file_range(clone->source, &source, clone->destination, &destination, size, 0);
+    if (bytes < 0)
+        return errno;
+    if (bytes == 0)
+        return EBUSY; /* the source became shorter */
+    *done = (uint64_t)bytes;
+    *proven = sharing_proof_after(proof, *done);
     return 0;
 }
 
@@ -78,15 +77,17 @@ static bool steps_down(int error)
            error == ETXTBSY;
 }
 
-static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, bool *proven)
+/* `done`: so much of it. */
+static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, uint64_t *done, bool *proven)
 {
     struct fileops_space *space = clone->request->destination_space;
     const bool zfs = space && space->has_holder;
     int error;
     *proven = true;
+    *done = size;
     for (int wait = 0;; wait++) {
         fileops_growth_begin(clone->destination_status.st_ino, false);
-        error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, proven);
+        error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, done, proven);
         fileops_growth_end(clone->destination_status.st_ino);
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
          * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
@@ -142,8 +143,10 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
     if (!clone->same_dataset) {
         sharing_proof_init(&proof, clone->source, clone->destination);
         /* A small one first: when it copies, little was lost. */
-        if (size > FIRST_PIECE && piece != UINT64_MAX)
+        if (piece != UINT64_MAX) {
+            piece = piece > MOST_ACROSS ? MOST_ACROSS : piece;
             size = FIRST_PIECE;
+        }
     }
     error = space_share_begin(&share, clone->source, clone->destination, clone->source_offset, counted, count);
     if (error == ENOSPC) {
@@ -155,7 +158,7 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         return EAGAIN;
     }
     if (error)
-        return error;
+        return error == ETXTBSY ? EBUSY : error;
     if (zfs)
         error = settle_frees(clone);
     uint64_t data = 0;
@@ -168,11 +171,12 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
     size = size > piece ? piece : size;
     while (at < clone->length && !error) {
         bool proven = false;
+        uint64_t done = 0;
         if (size > clone->length - at)
             size = clone->length - at;
         if (available) /* its share of the data, as it were spread evenly */
             space_clone_in_turn(share.destination_space, (uint64_t)((double)data * (double)size / (double)clone->length), available);
-        error = share_piece(clone, &proof, at, size, &proven);
+        error = share_piece(clone, &proof, at, size, &done, &proven);
         if (error && steps_down(error)) {
             clone->reason = reason_of(clone, error);
             error = EAGAIN;
@@ -185,14 +189,18 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
             error = EAGAIN;
             break;
         }
-        if (proven) {
-            clone->result->cloned += size;
-        } else {
-            clone->result->copied += size;
-            clone->result->fallback[FILEOPS_FALLBACK_UNPROVEN] += size;
+        if (piece == UINT64_MAX && done < size) {
+            error = EBUSY; /* another call would be another moment */
+            break;
         }
-        at += size;
-        clone->result->done += size;
+        if (proven) {
+            clone->result->cloned += done;
+        } else {
+            clone->result->copied += done;
+            clone->result->fallback[FILEOPS_FALLBACK_UNPROVEN] += done;
+        }
+        at += done;
+        clone->result->done += done;
         size = piece;
         if (!clone_goes_on(clone))
             error = ECANCELED;

@@ -70,7 +70,7 @@ void space_forget(struct fileops_space *space, struct known_file *file)
 
 void space_forget_if_nothing(struct fileops_space *space, struct known_file *file)
 {
-    if (!file->row.thick && !file->row.unfinished && !file->clones && !file->changes && !file->removed && !file->overwritten_count &&
+    if (!file->row.thick && !file->row.unfinished && !file->filling && !file->clones && !file->changes && !file->removed && !file->overwritten_count &&
         !fileops_share_map_has(space->map, file->row.inode))
         space_forget(space, file);
 }

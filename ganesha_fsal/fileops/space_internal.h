@@ -20,6 +20,7 @@ struct known_file {
     unsigned clones;    /* under way, from or to it */
     unsigned changes;   /* begun and not ended */
     bool resized;       /* made smaller: the promise follows */
+    bool filling;       /* a clone comes into it, or it is being emptied after one */
     bool removed, open; /* no name left; still open by us */
     struct fileops_overwritten *overwritten;
     size_t overwritten_count, overwritten_room;
@@ -103,7 +104,7 @@ int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);
 
 /* space_share.c: a range of blocks is about to be shared.
- * ENOSPC: must not be, as it can't be backed. `segments` (offsets in the source) are the parts of it that have data. */
+ * ENOSPC: must not be, as it can't be backed. ETXTBSY: the source is unfinished. `segments` (offsets in the source) are the parts of it that have data. */
 struct space_share {
     struct fileops_space *source_space, *destination_space;
     uint64_t source_inode, destination_inode;
@@ -121,8 +122,15 @@ void space_share_end(struct space_share *share, bool done);
 /* With `state` held: waits until `busy` says false, so many seconds at most. False: it does not. */
 bool space_wait_calm(struct fileops_space *space, bool (*busy)(struct fileops_space *space, uint64_t inode), uint64_t inode, int seconds);
 
-/* The destination of a clone by file descriptor: emptied when a crash comes before this is called with false. */
-int space_unfinished(struct fileops_space *space, int file, bool unfinished);
+/* space_unfinished.c: the destination of a clone by file descriptor, from before it is emptied until it is whole, or empty again.
+ * EBUSY: another clone comes into it. */
+int space_unfinished_begin(struct fileops_space *space, int file);
+/* `right`: it is whole or empty. Else it is emptied by the thread of the books, again and again; until then nobody can change it. */
+int space_unfinished_end(struct fileops_space *space, uint64_t inode, bool right);
+bool space_is_unfinished(struct fileops_space *space, uint64_t inode); /* false where `space` is NULL */
+/* Sets its size to 0 by the rules of the write path. */
+int space_empty(struct fileops_space *space, int file, uint64_t inode);
+void space_empty_unfinished(struct fileops_space *space);
 
 uint64_t space_round_up(uint64_t value, uint64_t unit);
 

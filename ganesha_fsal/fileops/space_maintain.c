@@ -215,6 +215,7 @@ int space_lower(struct fileops_space *space, bool settle_always)
 
 int fileops_space_maintain(struct fileops_space *space)
 {
+    space_empty_unfinished(space);
     pthread_mutex_lock(&space->order);
     const int error = space_lower(space, false);
     pthread_mutex_unlock(&space->order);

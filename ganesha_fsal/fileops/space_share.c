@@ -55,6 +55,8 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         error = ENOMEM;
     if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
         error = ENOMEM;
+    if (!error && source && source->row.unfinished)
+        error = ETXTBSY;
     /* From here on none begins for these files. Of which file those are that had begun is not known for all. */
     if (!error && !space_wait_calm(space, is_freeing, 0, SECONDS_FOR_FREEING))
         error = EBUSY;
@@ -187,30 +189,4 @@ void space_share_end(struct space_share *share, bool done)
         end_side(share->destination_space, share, false, true, done);
     if (share->source_space)
         end_side(share->source_space, share, true, false, done);
-}
-
-int space_unfinished(struct fileops_space *space, int file, bool unfinished)
-{
-    struct fileops_ledger_file row;
-    struct stat status;
-    int error = space_identify(space, file, &row, &status);
-    if (error)
-        return error;
-    pthread_mutex_lock(&space->order);
-    pthread_mutex_lock(&space->state);
-    struct known_file *known = space_find_or_make(space, &row);
-    if (known) {
-        known->row.unfinished = unfinished;
-        row = known->row;
-    }
-    pthread_mutex_unlock(&space->state);
-    if (!known)
-        error = ENOMEM;
-    if (!error) {
-        fileops_ledger_begin(space->ledger);
-        fileops_ledger_put_file(space->ledger, &row);
-        error = fileops_ledger_commit(space->ledger);
-    }
-    pthread_mutex_unlock(&space->order);
-    return error;
 }

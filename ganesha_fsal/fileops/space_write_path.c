@@ -85,6 +85,11 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
             pthread_mutex_unlock(&space->state);
             return 0;
         }
+        if (file->row.unfinished && !file->filling) { /* to be emptied yet: what is changed now would be lost */
+            pthread_mutex_unlock(&space->state);
+            space_wake(space);
+            return EBUSY;
+        }
         change->thick = file->row.thick;
         if (!file->row.thick || size <= file->row.promised) {
             file->changes++;

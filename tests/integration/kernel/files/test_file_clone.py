@@ -167,8 +167,11 @@ def test_another_record_size_is_copied(make_dataset: Callable[..., Path], pool: 
     assert filecmp.cmp(root / "source", root / "small", shallow=False)
 
 
-def test_a_source_that_is_written_gives_one_moment(dataset: Path) -> None:
+@pytest.mark.parametrize("across", [False, True], ids=["one dataset", "across datasets"])
+def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., Path], across: bool) -> None:
     """Each pass of a writer stamps all blocks in order: a clone has the front of one, the rest of the last, or is refused."""
+    dataset = make_dataset()
+    place = make_dataset() if across else dataset
     source, blocks = dataset / "source", 64
     source.write_bytes(b"".join((0).to_bytes(8, "big") * (RECORD // 8) for _ in range(blocks)))
     stop = threading.Event()
@@ -185,16 +188,17 @@ def test_a_source_that_is_written_gives_one_moment(dataset: Path) -> None:
     writer.start()
     whole = 0
     try:
-        with FileTool(dataset, zfs=True) as tool:
+        with FileTool(*({dataset: 0, place: 0}), zfs=True) as tool:
             for _ in range(4):
                 try:
-                    tool.clone("clone", "full", source, dataset, "clone")
+                    found = tool.clone("clone", "full", source, place, "clone")
                 except Refused as refused:
                     assert refused.name == "EBUSY"
-                    assert not (dataset / "clone").exists() or whole
+                    assert not (place / "clone").exists() or whole
                     continue
                 whole += 1
-                data = (dataset / "clone").read_bytes()
+                assert found.cloned == blocks * RECORD
+                data = (place / "clone").read_bytes()
                 stamps = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), RECORD)]
                 assert len(stamps) == blocks
                 assert stamps == sorted(stamps, reverse=True) and stamps[0] - stamps[-1] <= 1, stamps
