@@ -10,7 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PREFIX "clones/"
+#define PREFIX FILEOPS_CLONES "/"
 
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place)
 {

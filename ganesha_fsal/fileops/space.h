@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #define FILEOPS_FOLDER ".zvaai" /* at the root of the dataset; hide it from clients */
+#define FILEOPS_CLONES "clones" /* in it: clones that are being made */
 
 struct fileops_space;
 

@@ -4,6 +4,7 @@
 #include "hidden.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,33 +25,40 @@ static bool is_hidden_name(struct fsal_obj_handle *directory, const char *name)
     return fstat(root_fd(directory->fs), &root) == 0 && root.st_ino == directory->fileid;
 }
 
-bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes)
+/* Whether an inode is that of a folder or lies right in it. Unsure counts as yes: better a file too few than the ledger open to a client. */
+static bool is_in(int parent, const char *name, uint64_t inode)
 {
     struct stat folder;
-    bool found = false;
-    int fd;
-    DIR *stream;
     struct dirent *entry;
+    bool found = false;
+    DIR *stream;
+    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    /* What is in there is root's. */
-    if (object->fs->fsal != object->fsal || attributes->owner != 0)
-        return false;
-    fd = openat(root_fd(object->fs), FILEOPS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return false;
-    if (fstat(fd, &folder) == 0 && folder.st_ino == object->fileid) {
+        return errno != ENOENT;
+    if (fstat(fd, &folder) != 0 || folder.st_ino == inode) {
         close(fd);
         return true;
     }
     stream = fdopendir(fd);
     if (stream == NULL) {
         close(fd);
-        return true; /* better a file too few than the ledger open to a client */
+        return true;
     }
     while (!found && (entry = readdir(stream)) != NULL)
-        found = entry->d_ino == object->fileid && strcmp(entry->d_name, "..") != 0;
+        found = entry->d_ino == inode && strcmp(entry->d_name, "..") != 0;
     closedir(stream);
     return found;
+}
+
+bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes)
+{
+    if (object->fs->fsal != object->fsal)
+        return false;
+    /* A clone in the making is given its owner just before its name; all else in there is root's. */
+    if (is_in(root_fd(object->fs), FILEOPS_FOLDER "/" FILEOPS_CLONES, object->fileid))
+        return true;
+    return attributes->owner == 0 && is_in(root_fd(object->fs), FILEOPS_FOLDER, object->fileid);
 }
 
 static fsal_status_t not_there(void)

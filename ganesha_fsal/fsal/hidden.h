@@ -6,13 +6,14 @@
 
 /*
  * The ledger's folder (FILEOPS_FOLDER) at the root of each dataset is no client's business: it is in no listing, no name reaches it, and a
- * handle that somebody made up for it or for what lies right in it is stale. Elsewhere the name is a name like any other.
+ * handle that somebody made up for it or for what lies in it is stale. Elsewhere the name is a name like any other.
  */
 
 /* Replaces those operations of FSAL_VFS that take or give names. To be called after vfs_handle_ops_init(). */
 void hidden_operations_init(struct fsal_obj_ops *operations);
 
-/* Whether the object is the hidden folder or lies in it. Costs the listing of that folder where root owns the object. */
+/* Whether the object is the hidden folder or lies in it. Costs the listing of the clones that are being made, and of the folder itself where
+ * root owns the object. */
 bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes);
 
 #endif

@@ -57,7 +57,11 @@ def test_made_up_handle_does_not_open_the_ledger(served: tuple[Ganesha, Path]) -
         assert known.count(inside) == 1, "a handle has the kernel's in it"
         folder = kernel_handle(store / "folder")
         assert status_of(client, known.replace(inside, folder)) == 0, "and one can be made up"
-        hidden = [store / HIDDEN, *(store / HIDDEN).iterdir()]
+        making = store / HIDDEN / "clones" / "making"
+        making.write_text("not whole yet")
+        os.chown(making, 1000, 1000)  # as a clone has, just before it gets its name
+        making.chmod(0o666)
+        hidden = [store / HIDDEN, *(store / HIDDEN).iterdir(), making]
         assert len(hidden) > 1
         for path in hidden:
             assert status_of(client, known.replace(inside, kernel_handle(path))) == NFS3ERR_STALE, path
