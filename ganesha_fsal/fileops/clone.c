@@ -150,7 +150,11 @@ static int clone_part(struct clone *clone, uint64_t from, uint64_t length, bool 
     if (share) {
         struct space_segment *data = calloc(CLONE_MOST_SEGMENTS, sizeof *data);
         const size_t count = data ? clone_find_data(part.source, part.source_offset, length, data) : 0;
-        error = data ? share_then_copy(&part, PIECE, data, count) : ENOMEM;
+        /* What is shared here stays, should the source have changed since data was found: so all of it is counted. */
+        const struct space_segment all = {part.source_offset, length};
+        error = data ? share_then_copy(&part, PIECE, &all, 1) : ENOMEM;
+        if (!error && part.share.length && !unchanged(&part))
+            space_share_holes(&part.share, data, count);
         free(data);
     } else if (clone->request->mode == FILEOPS_CLONE_FAST) {
         error = EOPNOTSUPP;

@@ -18,6 +18,7 @@ struct clone {
     bool same_dataset;
     bool fresh; /* the destination has nothing yet in the range: holes need no work */
     enum fileops_fallback reason; /* why the rest is copied */
+    struct space_share share;     /* the last that was brought to the books, ended */
 };
 
 /* clone.c: tells of progress. False: cancelled. */

@@ -129,8 +129,7 @@ static int settle_frees(const struct clone *clone)
 int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_segment *counted, size_t count)
 {
     struct sharing_proof proof;
-    struct space_share share = {.source_space = clone->request->source_space, .destination_space = clone->request->destination_space,
-                                .destination_offset = clone->destination_offset, .length = clone->length};
+    struct space_share *share = &clone->share;
     uint64_t at = 0, size = piece;
     struct statfs file_system;
     int error = 0;
@@ -148,7 +147,9 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
             size = FIRST_PIECE;
         }
     }
-    error = space_share_begin(&share, clone->source, clone->destination, clone->source_offset, counted, count);
+    *share = (struct space_share){.source_space = clone->request->source_space, .destination_space = clone->request->destination_space,
+                                  .destination_offset = clone->destination_offset, .length = clone->length};
+    error = space_share_begin(share, clone->source, clone->destination, clone->source_offset, counted, count);
     if (error == ENOSPC) {
         clone->reason = FILEOPS_FALLBACK_NO_RESERVATION;
         return EAGAIN;
@@ -175,7 +176,7 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         if (size > clone->length - at)
             size = clone->length - at;
         if (available) /* its share of the data, as it were spread evenly */
-            space_clone_in_turn(share.destination_space, (uint64_t)((double)data * (double)size / (double)clone->length), available);
+            space_clone_in_turn(share->destination_space, (uint64_t)((double)data * (double)size / (double)clone->length), available);
         error = share_piece(clone, &proof, at, size, &done, &proven);
         if (error && steps_down(error)) {
             clone->reason = reason_of(clone, error);
@@ -205,6 +206,6 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         if (!clone_goes_on(clone))
             error = ECANCELED;
     }
-    space_share_end(&share, !error);
+    space_share_end(share, !error);
     return error;
 }

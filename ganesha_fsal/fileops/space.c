@@ -55,6 +55,7 @@ static void add_gone(struct repair *repair, uint64_t inode)
 static void look_at(void *context, struct known_file *file)
 {
     struct repair *repair = context;
+    struct stat status;
     const int open = space_open_row(repair->space, &file->row, file->row.unfinished ? O_RDWR : O_RDONLY);
     if (open < 0 && errno != ESTALE) {
         repair->error = errno;
@@ -64,6 +65,10 @@ static void look_at(void *context, struct known_file *file)
         add_gone(repair, file->row.inode);
         return;
     }
+    if (fstat(open, &status))
+        repair->error = errno;
+    else
+        file->row.block_size = (uint32_t)status.st_blksize; /* a clone that ended in a crash may have changed it */
     if (file->row.unfinished) {
         if (ftruncate(open, 0) || fsync(open)) {
             repair->error = errno;
@@ -119,7 +124,7 @@ static int repair_files(struct fileops_space *space)
 static int remove_leftovers(int folder)
 {
     int error = 0;
-    const int clones = openat(folder, "clones", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int clones = openat(folder, FILEOPS_CLONES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = clones < 0 ? NULL : fdopendir(clones);
     if (!directory) {
         error = errno;
@@ -149,7 +154,7 @@ static int open_folder(struct fileops_space *space, const char *root)
         return errno;
     if (flock(space->lock, LOCK_EX | LOCK_NB))
         return errno == EWOULDBLOCK ? EBUSY : errno;
-    if (mkdirat(space->folder, "clones", 0700) && errno != EEXIST)
+    if (mkdirat(space->folder, FILEOPS_CLONES, 0700) && errno != EEXIST)
         return errno;
     return remove_leftovers(space->folder);
 }

@@ -107,9 +107,11 @@ void space_wake(struct fileops_space *space);
  * ENOSPC: must not be, as it can't be backed. ETXTBSY: the source is unfinished. `segments` (offsets in the source) are the parts of it that have data. */
 struct space_share {
     struct fileops_space *source_space, *destination_space;
+    int destination; /* open */
     uint64_t source_inode, destination_inode;
-    uint64_t destination_offset, length;
+    uint64_t source_offset, destination_offset, length;
     uint64_t sequence; /* the highest in the destination's books before */
+    uint64_t source_last, destination_last; /* the highest after, in the books of each */
     bool counted;
 };
 struct space_segment {
@@ -118,6 +120,8 @@ struct space_segment {
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count);
 void space_share_end(struct space_share *share, bool done);
+/* After it: of what was counted only `data` (offsets in the source) was data, and the rest holes. */
+void space_share_holes(const struct space_share *share, const struct space_segment *data, size_t count);
 
 /* With `state` held: waits until `busy` says false, so many seconds at most. False: it does not. */
 bool space_wait_calm(struct fileops_space *space, bool (*busy)(struct fileops_space *space, uint64_t inode), uint64_t inode, int seconds);

@@ -109,9 +109,13 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
 
 static void end_side(struct fileops_space *space, const struct space_share *share, bool source, bool destination, bool done)
 {
+    struct stat status;
+    const bool known = destination && !fstat(share->destination, &status);
     pthread_mutex_lock(&space->state);
     if (destination) {
         struct known_file *file = space_find(space, share->destination_inode);
+        if (file && known)
+            file->row.block_size = (uint32_t)status.st_blksize;
         /* What was there before; or, when nothing was shared, nothing of what was counted just now either way is certain: a
          * failed call may have shared a part. That stays until the range is overwritten, or the file is gone. */
         if (file && done && share->sequence)
@@ -123,21 +127,29 @@ static void end_side(struct fileops_space *space, const struct space_share *shar
     pthread_mutex_unlock(&space->state);
 }
 
+/* The destination's block size when the clone is there: zfs_clone_range() grows that of a file of one block, and no other. */
+static uint32_t block_size_after(const struct stat *source, const struct stat *destination)
+{
+    const bool grows = destination->st_size <= destination->st_blksize && source->st_blksize > destination->st_blksize;
+    return (uint32_t)(grows || !destination->st_size ? source->st_blksize : destination->st_blksize);
+}
+
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count)
 {
     struct fileops_space *from = share->source_space, *to = share->destination_space;
     struct fileops_ledger_file source_row, destination_row;
-    struct stat status;
+    struct stat source_status, destination_status;
     int error = 0;
 
     share->counted = false;
-    if (from)
-        error = space_identify(from, source, &source_row, &status);
+    share->destination = destination;
+    share->source_offset = source_offset;
+    error = from ? space_identify(from, source, &source_row, &source_status) : fstat(source, &source_status) ? errno : 0;
     if (!error && to) {
-        error = space_identify(to, destination, &destination_row, &status);
-        if (from == to)
-            destination_row.block_size = source_row.block_size;
+        error = space_identify(to, destination, &destination_row, &destination_status);
+        if (!error)
+            destination_row.block_size = block_size_after(&source_status, &destination_status);
     }
     if (error)
         return error;
@@ -150,6 +162,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        share->source_last = share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
         share->counted = !error;
         return error;
@@ -159,6 +172,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
         if (error)
             return error;
@@ -167,6 +181,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         const struct side side = {from, &source_row, NULL};
         pthread_mutex_lock(&from->order);
         error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        share->source_last = fileops_share_map_sequence(from->map);
         pthread_mutex_unlock(&from->order);
         if (error && to)
             end_side(to, share, false, true, false);
@@ -189,4 +204,30 @@ void space_share_end(struct space_share *share, bool done)
         end_side(share->destination_space, share, false, true, done);
     if (share->source_space)
         end_side(share->source_space, share, true, false, done);
+}
+
+static void forget_range(struct fileops_space *space, uint64_t inode, uint64_t offset, uint64_t length, uint64_t sequence)
+{
+    if (!space)
+        return;
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, inode);
+    if (file)
+        space_overwritten(space, file, offset, length, sequence);
+    pthread_mutex_unlock(&space->state);
+}
+
+void space_share_holes(const struct space_share *share, const struct space_segment *data, size_t count)
+{
+    const uint64_t end = share->source_offset + share->length;
+    uint64_t at = share->source_offset;
+    for (size_t i = 0; i <= count; i++) {
+        const uint64_t next = i < count ? data[i].offset : end;
+        if (next > at) {
+            forget_range(share->destination_space, share->destination_inode, share->destination_offset + (at - share->source_offset),
+                         next - at, share->destination_last);
+            forget_range(share->source_space, share->source_inode, at, next - at, share->source_last);
+        }
+        at = i < count ? data[i].offset + data[i].length : end;
+    }
 }

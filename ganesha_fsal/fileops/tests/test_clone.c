@@ -29,6 +29,7 @@ static struct {
     unsigned calls;    /* so far */
     unsigned sharing;  /* so many calls share, the later ones copy */
     bool changes;      /* the source, after each call */
+    bool fills;        /* the source, before */
     unsigned char stamp;
 } kernel;
 
@@ -44,11 +45,21 @@ static void fill(int file, unsigned char stamp)
 ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length, unsigned flags);
 bool __wrap_sharing_proof_after(const struct sharing_proof *proof, uint64_t bytes);
 
+static void change_source(int source)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", source);
+    const int writer = open(path, O_WRONLY);
+    fill(writer, ++kernel.stamp);
+    close(writer);
+}
+
 ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length, unsigned flags)
 {
     char *data = malloc(length);
-    char path[64];
     assert_int_equal(flags, 0);
+    if (kernel.fills)
+        change_source(source);
     length = length > kernel.most ? kernel.most : length;
     const ssize_t got = pread(source, data, length, *source_offset);
     assert_true(got > 0);
@@ -57,12 +68,8 @@ ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination
     *source_offset += got;
     *destination_offset += got;
     kernel.calls++;
-    if (kernel.changes) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", source);
-        const int writer = open(path, O_WRONLY);
-        fill(writer, ++kernel.stamp);
-        close(writer);
-    }
+    if (kernel.changes)
+        change_source(source);
     return got;
 }
 
@@ -175,6 +182,37 @@ static void each_call_is_proven_by_itself(void **state)
     remove_files(&files);
 }
 
+static void what_a_range_shares_is_counted_whole(void **state)
+{
+    (void)state;
+    struct files files = make_files();
+    struct fileops_clone_result result;
+    struct fileops_space_status status;
+    struct fileops_clone_request request = {.source = files.source, .length = SIZE, .destination_space = files.space,
+                                            .destination = openat(files.directory, "range", O_RDWR | O_CREAT, 0600)};
+    /* Half of it a hole. */
+    assert_int_equal(__real_ftruncate64(files.source, HALF), 0);
+    assert_int_equal(__real_ftruncate64(files.source, SIZE), 0);
+
+    /* That is written between the look for data and the sharing. */
+    kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000, .fills = true};
+    assert_int_equal(fileops_clone(&request, &result), EBUSY);
+    fileops_space_maintain(files.space);
+    fileops_space_status(files.space, &status);
+    assert_int_equal(status.shared_bytes, SIZE);
+
+    /* Holes that stay holes are not counted in the end. */
+    assert_int_equal(__real_ftruncate64(files.source, HALF), 0);
+    assert_int_equal(__real_ftruncate64(files.source, SIZE), 0);
+    kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000};
+    assert_int_equal(fileops_clone(&request, &result), 0);
+    fileops_space_maintain(files.space);
+    fileops_space_status(files.space, &status);
+    assert_int_equal(status.shared_bytes, HALF);
+    close(request.destination);
+    remove_files(&files);
+}
+
 /* A clone into a file, and what others try meanwhile. */
 struct meanwhile {
     struct files *files;
@@ -272,6 +310,7 @@ int main(void)
         cmocka_unit_test(an_unfinished_file_is_nobody_elses),
         cmocka_unit_test(what_could_not_be_emptied_is_tried_again),
         cmocka_unit_test(two_moments_are_never_mixed),
+        cmocka_unit_test(what_a_range_shares_is_counted_whole),
         cmocka_unit_test(each_call_is_proven_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

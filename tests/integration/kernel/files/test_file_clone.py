@@ -208,6 +208,31 @@ def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., P
     assert whole, "sharing in one call takes one moment"
 
 
+def test_books_know_the_block_size_of_a_destination(make_dataset: Callable[..., Path], pool: Pool) -> None:
+    """As large as what OpenZFS makes of it: so much, and no more, is no longer shared after a small write."""
+    one, large = make_dataset(), make_dataset(recordsize="1M")
+    (one / "source").write_bytes(os.urandom(4 * MIB))
+    with FileTool(large, one, zfs=True) as tool:  # an empty file takes the source's
+        tool.clone("clone", "fast", one / "source", large, "clone")
+        assert tool.number("shared_bytes") == 4 * MIB
+        tool.call("write", large / "clone", MIB, 8192, 1)
+        tool.call("maintain")
+        assert tool.number("shared_bytes") == 4 * MIB - RECORD
+    small = make_dataset(recordsize="16K")
+    (small / "source").write_bytes(os.urandom(4 * MIB))
+    run("zfs", "set", "recordsize=128K", run("findmnt", "-no", "SOURCE", "--target", str(small)).strip())
+    (small / "other").write_bytes(os.urandom(MIB))
+    run("zpool", "sync", pool.name)
+    with FileTool(small, zfs=True) as tool:  # one that has blocks keeps its own, and the clone of others into it is a copy
+        tool.clone("clone", "fast", small / "source", small, "clone")
+        assert tool.clone("range", "full", small / "other", 0, small / "clone", 0, MIB).copied == MIB
+        tool.call("maintain")
+        assert tool.number("shared_bytes") == 3 * MIB
+        tool.call("write", small / "clone", 2 * MIB, 8192, 1)
+        tool.call("maintain")
+        assert tool.number("shared_bytes") == 3 * MIB - (16 << 10)
+
+
 def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str], None]) -> None:
     """10 GiB of a VMDK's kind, a MiB of data after each 15 of hole: how fast, fsync included."""
     source = dataset / "disk-flat.vmdk"
