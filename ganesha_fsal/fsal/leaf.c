@@ -4,14 +4,25 @@
 #include "leaf.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "../vaai_nas/leaf_call.h"
+#include "FSAL/fsal_commonlib.h"
 #include "vfs_methods.h"
 
 static fsal_status_t (*client_fallocate)(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                          bool allocate);
 static fsal_status_t (*module_init_config)(struct fsal_module *module, config_file_t configuration,
                                            struct config_error_type *errors);
+
+static void (*module_release_export)(struct fsal_export *export);
+
+/* Exports between the beginning of their removal and the end of the last reference to them. */
+static pthread_mutex_t ending_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ending {
+    const struct fsal_export *export;
+    struct ending *next;
+} *ending;
 
 static fsal_status_t leaf_fallocate(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                     bool allocate)
@@ -31,13 +42,67 @@ int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags)
     return fd < 0 ? -1 : fd;
 }
 
+static struct fsal_share *share_of(struct fsal_obj_handle *leaf)
+{
+    return &container_of(leaf, struct vfs_fsal_obj_handle, obj_handle)->u.file.share;
+}
+
+fsal_status_t fsal_zvaai_share_begin(struct fsal_obj_handle *leaf, fsal_openflags_t flags)
+{
+    if (flags == FSAL_O_CLOSED)
+        return fsalstat(ERR_FSAL_NO_ERROR, 0);
+    return check_share_conflict_and_update_locked(leaf, share_of(leaf), FSAL_O_CLOSED, flags, false);
+}
+
+void fsal_zvaai_share_end(struct fsal_obj_handle *leaf, fsal_openflags_t flags)
+{
+    if (flags != FSAL_O_CLOSED)
+        update_share_counters_locked(leaf, share_of(leaf), flags, FSAL_O_CLOSED);
+}
+
+bool fsal_zvaai_export_is_ending(const struct fsal_export *export)
+{
+    const struct ending *found;
+
+    pthread_mutex_lock(&ending_lock);
+    for (found = ending; found != NULL && found->export != export;)
+        found = found->next;
+    pthread_mutex_unlock(&ending_lock);
+    return found != NULL;
+}
+
 static void leaf_prepare_unexport(struct fsal_export *export)
 {
+    struct ending *entry = gsh_malloc(sizeof(*entry));
+
+    entry->export = export;
+    pthread_mutex_lock(&ending_lock);
+    entry->next = ending;
+    ending = entry;
+    pthread_mutex_unlock(&ending_lock);
     vaai_nas_export_ends(export->export_id);
+}
+
+static void leaf_release_export(struct fsal_export *export)
+{
+    pthread_mutex_lock(&ending_lock);
+    for (struct ending **link = &ending; *link != NULL;) {
+        struct ending *entry = *link;
+        if (entry->export == export) {
+            *link = entry->next;
+            gsh_free(entry);
+        } else {
+            link = &entry->next;
+        }
+    }
+    pthread_mutex_unlock(&ending_lock);
+    module_release_export(export);
 }
 
 void leaf_export_init(struct fsal_export *export)
 {
+    module_release_export = export->exp_ops.release; /* FSAL_VFS's, the same for all */
+    export->exp_ops.release = leaf_release_export;
     export->exp_ops.prepare_unexport = leaf_prepare_unexport;
 }
 

@@ -52,8 +52,9 @@ struct vaai_nas_file {
     dev_t device;
     ino_t inode;
     uint16_t export_id;
-    char export_path[VAAI_NAS_PATH_SIZE];
-    uid_t owner;                /* VAAI_NAS_CREATE: whose a new file is, squashed as the export wants it */
+    char export_path[VAAI_NAS_PATH_SIZE];      /* as clients mount it */
+    char export_directory[VAAI_NAS_PATH_SIZE]; /* what is exported */
+    uid_t owner;                /* who asks, squashed as the export wants it; whose a new file is */
     gid_t group;
     struct fileops_space *space; /* the books of the dataset, NULL where it has none; valid until close() */
     void *of_adapter;
@@ -63,7 +64,8 @@ struct vaai_nas_adapter {
     /*
      * Opens what `handle` names, after all that NFS would check: the export, the caller's address, flavour, port and squashed
      * credentials, the file's permissions. Errors: BAD_HANDLE, STALE, ACCESS, READ_ONLY, IS_DIRECTORY and NOT_DIRECTORY where
-     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory.
+     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory, BUSY
+     * where a share reservation (RFC 7530 9.9) or a delegation of another client is in the way.
      */
     enum vaai_nas_status (*open)(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                  enum vaai_nas_access access, struct vaai_nas_file *file);
@@ -75,6 +77,9 @@ struct vaai_nas_adapter {
     void (*changed)(const struct vaai_nas_file *file);
 
     void (*close)(struct vaai_nas_file *file);
+
+    /* Whether the file's export is being removed: set before the service is told to cancel what uses it, and never taken back. */
+    bool (*is_ending)(const struct vaai_nas_file *file);
 };
 
 #endif

@@ -22,12 +22,14 @@
 #include "nfs_creds.h"
 #include "nfs_exports.h"
 #include "nfs_fh.h"
+#include "sal_functions.h"
 
 /* Of a file that is open: what keeps it, and the names of it in ganesha's caches. */
 struct held {
     struct gsh_export *export;
     struct fsal_obj_handle *object;
     struct fsal_obj_handle *leaf;
+    fsal_openflags_t share; /* what it is open for, among the share reservations */
 };
 
 _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
@@ -49,6 +51,8 @@ static enum vaai_nas_status status_of_fsal(fsal_status_t status)
     case ERR_FSAL_ROFS:
         return VAAI_NAS_READ_ONLY;
     case ERR_FSAL_DELAY:
+    case ERR_FSAL_SHARE_DENIED:
+    case ERR_FSAL_LOCKED:
         return VAAI_NAS_BUSY;
     case ERR_FSAL_INVAL:
         return VAAI_NAS_BAD_HANDLE;
@@ -159,6 +163,27 @@ static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, en
     return status_of_fsal(status);
 }
 
+/*
+ * A client with a delegation (RFC 7530 10.4) may have written, or read, what the server does not know of. It is told to give it
+ * back, for the next time. Also where it is the caller's own host: what that has not written yet would be missing in a clone.
+ */
+static bool recall_delegation(const struct held *held, bool write)
+{
+    const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
+    const struct file_deleg_stats *delegations = &held->object->state_hdl->file.fdeleg_stats;
+    struct gsh_buffdesc key;
+    bool conflict;
+
+    STATELOCK_lock(held->object);
+    conflict = delegations->fds_curr_delegations > 0 && (write || delegations->fds_deleg_type == OPEN_DELEGATE_WRITE);
+    STATELOCK_unlock(held->object);
+    if (!conflict)
+        return false;
+    held->leaf->obj_ops->handle_to_key(held->leaf, &key);
+    up_async_delegrecall(general_fridge, upcalls, &key, NULL, NULL);
+    return true;
+}
+
 struct open_call {
     struct vaai_nas_leaf_call call;
     struct vaai_nas_file *file;
@@ -172,12 +197,15 @@ static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_
     struct vaai_nas_file *file = open_call->file;
     struct stat attributes;
 
+    fsal_status_t status = fsal_zvaai_share_begin(leaf, open_call->held->share);
+    if (FSAL_IS_ERROR(status))
+        return status;
     file->fd = fsal_zvaai_open_leaf(leaf, open_call->flags | O_CLOEXEC);
-    if (file->fd < 0)
-        return fsalstat(posix2fsal_error(errno), errno);
-    if (fstat(file->fd, &attributes) != 0) {
+    if (file->fd < 0 || fstat(file->fd, &attributes) != 0) {
         int error = errno;
-        close(file->fd);
+        fsal_zvaai_share_end(leaf, open_call->held->share);
+        if (file->fd >= 0)
+            close(file->fd);
         file->fd = -1;
         return fsalstat(posix2fsal_error(error), error);
     }
@@ -188,6 +216,8 @@ static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
 }
 
+static void adapter_close(struct vaai_nas_file *file);
+
 /* With op_ctx at the handle's export, the caller checked and its credentials known. */
 static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
                                             struct vaai_nas_file *file)
@@ -197,6 +227,7 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     struct held *held = NULL;
 
     snprintf(file->export_path, sizeof(file->export_path), "%s", op_ctx_export_path(op_ctx));
+    snprintf(file->export_directory, sizeof(file->export_directory), "%s", CTX_FULLPATH(op_ctx));
     file->export_id = export->export_id;
     if (!is_ours(export))
         return VAAI_NAS_NOT_SUPPORTED;
@@ -224,19 +255,44 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
         call.flags |= O_DIRECTORY;
     file->read_only = (op_ctx->export_perms.options & EXPORT_OPTION_WRITE_ACCESS) == 0;
     file->owner = op_ctx->creds.caller_uid;
+    held->export = export;
+    held->object = object;
+    held->share = access == VAAI_NAS_READ ? FSAL_O_READ : access == VAAI_NAS_WRITE ? FSAL_O_RDWR : FSAL_O_CLOSED;
     status = status_of_fsal(call_leaf(object, &call.call));
     if (status != VAAI_NAS_OK)
         goto exit;
     file->space = fsal_zvaai_space(held->leaf);
     get_gsh_export_ref(export);
-    held->export = export;
-    held->object = object;
     file->of_adapter = held;
-    return VAAI_NAS_OK;
+    if (held->share == FSAL_O_CLOSED || !recall_delegation(held, access == VAAI_NAS_WRITE))
+        return VAAI_NAS_OK;
+    adapter_close(file);
+    return VAAI_NAS_BUSY;
 exit:
     free(held);
     object->obj_ops->put_ref(object);
     return status;
+}
+
+/* What ganesha's clean_credentials() does, which its library does not export. */
+static void clean_credentials_of(struct req_op_context *context)
+{
+    struct group_data *groups = context->caller_gdata;
+
+    gsh_free(context->managed_garray_copy);
+    gsh_free(context->caller_garray_copy);
+    context->managed_garray_copy = context->caller_garray_copy = NULL;
+    context->caller_gdata = NULL;
+    if (groups == NULL)
+        return;
+    PTHREAD_MUTEX_lock(&groups->gd_lock); /* Manage_Gids: a reference to what the cache has, or had */
+    unsigned int references = --groups->refcount;
+    PTHREAD_MUTEX_unlock(&groups->gd_lock);
+    if (references == 0) {
+        PTHREAD_MUTEX_destroy(&groups->gd_lock);
+        gsh_free(groups->groups);
+        gsh_free(groups);
+    }
 }
 
 static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
@@ -265,8 +321,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
         status = VAAI_NAS_ACCESS;
     else
         status = open_in_context(handle, access, file);
-    gsh_free(context.managed_garray_copy);
-    gsh_free(context.caller_garray_copy);
+    clean_credentials_of(&context);
     release_op_context(); /* and the export's reference */
     return status;
 }
@@ -309,6 +364,7 @@ static void adapter_close(struct vaai_nas_file *file)
 
     if (file->fd < 0)
         return;
+    fsal_zvaai_share_end(held->leaf, held->share);
     close(file->fd);
     file->fd = -1;
     enter_export(&context, held);
@@ -319,8 +375,16 @@ static void adapter_close(struct vaai_nas_file *file)
     file->of_adapter = NULL;
 }
 
+static bool adapter_is_ending(const struct vaai_nas_file *file)
+{
+    const struct held *held = file->of_adapter;
+
+    return fsal_zvaai_export_is_ending(held->export->fsal_export->sub_export);
+}
+
 const struct vaai_nas_adapter vaai_nas_adapter_ganesha = {
     .open = adapter_open,
     .changed = adapter_changed,
     .close = adapter_close,
+    .is_ending = adapter_is_ending,
 };

@@ -1,55 +1,17 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-#include "jobs.h"
+/* The table of the jobs: what is entered, found, waited for, cancelled and forgotten. */
+#include "jobs_internal.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include "../fileops/clone.h"
 
 #define DEFAULT_WORKERS 4u
-#define WORKERS_MAX 64u
-#define WAITING_MAX 32u /* calls that wait for a job keep a thread of the NFS server each */
-
-struct job {
-    struct job *older;       /* in the table, newest first */
-    struct job *queued_next; /* in the queue, oldest first */
-    struct vaai_nas_jobs *jobs;
-    struct vaai_nas_order *order; /* NULL once it has ended */
-    struct vaai_nas_clone clone;
-    dev_t device; /* of the destination: a file, or the directory the name is in */
-    ino_t inode;
-    struct timespec began, ended;
-    bool cancelled;
-    bool holds_files; /* until they are closed, a moment after its end */
-    uint16_t source_export_id;
-    struct vaai_nas_job shown;
-};
-
-struct vaai_nas_jobs {
-    const struct vaai_nas_adapter *adapter;
-    struct vaai_nas_counters *counters;
-    pthread_mutex_t lock;
-    pthread_cond_t work;  /* the queue is not empty, or it ends */
-    pthread_cond_t ended; /* some job has ended */
-    struct job *newest;
-    struct job *queue_head, **queue_tail;
-    size_t known, active, waiting;
-    uint64_t first_id, next_id; /* from the time of the start on: another daemon's are others */
-    bool stopping;
-    unsigned int workers;
-    pthread_t threads[WORKERS_MAX];
-};
+/* Calls that wait keep a thread of the NFS server each, of which ntirpc has 200 (RPC_Ioq_ThrdMax). */
+#define WAITING_FAST_MAX 64u
+#define WAITING_ANY_MAX 32u
 
 static const uint8_t no_request_id[VAAI_NAS_REQUEST_ID_SIZE];
-
-static bool is_active(const struct job *job)
-{
-    return job->shown.state == VAAI_NAS_WAITING || job->shown.state == VAAI_NAS_RUNNING;
-}
 
 static uint32_t milliseconds_between(const struct timespec *from, const struct timespec *to)
 {
@@ -62,17 +24,10 @@ static void show(const struct job *job, struct vaai_nas_job *shown)
 {
     struct timespec now = job->ended;
 
-    if (is_active(job))
+    if (job_is_active(job))
         clock_gettime(CLOCK_MONOTONIC, &now);
     *shown = job->shown;
     shown->elapsed_milliseconds = milliseconds_between(&job->began, &now);
-}
-
-static void free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_order *order)
-{
-    adapter->close(&order->source);
-    adapter->close(&order->destination);
-    free(order);
 }
 
 /* All but the request id. */
@@ -88,168 +43,20 @@ static bool same_request(const struct vaai_nas_clone *one, const struct vaai_nas
                             one->destination_offset == other->destination_offset));
 }
 
-static bool progress(void *context, uint64_t done, uint64_t total)
-{
-    struct job *job = context;
-    struct vaai_nas_jobs *jobs = job->jobs;
-
-    pthread_mutex_lock(&jobs->lock);
-    job->shown.done_bytes = done;
-    job->shown.total_bytes = total;
-    bool go_on = !job->cancelled;
-    pthread_mutex_unlock(&jobs->lock);
-    if (job->order->clone.name[0] == 0)
-        jobs->adapter->changed(&job->order->destination);
-    return go_on;
-}
-
-/* Why bytes were copied, the most frequent reason. */
-static void describe_fallback(const struct fileops_clone_result *result, char reason[VAAI_NAS_REASON_SIZE])
-{
-    size_t most = 0;
-
-    for (size_t i = 1; i < FILEOPS_FALLBACK_COUNT; i++)
-        if (result->fallback[i] > result->fallback[most])
-            most = i;
-    if (result->fallback[most] > 0)
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "copied: %s", fileops_fallback_name((enum fileops_fallback)most));
-}
-
-void vaai_nas_describe_failure(const struct vaai_nas_clone *clone, int error, bool begun, char reason[VAAI_NAS_REASON_SIZE])
-{
-    const char *left = !begun                 ? "nothing was changed"
-                       : clone->range         ? "the range of the destination has old or new bytes"
-                       : clone->name[0] != 0 ? "the destination was not made"
-                                              : "the destination is empty";
-    const char *what = strerrordesc_np(error);
-
-    if (error == EXDEV)
-        what = "source and destination can't share blocks: other pool, file system or encryption key";
-    else if (error == EOPNOTSUPP)
-        what = "the file system can't share these blocks";
-    else if (error == EBUSY)
-        what = "the source kept changing";
-    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", left);
-}
-
-enum vaai_nas_status vaai_nas_status_of_clone(int error)
-{
-    return error == EXDEV ? VAAI_NAS_NOT_SUPPORTED : vaai_nas_status_of_errno(error);
-}
-
-void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request)
-{
-    const struct vaai_nas_clone *clone = &order->clone;
-    bool by_name = clone->name[0] != 0;
-
-    *request = (struct fileops_clone_request){
-        .mode = clone->fast ? FILEOPS_CLONE_FAST : FILEOPS_CLONE_FULL,
-        /* What is there has handles and caches of its own: never replaced by name. */
-        .flags = by_name ? FILEOPS_CLONE_GUARDED : 0,
-        .source = order->source.fd,
-        .whole = !clone->range,
-        .source_offset = clone->source_offset,
-        .destination_offset = clone->destination_offset,
-        .length = clone->length,
-        .destination = by_name ? -1 : order->destination.fd,
-        .directory = by_name ? order->destination.fd : -1,
-        .name = by_name ? clone->name : NULL,
-        .owner = order->destination.owner,
-        .group = order->destination.group,
-        .mode_bits = (mode_t)-1,
-        .source_space = order->source.space,
-        .destination_space = order->destination.space,
-    };
-}
-
-static void run(struct job *job)
-{
-    struct vaai_nas_jobs *jobs = job->jobs;
-    struct vaai_nas_order *order = job->order;
-    struct fileops_clone_result result = {0};
-    struct fileops_clone_request request;
-    struct timespec ended;
-    int error = ECANCELED;
-
-    pthread_mutex_lock(&jobs->lock);
-    bool begin = !job->cancelled;
-    pthread_mutex_unlock(&jobs->lock);
-    if (begin) {
-        vaai_nas_order_to_request(order, &request);
-        request.progress = progress;
-        request.progress_context = job;
-        error = fileops_clone(&request, &result);
-    }
-
-    jobs->adapter->changed(&order->destination);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    enum vaai_nas_status status = vaai_nas_status_of_clone(error);
-    vaai_nas_count_clone(jobs->counters, order->host, order->destination.export_path, &result);
-    vaai_nas_count(jobs->counters, order->host, order->destination.export_path,
-                   order->clone.fast ? VAAI_NAS_OPERATION_FAST_CLONE : VAAI_NAS_OPERATION_CLONE, status,
-                   (uint64_t)(ended.tv_sec - job->began.tv_sec) * 1000000u +
-                       (uint64_t)((ended.tv_nsec - job->began.tv_nsec) / 1000));
-
-    pthread_mutex_lock(&jobs->lock);
-    job->shown.cloned_bytes = result.cloned;
-    job->shown.copied_bytes = result.copied;
-    job->shown.status = status;
-    if (error == 0) {
-        job->shown.state = VAAI_NAS_COMPLETE;
-        job->shown.done_bytes = job->shown.total_bytes = result.done;
-        describe_fallback(&result, job->shown.reason);
-    } else {
-        job->shown.state = VAAI_NAS_FAILED;
-        vaai_nas_describe_failure(&order->clone, error, begin, job->shown.reason);
-    }
-    job->ended = ended;
-    job->order = NULL;
-    jobs->active--;
-    pthread_cond_broadcast(&jobs->ended);
-    pthread_mutex_unlock(&jobs->lock);
-    free_order(jobs->adapter, order);
-
-    pthread_mutex_lock(&jobs->lock);
-    job->holds_files = false;
-    pthread_cond_broadcast(&jobs->ended);
-    pthread_mutex_unlock(&jobs->lock);
-}
-
-static void *work(void *argument)
-{
-    struct vaai_nas_jobs *jobs = argument;
-
-    pthread_mutex_lock(&jobs->lock);
-    for (;;) {
-        while (jobs->queue_head == NULL && !jobs->stopping)
-            pthread_cond_wait(&jobs->work, &jobs->lock);
-        if (jobs->queue_head == NULL)
-            break;
-        struct job *job = jobs->queue_head;
-        jobs->queue_head = job->queued_next;
-        if (jobs->queue_head == NULL)
-            jobs->queue_tail = &jobs->queue_head;
-        job->shown.state = VAAI_NAS_RUNNING;
-        pthread_mutex_unlock(&jobs->lock);
-        run(job);
-        pthread_mutex_lock(&jobs->lock);
-    }
-    pthread_mutex_unlock(&jobs->lock);
-    return NULL;
-}
-
-struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_adapter *adapter, struct vaai_nas_counters *counters,
-                                        unsigned int workers)
+struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters)
 {
     struct vaai_nas_jobs *jobs = calloc(1, sizeof(*jobs));
     pthread_condattr_t monotonic;
+    struct timespec now;
 
     if (jobs == NULL)
         return NULL;
-    jobs->adapter = adapter;
+    jobs->adapter = options->adapter;
+    jobs->do_milliseconds = options->do_milliseconds != 0 ? options->do_milliseconds : VAAI_NAS_DO_MAX_MILLISECONDS;
+    jobs->cancel_milliseconds = options->cancel_milliseconds != 0 ? options->cancel_milliseconds : VAAI_NAS_WAIT_MAX_MILLISECONDS;
     jobs->counters = counters;
-    jobs->queue_tail = &jobs->queue_head;
-    struct timespec now;
+    jobs->fast.tail = &jobs->fast.head;
+    jobs->any.tail = &jobs->any.head;
     clock_gettime(CLOCK_REALTIME, &now);
     jobs->first_id = jobs->next_id = ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) << 20;
     pthread_mutex_init(&jobs->lock, NULL);
@@ -258,12 +65,7 @@ struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_adapter *adapter, 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&jobs->ended, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (workers == 0)
-        workers = DEFAULT_WORKERS;
-    if (workers > WORKERS_MAX)
-        workers = WORKERS_MAX;
-    while (jobs->workers < workers && pthread_create(&jobs->threads[jobs->workers], NULL, work, jobs) == 0)
-        jobs->workers++;
+    jobs_start_workers(jobs, options->workers != 0 ? options->workers : DEFAULT_WORKERS);
     if (jobs->workers == 0) {
         vaai_nas_jobs_free(jobs);
         return NULL;
@@ -336,7 +138,7 @@ static void forget_one(struct vaai_nas_jobs *jobs)
     struct job **link = &jobs->newest, **oldest_ended = NULL;
 
     for (; *link != NULL; link = &(*link)->older)
-        if (!is_active(*link) && !(*link)->holds_files)
+        if (!job_is_active(*link))
             oldest_ended = link;
     if (oldest_ended == NULL)
         return;
@@ -346,26 +148,53 @@ static void forget_one(struct vaai_nas_jobs *jobs)
     jobs->known--;
 }
 
-/* A job that others wait for may be forgotten meanwhile: it is looked up anew after every wait. */
-static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
+static struct timespec moment_in(uint32_t milliseconds)
 {
-    struct timespec until;
+    struct timespec moment;
+
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    moment.tv_sec += milliseconds / 1000;
+    moment.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+    if (moment.tv_nsec >= 1000000000) {
+        moment.tv_sec++;
+        moment.tv_nsec -= 1000000000;
+    }
+    return moment;
+}
+
+/* Fast clones have places to wait of their own. NULL where all are taken. */
+static size_t *take_place(struct vaai_nas_jobs *jobs, bool fast)
+{
+    size_t *waiting = fast ? &jobs->waiting_fast : &jobs->waiting_any;
+
+    if (*waiting >= (fast ? WAITING_FAST_MAX : WAITING_ANY_MAX))
+        return NULL;
+    (*waiting)++;
+    return waiting;
+}
+
+/* In a place. A job that others wait for may be forgotten meanwhile: it is looked up anew after every wait. */
+static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
+{
+    const struct timespec until = moment_in(milliseconds);
     struct job *job = find_id(jobs, id);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += milliseconds / 1000;
-    until.tv_nsec += (long)(milliseconds % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    if (jobs->waiting >= WAITING_MAX)
-        return job;
-    jobs->waiting++;
-    while (job != NULL && is_active(job) && pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0)
+    while (job != NULL && job_is_active(job) && pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0)
         job = find_id(jobs, id);
-    jobs->waiting--;
     return find_id(jobs, id);
+}
+
+/* Does not wait where all places are taken. */
+static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
+{
+    struct job *job = find_id(jobs, id);
+    size_t *place = job != NULL && job_is_active(job) && milliseconds != 0 ? take_place(jobs, job->clone.fast) : NULL;
+
+    if (place == NULL)
+        return job;
+    job = wait_in_place(jobs, id, milliseconds);
+    (*place)--;
+    return job;
 }
 
 static struct job *enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order)
@@ -385,7 +214,7 @@ static struct job *enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *orde
     job->shown.total_bytes = order->total_bytes;
     job->shown.export_id = order->destination.export_id;
     job->source_export_id = order->source.export_id;
-    job->holds_files = true;
+    job->owner = order->destination.owner;
     memcpy(job->shown.request_id, order->clone.request_id, VAAI_NAS_REQUEST_ID_SIZE);
     memcpy(job->shown.host, order->host, sizeof(job->shown.host));
     memcpy(job->shown.name, order->clone.name, sizeof(job->shown.name));
@@ -395,9 +224,7 @@ static struct job *enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *orde
     jobs->newest = job;
     jobs->known++;
     jobs->active++;
-    *jobs->queue_tail = job;
-    jobs->queue_tail = &job->queued_next;
-    pthread_cond_signal(&jobs->work);
+    jobs_enqueue(jobs, job);
     return job;
 }
 
@@ -416,7 +243,7 @@ static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_ord
         return NULL;
     }
     job = find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
-    if (job != NULL && is_active(job)) {
+    if (job != NULL && job_is_active(job)) {
         if (memcmp(order->clone.request_id, no_request_id, VAAI_NAS_REQUEST_ID_SIZE) == 0 &&
             same_request(&job->clone, &order->clone))
             return job;
@@ -430,11 +257,23 @@ static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_ord
         *status = VAAI_NAS_BUSY;
         return NULL;
     }
+    if (jobs->adapter->is_ending(&order->source) || jobs->adapter->is_ending(&order->destination)) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "the export is being removed; nothing was done");
+        *status = VAAI_NAS_STALE;
+        return NULL;
+    }
     job = enter(jobs, order);
     *entered = job != NULL;
     if (job == NULL)
         *status = VAAI_NAS_FAULT;
     return job;
+}
+
+static void show_listed(const struct job *job, struct vaai_nas_listed_job *listed)
+{
+    show(job, &listed->job);
+    listed->destination = job->clone.destination;
+    listed->owner = job->owner;
 }
 
 /* These take the lock. */
@@ -455,7 +294,50 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
     }
     pthread_mutex_unlock(&jobs->lock);
     if (!entered)
-        free_order(jobs->adapter, order);
+        jobs_free_order(jobs->adapter, order);
+    return status;
+}
+
+/* Waits for the end of a job in a place; takes the job back when that lasts too long. */
+static struct job *wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
+{
+    struct job *job = wait_in_place(jobs, id, jobs->do_milliseconds);
+
+    if (job == NULL || !job_is_active(job))
+        return job;
+    job->given_up = !job->cancelled;
+    job->cancelled = true;
+    return wait_in_place(jobs, id, jobs->cancel_milliseconds);
+}
+
+enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *shown,
+                                      char reason[VAAI_NAS_REASON_SIZE])
+{
+    enum vaai_nas_status status = VAAI_NAS_BUSY;
+    bool entered = false;
+
+    pthread_mutex_lock(&jobs->lock);
+    size_t *place = take_place(jobs, order->clone.fast);
+    if (place == NULL) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "too many wait for clones; nothing was done: try again");
+    } else {
+        struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
+        if (job != NULL) {
+            job = wait_or_give_up(jobs, job->shown.id);
+            status = job == NULL ? VAAI_NAS_FAULT : VAAI_NAS_OK; /* forgotten: 1024 others have ended since */
+        }
+        if (job != NULL) {
+            show(job, shown);
+            if (shown->state != VAAI_NAS_COMPLETE) {
+                status = job_is_active(job) ? VAAI_NAS_BUSY : shown->status;
+                snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
+            }
+        }
+        (*place)--;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (!entered)
+        jobs_free_order(jobs->adapter, order);
     return status;
 }
 
@@ -474,14 +356,14 @@ enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, cons
 }
 
 enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
-                                       struct vaai_nas_job *shown)
+                                       struct vaai_nas_listed_job *shown)
 {
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = wait_for(jobs, id, wait_milliseconds);
     if (job != NULL && job->shown.export_id == export_id) {
-        show(job, shown);
+        show_listed(job, shown);
         status = VAAI_NAS_OK;
     } else if (is_of_another_daemon(jobs, id)) {
         status = VAAI_NAS_INTERRUPTED;
@@ -504,14 +386,14 @@ enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t
     return status;
 }
 
-void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_job *list, uint32_t *count)
+void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_listed_job *list, uint32_t *count)
 {
     uint32_t used = 0;
 
     pthread_mutex_lock(&jobs->lock);
     for (const struct job *job = jobs->newest; job != NULL && used < *count; job = job->older)
         if (job->shown.export_id == export_id)
-            show(job, &list[used++]);
+            show_listed(job, &list[used++]);
     pthread_mutex_unlock(&jobs->lock);
     *count = used;
 }
@@ -527,7 +409,7 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
         id = job->shown.id;
         job->cancelled = true;
         show(job, shown);
-        job = wait_for(jobs, id, VAAI_NAS_WAIT_MAX_MILLISECONDS);
+        job = wait_for(jobs, id, jobs->cancel_milliseconds);
         if (job != NULL)
             show(job, shown);
         status = VAAI_NAS_OK;
@@ -538,20 +420,22 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
     return status;
 }
 
-void vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id)
+bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, uint32_t wait_milliseconds)
 {
-    bool active;
+    const struct timespec until = moment_in(wait_milliseconds);
+    bool active, in_time = true;
 
     pthread_mutex_lock(&jobs->lock);
     do {
         active = false;
         for (struct job *job = jobs->newest; job != NULL; job = job->older)
-            if (job->holds_files && (job->shown.export_id == export_id || job->source_export_id == export_id)) {
+            if (job_is_active(job) && (job->shown.export_id == export_id || job->source_export_id == export_id)) {
                 job->cancelled = true;
                 active = true;
             }
         if (active)
-            pthread_cond_wait(&jobs->ended, &jobs->lock);
-    } while (active);
+            in_time = pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0;
+    } while (active && in_time);
     pthread_mutex_unlock(&jobs->lock);
+    return !active;
 }

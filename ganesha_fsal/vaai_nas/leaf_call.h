@@ -39,12 +39,22 @@ int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags);
 struct fileops_space *fsal_zvaai_space(struct fsal_obj_handle *leaf);
 
 /*
+ * Enters an opening (FSAL_O_READ, FSAL_O_RDWR; FSAL_O_CLOSED: none) among the share reservations of the file, to be taken out again with the
+ * same flags. ERR_FSAL_SHARE_DENIED where a client's is in the way.
+ */
+fsal_status_t fsal_zvaai_share_begin(struct fsal_obj_handle *leaf, fsal_openflags_t flags);
+void fsal_zvaai_share_end(struct fsal_obj_handle *leaf, fsal_openflags_t flags);
+
+/* Whether the export is being removed; from before vaai_nas_export_ends() is called for it on. */
+bool fsal_zvaai_export_is_ending(const struct fsal_export *export);
+
+/*
  * What the adapter gives the FSAL: starts the service as the block VAAI_NAS of ganesha's configuration says (docs/vaai_nas.md), when
  * the daemon has come up. 0, or -1 with the errors counted. Called again for a configuration read again: does nothing.
  */
 int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
 
-/* An export is being removed: cancels the clones that read or write in it, and waits for their end. */
+/* An export is being removed: cancels the clones that read or write in it, and waits a minute for their end at most. */
 void vaai_nas_export_ends(uint16_t export_id);
 
 #endif

@@ -106,25 +106,18 @@ static enum vaai_nas_status name_in_directory(struct vaai_nas_service *service, 
     return parent_length == 0 ? VAAI_NAS_OK : vaai_nas_directory_is(service, caller, directory, path, parent_length);
 }
 
-/* A file that the server makes is of a lazy clone, whose end nobody asks for: said to be done it must be done. */
-static enum vaai_nas_status give_up(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                    const struct vaai_nas_handle *directory, struct vaai_nas_job *job)
-{
-    enum vaai_nas_status status = vaai_nas_cancel_job(service, caller, directory, job->id, job);
-
-    return status != VAAI_NAS_OK || job->state == VAAI_NAS_COMPLETE ? status : VAAI_NAS_BUSY;
-}
-
 /*
  * The plug-in takes the answer to a lazy clone as its completion, and polls only for a full one; which of the two it asks for is in a
- * flag whose value is not public. So within one export blocks are shared and nothing is copied, and the answer waits until that is done.
- * Where they can't be shared it is told so, and the host copies by itself. A lazy clone never leaves its datastore: across exports
- * copying is right, and the client polls.
+ * flag whose value is not public. So within one export, and into a name, the answer is OK when the clone is complete, and not before: what
+ * takes too long is taken back, and busy. Within one export blocks are shared and nothing is copied; where they can't be shared it
+ * is told so, and the host copies by itself. A lazy clone never leaves its datastore: into a file of another export copying is right,
+ * and the client polls.
  */
 static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                        const struct procedure22_request *request, struct procedure22_result *result)
 {
     struct vaai_nas_clone clone = {0};
+    char reason[VAAI_NAS_REASON_SIZE];
     struct vaai_nas_job job;
     bool is_directory, same_export;
 
@@ -140,10 +133,8 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
         status = name_in_directory(service, caller, &clone.destination, request->name, clone.name);
     clone.fast = same_export;
     if (status == VAAI_NAS_OK)
-        status = vaai_nas_start_clone(service, caller, &clone,
-                                      clone.fast || clone.name[0] != 0 ? VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS : 0, &job, NULL);
-    if (status == VAAI_NAS_OK && clone.name[0] != 0 && (job.state == VAAI_NAS_WAITING || job.state == VAAI_NAS_RUNNING))
-        status = give_up(service, caller, &clone.destination, &job);
+        status = clone.fast || clone.name[0] != 0 ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
+                                                  : vaai_nas_start_clone(service, caller, &clone, 0, &job, NULL);
     if (status == VAAI_NAS_OK)
         show_progress(&job, result);
     else
@@ -161,8 +152,12 @@ static void supported(struct vaai_nas_service *service, const struct vaai_nas_ca
         fail(result, status);
         return;
     }
+    /*
+     * A plug-in takes "not supported" for a reservation as its success. So reservations are always supported, and each that can't be
+     * held is refused (statistics_or_reserve).
+     */
     bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.fast_clone
-               : request->command == PROCEDURE22_RESERVE_SUPPORTED ? capabilities.reserve
+               : request->command == PROCEDURE22_RESERVE_SUPPORTED ? true
                                                                    : capabilities.statistics;
     if (!yes)
         result->result = PROCEDURE22_NOT_SUPPORTED;
@@ -177,6 +172,8 @@ static void statistics_or_reserve(struct vaai_nas_service *service, const struct
                                       ? vaai_nas_reserve(service, caller, handle, &statistics, NULL)
                                       : vaai_nas_get_statistics(service, caller, handle, &statistics);
 
+    if (request->command == PROCEDURE22_RESERVE_SPACE && status == VAAI_NAS_NOT_SUPPORTED)
+        status = VAAI_NAS_NO_SPACE; /* a plug-in takes "not supported" as success */
     if (status != VAAI_NAS_OK) {
         fail(result, status);
         return;
@@ -220,6 +217,10 @@ void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct v
         break;
     case PROCEDURE22_ABORT_CLONE:
         status = vaai_nas_cancel_job(service, caller, &handle, 0, &job);
+        if (status == VAAI_NAS_OK && job.state != VAAI_NAS_FAILED) { /* complete before, or still to end */
+            show_progress(&job, result);
+            status = job.state == VAAI_NAS_COMPLETE ? VAAI_NAS_OK : VAAI_NAS_BUSY;
+        }
         if (status != VAAI_NAS_OK)
             fail(result, status);
         break;

@@ -17,7 +17,7 @@
 #define VAAI_NAS_REQUEST_ID_SIZE 16
 #define VAAI_NAS_REASON_SIZE 256
 #define VAAI_NAS_WAIT_MAX_MILLISECONDS 10000u
-#define VAAI_NAS_SUBMIT_WAIT_MAX_MILLISECONDS 20000u /* of a clone: procedure 22 has to answer when it is complete, if it can */
+#define VAAI_NAS_DO_MAX_MILLISECONDS 20000u /* of a clone that is answered when it is complete */
 #define VAAI_NAS_JOBS_ACTIVE_MAX 256u  /* waiting and running; what comes beyond is BUSY */
 #define VAAI_NAS_JOBS_KNOWN_MAX 1024u  /* with those that ended, the oldest of which are forgotten */
 
@@ -25,7 +25,9 @@ struct vaai_nas_service;
 
 struct vaai_nas_service_options {
     const struct vaai_nas_adapter *adapter; /* outlives the service */
-    unsigned int workers;                   /* threads that clone; 0 for 4 */
+    unsigned int workers;                   /* threads for all clones, and as many for fast ones alone; 0 for 4 */
+    uint32_t do_milliseconds;     /* what vaai_nas_do_clone() may take; 0 for VAAI_NAS_DO_MAX_MILLISECONDS */
+    uint32_t cancel_milliseconds; /* how long the end of a cancelled job is waited for; 0 for VAAI_NAS_WAIT_MAX_MILLISECONDS */
 };
 
 struct vaai_nas_capabilities {
@@ -82,7 +84,7 @@ enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struc
                                    const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
                                    bool *destination_is_directory, bool *same_export);
 
-/* NOT_FOUND unless the directory's path ends with the `length` bytes of `path`, at a component. */
+/* NOT_FOUND unless the directory's path from the export's is the `length` bytes of `path`. */
 enum vaai_nas_status vaai_nas_directory_is(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                            const struct vaai_nas_handle *directory, const char *path, size_t length);
 
@@ -94,6 +96,14 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
                                           const struct vaai_nas_clone *clone, uint32_t wait_milliseconds,
                                           struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE]);
 
+/*
+ * The same, answered when the clone is complete: OK says so. What takes longer than VAAI_NAS_DO_MAX_MILLISECONDS, or finds no place to
+ * wait, is not done, and BUSY. Request ids and dry runs are not for this.
+ */
+enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                       const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
+                                       char reason[VAAI_NAS_REASON_SIZE]);
+
 /* Guarantees that the whole file can be overwritten. */
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                       const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics,
@@ -102,7 +112,10 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
 enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                              const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics);
 
-/* A job by its id, for who may look at `handle` of the export the job writes to. INTERRUPTED for an id of an earlier daemon. */
+/*
+ * A job by its id, for who asked for it, or may write where it does; to others it is NOT_FOUND. `handle` is of the export the job writes
+ * to. INTERRUPTED for an id of an earlier daemon.
+ */
 enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                       const struct vaai_nas_handle *handle, uint64_t id, uint32_t wait_milliseconds,
                                       struct vaai_nas_job *job);
@@ -111,18 +124,22 @@ enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const st
 enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                               const struct vaai_nas_handle *destination, struct vaai_nas_job *job);
 
-/* The jobs of the export `handle` is in, newest first; *count is the room in `jobs` before, and their number after. */
+/* Those of the latest jobs of the export `handle` is in that the caller asked for, or may write where they do, newest first; *count is the room in `jobs` before, and their number after. */
 enum vaai_nas_status vaai_nas_list_jobs(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                         const struct vaai_nas_handle *handle, struct vaai_nas_job *jobs, uint32_t *count);
 
 /*
  * Cancels a job, for who could have started it: `destination` is what the clone was given. id 0: the latest of the file. Waits until
- * the job has ended, for VAAI_NAS_WAIT_MAX_MILLISECONDS at most. OK for one that had ended before too.
+ * the job has ended, for VAAI_NAS_WAIT_MAX_MILLISECONDS at most. OK for one that had ended before, and for one that has not ended in
+ * time: `job` says which.
  */
 enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                          const struct vaai_nas_handle *destination, uint64_t id, struct vaai_nas_job *job);
 
-/* Cancels the jobs that read or write in the export, and waits for their end, however long that takes. */
-void vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id);
+/*
+ * Cancels the jobs that read or write in the export, and waits for their end; false where some have not ended in time. The adapter has
+ * to say of the export that it is ending before, so that no others begin.
+ */
+bool vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id, uint32_t wait_milliseconds);
 
 #endif

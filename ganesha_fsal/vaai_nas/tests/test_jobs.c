@@ -16,14 +16,17 @@
 #include <cmocka.h>
 
 #include "../../fileops/fileops.h"
+#include "../procedure22.h"
 #include "../service.h"
 
 /* What the clones of a test wait for, and how often one was made. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
-static bool gate_open;
+static bool gate_open, fast_pass, deaf; /* fast clones need no gate; clones do not look whether they are cancelled */
 static unsigned int clones_begun, changes, open_files;
 static int clone_error;
+static uint16_t ending_export;
+static uint8_t denied; /* a file that may be looked at only */
 
 static void set_gate(bool open)
 {
@@ -52,7 +55,7 @@ int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fil
     pthread_mutex_lock(&gate_lock);
     clones_begun++;
     pthread_cond_broadcast(&gate_moved);
-    while (!gate_open && error == 0) {
+    while (!gate_open && error == 0 && !(fast_pass && request->mode == FILEOPS_CLONE_FAST)) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 1000000;
@@ -62,7 +65,7 @@ int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fil
         }
         pthread_cond_timedwait(&gate_moved, &gate_lock, &until);
         pthread_mutex_unlock(&gate_lock);
-        if (!request->progress(request->progress_context, 1, 100))
+        if (!request->progress(request->progress_context, 1, 100) && !deaf)
             error = ECANCELED;
         pthread_mutex_lock(&gate_lock);
     }
@@ -86,6 +89,8 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
         return VAAI_NAS_BAD_HANDLE;
     if (number == 255)
         return VAAI_NAS_STALE;
+    if (number == denied && access != VAAI_NAS_LOOK)
+        return VAAI_NAS_ACCESS;
     file->is_directory = number == 200;
     if (file->is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE))
         return VAAI_NAS_IS_DIRECTORY;
@@ -113,7 +118,13 @@ static void fake_close(struct vaai_nas_file *file)
     __atomic_sub_fetch(&open_files, 1, __ATOMIC_RELAXED);
 }
 
-static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_close};
+/* Who asks is told apart by the host alone: all have user 0. */
+static bool fake_is_ending(const struct vaai_nas_file *file)
+{
+    return file->export_id == ending_export;
+}
+
+static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_close, fake_is_ending};
 static const struct vaai_nas_caller caller = {.host = "192.0.2.7"};
 
 static struct vaai_nas_clone a_clone(uint8_t source, uint8_t destination, uint8_t request_id)
@@ -126,17 +137,22 @@ static struct vaai_nas_clone a_clone(uint8_t source, uint8_t destination, uint8_
 
 static int begin(void **state)
 {
-    const struct vaai_nas_service_options options = {.adapter = &adapter, .workers = 2};
+    const struct vaai_nas_service_options options = {
+        .adapter = &adapter, .workers = 2, .do_milliseconds = 200, .cancel_milliseconds = 200};
 
     set_gate(true);
+    fast_pass = deaf = false;
+    denied = 0;
     clones_begun = changes = 0;
     clone_error = 0;
+    ending_export = 0;
     *state = vaai_nas_service_new(&options);
     return *state == NULL;
 }
 
 static int end(void **state)
 {
+    set_gate(true);
     vaai_nas_service_free(*state);
     return open_files != 0; /* every file was closed */
 }
@@ -235,7 +251,7 @@ static void an_export_that_ends_has_no_jobs(void **state)
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &reads, 0, &job, NULL), VAAI_NAS_OK);
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &other, 0, &job, NULL), VAAI_NAS_OK);
     wait_until_begun(2);
-    vaai_nas_cancel_export(*state, 2);
+    assert_true(vaai_nas_cancel_export(*state, 2, 60000));
     assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &reads.destination, &job), VAAI_NAS_OK);
     assert_int_equal(job.status, VAAI_NAS_CANCELLED);
     assert_int_equal(vaai_nas_get_job_of_file(*state, &caller, &other.destination, &job), VAAI_NAS_OK);
@@ -331,6 +347,181 @@ static void wrong_requests_are_refused_before_anything_is_done(void **state)
     assert_int_equal(clones_begun, 0);
 }
 
+static struct procedure22_result ask_procedure22(struct vaai_nas_service *service, enum procedure22_command command, uint8_t source,
+                                                 uint8_t destination)
+{
+    struct procedure22_request request = {
+        .destination = {1, {destination}}, .source = {1, {source}}, .version = 1, .command = command, .name_length = 2, .name = "x"};
+    struct procedure22_result result;
+
+    request.kind = command == PROCEDURE22_CLONE_FILE ? PROCEDURE22_NEED_SOURCE : PROCEDURE22_OTHER;
+    vaai_nas_procedure22_serve(service, &caller, &request, PROCEDURE22_GOOD, &result);
+    return result;
+}
+
+static void fast_clones_do_not_wait_behind_copies(void **state)
+{
+    struct vaai_nas_job job;
+
+    set_gate(false);
+    fast_pass = true;
+    for (uint8_t i = 0; i < 8; i++) {
+        const struct vaai_nas_clone copy = a_clone(1, (uint8_t)(10 + i), 0);
+        assert_int_equal(vaai_nas_start_clone(*state, &caller, &copy, 0, &job, NULL), VAAI_NAS_OK);
+    }
+    wait_until_begun(2);
+    struct vaai_nas_clone fast = a_clone(1, 50, 0);
+    fast.fast = true;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &fast, 10000, &job, NULL), VAAI_NAS_OK);
+    assert_int_equal(job.state, VAAI_NAS_COMPLETE);
+}
+
+static void procedure_22_says_done_only_of_what_is(void **state)
+{
+    struct procedure22_result result;
+
+    fast_pass = true;
+    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 2);
+    assert_int_equal(result.status, 0);
+    assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE);
+    fast_pass = false;
+    set_gate(false);
+    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3);
+    assert_int_equal(result.status, 10008); /* NFS3ERR_JUKEBOX */
+    assert_int_equal(result.result, PROCEDURE22_BUSY);
+    result = ask_procedure22(*state, PROCEDURE22_CLONE_PROGRESS, 0, 3);
+    assert_int_equal(result.status, 10008); /* it was taken back */
+    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 100, 4); /* of another export: a plug-in asks for its end */
+    assert_int_equal(result.status, 0);
+    assert_int_equal(result.clone_flag, PROCEDURE22_STARTED);
+}
+
+struct asker {
+    pthread_t thread;
+    struct vaai_nas_service *service;
+    uint8_t destination;
+    struct procedure22_result result;
+};
+
+static void *ask(void *argument)
+{
+    struct asker *asker = argument;
+
+    asker->result = ask_procedure22(asker->service, PROCEDURE22_CLONE_FILE, 1, asker->destination);
+    return NULL;
+}
+
+static void callers_beyond_the_places_to_wait_are_not_told_that_it_is_done(void **state)
+{
+    static struct asker askers[80];
+    unsigned int busy = 0;
+
+    set_gate(false);
+    for (uint8_t i = 0; i < 80; i++) {
+        askers[i] = (struct asker){.service = *state, .destination = (uint8_t)(10 + i)};
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask, &askers[i]), 0);
+    }
+    for (unsigned int i = 0; i < 80; i++) {
+        pthread_join(askers[i].thread, NULL);
+        busy += askers[i].result.status == 10008;
+    }
+    assert_int_equal(busy, 80); /* none is said to be done, with a place or without */
+}
+
+static void an_abort_is_done_when_the_clone_has_ended(void **state)
+{
+    struct procedure22_result result;
+
+    set_gate(false);
+    assert_int_equal(ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 100, 2).status, 0);
+    wait_until_begun(1);
+    deaf = true;
+    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
+    assert_int_equal(result.status, 10008);
+    assert_int_equal(result.clone_flag, PROCEDURE22_COPYING);
+    deaf = false;
+    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
+    assert_int_equal(result.status, 0);
+    set_gate(true);
+    assert_int_equal(ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3).status, 0);
+    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 3);
+    assert_int_equal(result.status, 0);
+    assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE); /* nothing was taken back */
+}
+
+static void an_export_that_ends_takes_no_jobs(void **state)
+{
+    const struct vaai_nas_clone reads = a_clone(100, 2, 0), writes = a_clone(1, 102, 0), other = a_clone(1, 3, 0);
+    char reason[VAAI_NAS_REASON_SIZE];
+    struct vaai_nas_job job;
+
+    ending_export = 2;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &reads, 0, &job, reason), VAAI_NAS_STALE);
+    assert_non_null(strstr(reason, "being removed"));
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &writes, 0, &job, NULL), VAAI_NAS_STALE);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &other, 10000, &job, NULL), VAAI_NAS_OK);
+    assert_int_equal(clones_begun, 1);
+}
+
+static void an_export_does_not_wait_for_ever(void **state)
+{
+    const struct vaai_nas_clone reads = a_clone(100, 2, 0);
+    struct vaai_nas_job job;
+
+    set_gate(false);
+    deaf = true;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &reads, 0, &job, NULL), VAAI_NAS_OK);
+    wait_until_begun(1);
+    assert_false(vaai_nas_cancel_export(*state, 2, 50));
+    set_gate(true);
+    assert_true(vaai_nas_cancel_export(*state, 2, 60000));
+}
+
+static void a_repeated_request_is_refused_for_what_it_is(void **state)
+{
+    struct vaai_nas_clone clone = a_clone(1, 2, 7);
+    char reason[VAAI_NAS_REASON_SIZE];
+    struct vaai_nas_job first, again;
+
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &first, NULL), VAAI_NAS_OK);
+    clone.dry_run = true; /* a dry run is of what would be now */
+    clone.fast = true;
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &again, NULL), VAAI_NAS_OK);
+    assert_int_equal(again.id, 0);
+    clone.dry_run = clone.fast = false;
+    struct vaai_nas_caller another = caller;
+    strcpy(another.host, "192.0.2.8");
+    denied = 2;
+    assert_int_equal(vaai_nas_start_clone(*state, &another, &clone, 0, &again, reason), VAAI_NAS_ACCESS);
+    assert_null(strstr(reason, "another request"));
+    clone.source.bytes[0] = 3;
+    assert_int_equal(vaai_nas_start_clone(*state, &another, &clone, 0, &again, reason), VAAI_NAS_EXISTS);
+    assert_non_null(strstr(reason, "another request"));
+}
+
+static void jobs_are_shown_to_whose_they_are_and_who_may_write_there(void **state)
+{
+    const struct vaai_nas_clone clone = a_clone(1, 2, 0), open_to_all = a_clone(1, 3, 0);
+    const struct vaai_nas_handle root = {1, {200}};
+    struct vaai_nas_caller another = caller;
+    struct vaai_nas_job job, other, list[4];
+    uint32_t count = 4;
+
+    strcpy(another.host, "192.0.2.8");
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &open_to_all, 10000, &other, NULL), VAAI_NAS_OK);
+    denied = 2;
+    assert_int_equal(vaai_nas_list_jobs(*state, &caller, &root, list, &count), VAAI_NAS_OK);
+    assert_int_equal(count, 2);
+    count = 4;
+    assert_int_equal(vaai_nas_list_jobs(*state, &another, &root, list, &count), VAAI_NAS_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(list[0].id, other.id);
+    assert_int_equal(vaai_nas_get_job(*state, &another, &root, job.id, 0, &list[0]), VAAI_NAS_NOT_FOUND);
+    assert_int_equal(vaai_nas_get_job(*state, &another, &root, other.id, 0, &list[0]), VAAI_NAS_OK);
+    assert_int_equal(vaai_nas_get_job(*state, &caller, &root, job.id, 0, &list[0]), VAAI_NAS_OK);
+}
+
 struct found {
     const char *host;
     struct vaai_nas_counter_set set;
@@ -372,6 +563,14 @@ static void hosts_are_counted_apart_and_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(fast_clones_do_not_wait_behind_copies, begin, end),
+        cmocka_unit_test_setup_teardown(procedure_22_says_done_only_of_what_is, begin, end),
+        cmocka_unit_test_setup_teardown(callers_beyond_the_places_to_wait_are_not_told_that_it_is_done, begin, end),
+        cmocka_unit_test_setup_teardown(an_abort_is_done_when_the_clone_has_ended, begin, end),
+        cmocka_unit_test_setup_teardown(an_export_that_ends_takes_no_jobs, begin, end),
+        cmocka_unit_test_setup_teardown(an_export_does_not_wait_for_ever, begin, end),
+        cmocka_unit_test_setup_teardown(a_repeated_request_is_refused_for_what_it_is, begin, end),
+        cmocka_unit_test_setup_teardown(jobs_are_shown_to_whose_they_are_and_who_may_write_there, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_runs_and_its_ways_are_shown, begin, end),
         cmocka_unit_test_setup_teardown(one_request_is_one_job, begin, end),
         cmocka_unit_test_setup_teardown(a_destination_has_one_writer, begin, end),

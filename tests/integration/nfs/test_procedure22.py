@@ -18,7 +18,7 @@ from support.onc_rpc import GARBAGE_ARGS, NFS_PROGRAM, Nfs3, Nfs3Error, RpcConne
 from support.procedure22 import COMPLETE, Procedure22, argument, arguments
 from support.programs import IN_GUEST
 
-OK, NOENT, ACCES, EXIST, NOTDIR, ISDIR, INVAL, ROFS, NAMETOOLONG, STALE = 0, 2, 13, 17, 20, 21, 22, 30, 63, 70
+OK, NOENT, ACCES, EXIST, NOTDIR, ISDIR, INVAL, NOSPC, ROFS, NAMETOOLONG, STALE = 0, 2, 13, 17, 20, 21, 22, 28, 30, 63, 70
 BADHANDLE, NOTSUPP = 10001, 10004
 SIZE = 4 << 20
 
@@ -118,13 +118,17 @@ def test_statistics_and_what_is_supported(rig: Rig) -> None:
     assert rig.procedure.command(procedure22.CLONE_SUPPORTED, rig.root("other-fsal")).status == NOTSUPP
 
 
-def test_what_can_not_be_reserved_is_neither_supported_nor_done(rig: Rig) -> None:
-    supported = rig.procedure.command(procedure22.RESERVE_SUPPORTED, rig.root())
+def test_what_can_not_be_reserved_is_refused(rig: Rig) -> None:
+    """A plug-in takes "not supported" for success, whether said of the command or by it: it is told that the disk is full."""
+    for export in ("open", "read-only"):
+        supported = rig.procedure.command(procedure22.RESERVE_SUPPORTED, rig.root(export))
+        assert (supported.status, supported.result) == (OK, 0)
     reserved = rig.procedure.command(procedure22.RESERVE, rig.source())
     if IN_GUEST:  # ZFS holds space, XFS does not
-        assert (supported.status, supported.result, reserved.status, reserved.reserved) == (OK, 0, OK, SIZE)
+        assert (reserved.status, reserved.reserved) == (OK, SIZE)
     else:
-        assert (supported.status, supported.result, reserved.status) == (OK, procedure22.NOT_SUPPORTED, NOTSUPP)
+        assert (reserved.status, reserved.result) == (NOSPC, procedure22.DISK_FULL)
+    assert rig.procedure.command(procedure22.RESERVE, rig.source("other-fsal")).status == NOSPC
 
 
 def test_progress_and_abort_of_what_is_no_clone(rig: Rig) -> None:

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_SERVICE_INTERNAL_H
+#define VAAI_NAS_SERVICE_INTERNAL_H
+
+#include <time.h>
+
+#include "jobs.h"
+#include "service.h"
+
+/* What service.c, service_clone.c and service_jobs.c share. */
+
+struct vaai_nas_service {
+    const struct vaai_nas_adapter *adapter;
+    struct vaai_nas_counters *counters;
+    struct vaai_nas_jobs *jobs;
+};
+
+/* An operation that is counted when it ends. */
+struct counted {
+    struct timespec began;
+    enum vaai_nas_operation operation;
+};
+
+struct counted service_begin(enum vaai_nas_operation operation);
+void service_end(struct vaai_nas_service *service, const struct counted *counted, const struct vaai_nas_caller *caller,
+                 const char *export_path, enum vaai_nas_status status);
+
+/* `file` is closed, and its path empty, where it could not be opened. */
+enum vaai_nas_status service_open(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                  const struct vaai_nas_handle *handle, enum vaai_nas_access access, struct vaai_nas_file *file);
+
+/* What is closed may be closed again. */
+void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file);
+
+#endif
