@@ -88,6 +88,14 @@ class FileTool:
         found = self.call("stat", path)
         return int(found["unique"]), found["exact"] == "1"
 
+    def killed(self) -> list[str]:
+        """kill -9, and the lines that the operations begun before were answered with: the first one without was under way."""
+        assert self._process.stdout
+        self._process.send_signal(signal.SIGKILL)
+        lines = self._process.stdout.read().splitlines()
+        self.kill()
+        return lines
+
     def kill(self) -> None:
         """kill -9, if it still runs."""
         self._process.send_signal(signal.SIGKILL)
