@@ -84,6 +84,20 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
+    def attach(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        """Adds a copy to a mirror, or makes one of a single device, and starts the resilver.
+
+        Raises NoSuchDevice, DeviceInUse, DeviceTooSmall, NotSupported (raidz).
+        """
+
+    @abstractmethod
+    def detach(self, pool: str, device: str) -> None:
+        """Takes a device out of a mirror, or the new or old one out of a replacement: a spare stays for good, or goes back.
+
+        Raises NoSuchDevice, InsufficientReplicas, NotSupported.
+        """
+
+    @abstractmethod
     def offline(self, pool: str, device: str) -> None:
         """Stops using a device until `online`, also after a reboot. Raises NoSuchDevice, InsufficientReplicas."""
 
@@ -254,14 +268,14 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
-    def snapshot(self, names: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
+    def snapshot(self, snapshots: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
         """Takes all of them (DATASET@TAG, of one pool) in one atomic step, with these user properties.
 
         Raises NoSuchDataset, SnapshotExists, DifferentPools, OutOfSpace (a refreservation needs room for what a snapshot pins).
         """
 
     @abstractmethod
-    def destroy_snapshots(self, names: Sequence[str]) -> None:
+    def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
         """Destroys all of them (of one pool) or none; those that are gone already are well.
 
         Raises SnapshotHeld, HasDependants (clones), DifferentPools.
@@ -272,11 +286,11 @@ class ZfsEngine(ABC):
         """New name of the same dataset. Raises NoSuchSnapshot, SnapshotExists, InvalidName (another dataset)."""
 
     @abstractmethod
-    def hold(self, names: Sequence[str], tag: str) -> None:
+    def hold(self, snapshots: Sequence[str], tag: str) -> None:
         """Keeps snapshots of one pool from being destroyed: all or none. Raises NoSuchSnapshot, HoldExists, DifferentPools."""
 
     @abstractmethod
-    def release(self, names: Sequence[str], tag: str) -> None:
+    def release(self, snapshots: Sequence[str], tag: str) -> None:
         """Ends the hold on all or none. Raises NoSuchSnapshot, NoSuchHold, DifferentPools."""
 
     @abstractmethod

@@ -1,0 +1,109 @@
+"""Which names ZFS allows: zfsconcepts(7), zpool-create(8), and what libzfs's zfs_namecheck.c checks.
+
+Each check returns the name, or raises InvalidName.
+"""
+
+from __future__ import annotations
+
+import re
+
+from appliance.zfs.errors import InvalidName
+
+MAX_NAME_BYTES = 255
+"""ZFS_MAX_DATASET_NAME_LEN without its terminating zero: a dataset's or snapshot's whole name."""
+MAX_NESTING = 50
+"""zfs_max_dataset_nesting."""
+MAX_USER_PROPERTY_VALUE_BYTES = 8191
+"""ZAP_MAXVALUELEN without its terminating zero."""
+
+_COMPONENT = re.compile(r"[A-Za-z0-9_.: -]+")
+_POOL = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*")
+_RESERVED_BEGINNINGS = ("mirror", "raidz", "draid", "spare")
+_USER_PROPERTY = re.compile(r"[a-z0-9._+][a-z0-9._+-]*:[a-z0-9:._+-]*|[a-z0-9._+][a-z0-9:._+-]*:[a-z0-9._+-]*")
+_HOLD_TAG = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+def _component(whole: str, component: str) -> None:
+    if not component:
+        raise InvalidName(whole, "a component is empty")
+    if component in {".", ".."}:
+        raise InvalidName(whole, f"{component!r} is no component")
+    if not _COMPONENT.fullmatch(component):
+        raise InvalidName(whole, "only letters, digits, space and _ . : - are allowed")
+
+
+def _length(name: str) -> None:
+    if len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+        raise InvalidName(name[:300], f"longer than {MAX_NAME_BYTES} bytes")
+
+
+def pool_name(name: str) -> str:
+    """A name that a pool may be given."""
+    _length(name)
+    if not _POOL.fullmatch(name):
+        raise InvalidName(name, "a pool's name begins with a letter and has only letters, digits, space and _ . : -")
+    if name == "log" or name.startswith(_RESERVED_BEGINNINGS):
+        raise InvalidName(name, "log and names that begin with mirror, raidz, draid or spare are reserved")
+    return name
+
+
+def dataset_name(name: str) -> str:
+    """POOL or POOL/PATH."""
+    _length(name)
+    components = name.split("/")
+    if not _POOL.fullmatch(components[0]):
+        raise InvalidName(name, "the pool's name begins with a letter and has only letters, digits, space and _ . : -")
+    for component in components[1:]:
+        _component(name, component)
+    if len(components) > MAX_NESTING:
+        raise InvalidName(name, f"more than {MAX_NESTING} levels")
+    return name
+
+
+def new_dataset_name(name: str) -> str:
+    """POOL/PATH: what can be created, renamed and destroyed."""
+    if "/" not in dataset_name(name):
+        raise InvalidName(name, "this is a pool's root file system")
+    return name
+
+
+def snapshot_name(name: str) -> str:
+    """DATASET@TAG."""
+    _length(name)
+    dataset, at, tag = name.partition("@")
+    if not at:
+        raise InvalidName(name, "a snapshot's name is DATASET@TAG")
+    dataset_name(dataset)
+    _component(name, tag)
+    return name
+
+
+def dataset_or_snapshot_name(name: str) -> str:
+    """Either."""
+    return snapshot_name(name) if "@" in name else dataset_name(name)
+
+
+def is_user_property(name: str) -> bool:
+    """Whether it is spelled as a user property: it has a colon."""
+    return ":" in name
+
+
+def user_property_name(name: str) -> str:
+    """MODULE:NAME of lower-case letters, digits and : . _ + - (zfsprops(7), User Properties)."""
+    _length(name)
+    if not _USER_PROPERTY.fullmatch(name):
+        raise InvalidName(name, "a user property has a colon and only lower-case letters, digits and : . _ + -")
+    return name
+
+
+def hold_tag(tag: str) -> str:
+    """Tag of a hold; narrower than ZFS, which allows any bytes."""
+    _length(tag)
+    if not _HOLD_TAG.fullmatch(tag):
+        raise InvalidName(tag, "a hold's tag has only letters, digits and _ . : -")
+    return tag
+
+
+def pool_of(name: str) -> str:
+    """The pool's name in a dataset's or snapshot's."""
+    return name.split("@", 1)[0].split("/", 1)[0]

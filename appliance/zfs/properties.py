@@ -1,0 +1,223 @@
+"""Native properties: which of them the appliance shows, which it sets, and to what.
+
+From zfsprops(7) and zpoolprops(7) of OpenZFS 2.3. An allow-list: what is not here is not set.
+Sizes are decimal bytes: what `zfs get -p` prints goes back in unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+
+from appliance.zfs.errors import InvalidName, InvalidProperty, WrongKey
+from appliance.zfs.model import KeyFormat
+from appliance.zfs.names import MAX_USER_PROPERTY_VALUE_BYTES, is_user_property, user_property_name
+
+MAX_SIZE = 1 << 60
+"""Of any size here: 1 EiB."""
+MIN_VOLBLOCKSIZE, MAX_VOLBLOCKSIZE = 512, 16 << 20
+MIN_PASSPHRASE_BYTES, MAX_PASSPHRASE_BYTES = 8, 512
+
+
+class On(Flag):
+    """Which kind of dataset has a property."""
+
+    FILESYSTEM = auto()
+    VOLUME = auto()
+    BOTH = FILESYSTEM | VOLUME
+
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A native property: who has it, its default, and which values may be set."""
+
+    on: On
+    default: str
+    allowed: tuple[str, ...]
+    """Values, or one text that describes the range."""
+    accepts: Callable[[str], bool]
+    inherited: bool = True
+    """Whether children inherit it."""
+
+
+def _choice(on: On, default: str, *values: str) -> Native:
+    return Native(on, default, values, frozenset(values).__contains__)
+
+
+def _size(on: On) -> Native:
+    def accepts(value: str) -> bool:
+        return value == "none" or (_DIGITS.fullmatch(value) is not None and int(value) <= MAX_SIZE)
+
+    return Native(on, "0", ("none", f"bytes from 0 to {MAX_SIZE}"), accepts, inherited=False)
+
+
+def _power_of_two(on: On, default: int, smallest: int, largest: int) -> Native:
+    def accepts(value: str) -> bool:
+        if not _DIGITS.fullmatch(value):
+            return False
+        number = int(value)
+        return smallest <= number <= largest and number & (number - 1) == 0
+
+    return Native(on, str(default), (f"a power of two from {smallest} to {largest}",), accepts)
+
+
+def _mountpoint(value: str) -> bool:
+    if value in {"none", "legacy"}:
+        return True
+    parts = value.split("/")
+    return value.startswith("/") and len(value) <= 1023 and value.isprintable() and not {"", ".", ".."} & set(parts[1:])
+
+
+_ON_OFF = ("on", "off")
+_COMPRESSION = ("on", "off", "lz4", "lzjb", "zle", "gzip", *(f"gzip-{n}" for n in range(1, 10)), "zstd")
+_ZSTD = tuple(f"zstd-{n}" for n in range(1, 20)) + ("zstd-fast",) + tuple(f"zstd-fast-{n}" for n in range(1, 11))
+_CACHES = ("all", "none", "metadata")
+_F, _V, _B = On.FILESYSTEM, On.VOLUME, On.BOTH
+
+SETTABLE: Mapping[str, Native] = {
+    "atime": _choice(_F, "on", *_ON_OFF),
+    "acltype": _choice(_F, "off", "off", "nfsv4", "posix"),
+    "canmount": Native(_F, "on", ("on", "off", "noauto"), frozenset(("on", "off", "noauto")).__contains__, inherited=False),
+    "checksum": _choice(_B, "on", "on", "fletcher4", "sha256", "sha512", "skein", "edonr", "blake3"),
+    "compression": _choice(_B, "on", *_COMPRESSION, *_ZSTD),
+    "copies": _choice(_B, "1", "1", "2", "3"),
+    "devices": _choice(_F, "on", *_ON_OFF),
+    "dnodesize": _choice(_F, "legacy", "legacy", "auto", "1k", "2k", "4k", "8k", "16k"),
+    "exec": _choice(_F, "on", *_ON_OFF),
+    "logbias": _choice(_B, "latency", "latency", "throughput"),
+    "mountpoint": Native(_F, "/", ("none", "legacy", "an absolute path"), _mountpoint),
+    "primarycache": _choice(_B, "all", *_CACHES),
+    "quota": _size(_F),
+    "readonly": _choice(_B, "off", *_ON_OFF),
+    "recordsize": _power_of_two(_F, 131072, 512, 16 << 20),
+    "redundant_metadata": _choice(_B, "all", "all", "most", "some", "none"),
+    "refquota": _size(_F),
+    "refreservation": _size(_B),
+    "relatime": _choice(_F, "on", *_ON_OFF),
+    "reservation": _size(_B),
+    "secondarycache": _choice(_B, "all", *_CACHES),
+    "setuid": _choice(_F, "on", *_ON_OFF),
+    "snapdev": _choice(_V, "hidden", "hidden", "visible"),
+    "snapdir": _choice(_F, "hidden", "hidden", "visible"),
+    "sync": _choice(_B, "standard", "standard", "always", "disabled"),
+    "volmode": _choice(_V, "default", "default", "full", "geom", "dev", "none"),
+    "xattr": _choice(_F, "sa", "on", "off", "sa", "dir"),
+}
+"""What set_properties and the creating operations take."""
+
+SHOWN = tuple(sorted(SETTABLE))
+"""The native properties that Volume.properties and Filesystem.properties have, where the kind has them."""
+
+POOL_SETTABLE: Mapping[str, Native] = {
+    "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),
+    "autoexpand": _choice(_B, "off", *_ON_OFF),
+    "autoreplace": _choice(_B, "off", *_ON_OFF),
+    "autotrim": _choice(_B, "off", *_ON_OFF),
+    "comment": Native(
+        _B, "-", ("32 printable characters",), lambda value: len(value) <= 32 and value.isascii() and value.isprintable()
+    ),
+    "failmode": _choice(_B, "wait", "wait", "continue", "panic"),
+    "multihost": _choice(_B, "off", *_ON_OFF),
+}
+"""What create_pool takes as properties of the pool."""
+
+
+def check_user_property(name: str, value: str) -> None:
+    """Raises InvalidProperty for what ZFS would refuse, and for bytes that a command line can't carry."""
+    try:
+        user_property_name(name)
+    except InvalidName as problem:
+        raise InvalidProperty(name, value[:100], problem.reason) from None
+    if len(value.encode(errors="replace")) > MAX_USER_PROPERTY_VALUE_BYTES:
+        raise InvalidProperty(name, value[:100], "too long", (f"{MAX_USER_PROPERTY_VALUE_BYTES} bytes at most",))
+    if "\0" in value or not _is_unicode(value):
+        raise InvalidProperty(name, value[:100], "not text", ("text without zero bytes",))
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_properties(properties: Mapping[str, str], kind: On) -> None:
+    """Raises InvalidProperty for the first that may not be set on a dataset of this kind, or not to this value."""
+    for name, value in properties.items():
+        if is_user_property(name):
+            check_user_property(name, value)
+            continue
+        native = SETTABLE.get(name)
+        if native is None:
+            reason = "grow_volume changes it" if name == "volsize" else "not a property that may be set"
+            raise InvalidProperty(name[:100], value[:100], reason)
+        if not native.on & kind:
+            raise InvalidProperty(name, value[:100], f"a {'volume' if kind == On.VOLUME else 'file system'} has no such property")
+        if not native.accepts(value):
+            raise InvalidProperty(name, value[:100], "not a value it takes", native.allowed)
+
+
+def check_user_properties(properties: Mapping[str, str]) -> None:
+    """What a snapshot may be given. Raises InvalidProperty."""
+    for name, value in properties.items():
+        if not is_user_property(name):
+            raise InvalidProperty(name[:100], value[:100], "a snapshot takes only user properties")
+        check_user_property(name, value)
+
+
+def check_pool_properties(properties: Mapping[str, str]) -> None:
+    """Raises InvalidProperty for the first that a pool may not be made with."""
+    for name, value in properties.items():
+        native = POOL_SETTABLE.get(name)
+        if native is None:
+            raise InvalidProperty(name[:100], value[:100], "not a pool property that may be set")
+        if not native.accepts(value):
+            raise InvalidProperty(name, value[:100], "not a value it takes", native.allowed)
+
+
+def check_volume_size(volsize: int, volblocksize: int) -> None:
+    """Raises InvalidProperty naming volsize or volblocksize."""
+    smallest, largest = MIN_VOLBLOCKSIZE, MAX_VOLBLOCKSIZE
+    if not smallest <= volblocksize <= largest or volblocksize & (volblocksize - 1):
+        raise InvalidProperty(
+            "volblocksize", str(volblocksize), "not a size it takes", (f"a power of two from {smallest} to {largest}",)
+        )
+    if not 0 < volsize <= MAX_SIZE or volsize % volblocksize:
+        allowed = f"a multiple of {volblocksize} from {volblocksize} to {MAX_SIZE}"
+        raise InvalidProperty("volsize", str(volsize), "not a size it takes", (allowed,))
+
+
+def thick_refreservation(volsize: int, volblocksize: int) -> int:
+    """An estimate of what `zfs create -V` reserves on vdevs without raidz: the data and its metadata, `copies` 1.
+
+    libzfs's zvol_volsize_to_reservation: indirect blocks of 128 pointers, two copies of them and one of the data, times the ratio
+    of allocated to logical size.
+    """
+    blocks = volsize // volblocksize
+    indirect, level = 0, blocks
+    while level > 1:
+        level = -(-level // _POINTERS_PER_INDIRECT)
+        indirect += level
+    indirect += 7  # DN_MAX_LEVELS minus one, as libzfs does
+    return volsize + indirect * _INDIRECT_BYTES * 2
+
+
+_POINTERS_PER_INDIRECT = 1024
+_INDIRECT_BYTES = 128 << 10
+
+
+def check_key(name: str, key: bytes, key_format: KeyFormat) -> None:
+    """Raises WrongKey naming the dataset when the key is not of the format."""
+    fits = {
+        KeyFormat.RAW: len(key) == 32,
+        KeyFormat.HEX: re.fullmatch(rb"[0-9A-Fa-f]{64}", key) is not None,
+        KeyFormat.PASSPHRASE: MIN_PASSPHRASE_BYTES <= len(key) <= MAX_PASSPHRASE_BYTES and b"\n" not in key,
+    }
+    if not fits[key_format]:
+        raise WrongKey(name)

@@ -1,0 +1,5 @@
+"""OpenZFS in memory: the same rules, errors and figures, for tests of UI, API and worker, and for `make bench`."""
+
+from appliance.zfs.simulator.simulator import GIB, TIB, Simulator
+
+__all__ = ["GIB", "TIB", "Simulator"]

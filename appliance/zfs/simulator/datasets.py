@@ -1,0 +1,364 @@
+"""The simulator's volumes and file systems, their properties and keys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from appliance.zfs import names
+from appliance.zfs.errors import (
+    DatasetBusy,
+    DifferentPools,
+    HasDependants,
+    InvalidName,
+    InvalidProperty,
+    KeyNotLoaded,
+    NoSuchDataset,
+    NotAClone,
+    NotSupported,
+    SnapshotExists,
+    SnapshotHeld,
+)
+from appliance.zfs.model import (
+    Dependant,
+    DependantKind,
+    Encryption,
+    Filesystem,
+    KeyStatus,
+    NewEncryption,
+    Property,
+    Volume,
+)
+from appliance.zfs.properties import (
+    SETTABLE,
+    SHOWN,
+    On,
+    check_key,
+    check_properties,
+    check_volume_size,
+    thick_refreservation,
+)
+from appliance.zfs.simulator.core import Core, operation
+from appliance.zfs.simulator.space import parent_of, size_of
+from appliance.zfs.simulator.state import DatasetState, PoolState, SnapshotState
+
+NEW_FILESYSTEM_BYTES = 96 << 10
+NEW_VOLUME_BYTES = 56 << 10
+
+
+class Datasets(Core):
+    """zfs(8), but for snapshots."""
+
+    # --- telling
+
+    def tell_volume(self, pool: PoolState, path: str, dataset: DatasetState) -> Volume:
+        """What is shown of it."""
+        return Volume(
+            name=pool.full_name(path),
+            guid=dataset.guid,
+            createtxg=dataset.createtxg,
+            creation=dataset.creation,
+            space=self.space_of(pool).spaces[path],
+            origin=self._origin_name(pool, dataset),
+            encryption=self._tell_encryption(pool, path),
+            properties=self._tell_properties(pool, path),
+            volsize=dataset.volsize,
+            volblocksize=dataset.volblocksize,
+            refreservation=size_of(dataset, "refreservation"),
+        )
+
+    def tell_filesystem(self, pool: PoolState, path: str, dataset: DatasetState) -> Filesystem:
+        """What is shown of it."""
+        properties = self._tell_properties(pool, path)
+        mountpoint = properties["mountpoint"].value
+        return Filesystem(
+            name=pool.full_name(path),
+            guid=dataset.guid,
+            createtxg=dataset.createtxg,
+            creation=dataset.creation,
+            space=self.space_of(pool).spaces[path],
+            origin=self._origin_name(pool, dataset),
+            encryption=self._tell_encryption(pool, path),
+            properties=properties,
+            mountpoint=mountpoint if mountpoint.startswith("/") else None,
+            mounted=dataset.mounted,
+            recordsize=int(properties["recordsize"].value),
+            quota=size_of(dataset, "quota"),
+            refquota=size_of(dataset, "refquota"),
+            reservation=size_of(dataset, "reservation"),
+            refreservation=size_of(dataset, "refreservation"),
+        )
+
+    def _tell_properties(self, pool: PoolState, path: str) -> dict[str, Property]:
+        natives = {name: self.effective(pool, path, name) for name in SHOWN}
+        return {name: value for name, value in natives.items() if value is not None} | self.user_properties(pool, path)
+
+    def _origin_name(self, pool: PoolState, dataset: DatasetState) -> str | None:
+        found = self.snapshot_by_guid(pool, dataset.origin) if dataset.origin else None
+        return f"{pool.full_name(found[0])}@{found[1].snapshots[found[2]].tag}" if found else None
+
+    def _tell_encryption(self, pool: PoolState, path: str) -> Encryption | None:
+        root = self.encryption_root(pool, path)
+        if root is None:
+            return None
+        status = KeyStatus.AVAILABLE if root[1].key_loaded else KeyStatus.UNAVAILABLE
+        name = pool.full_name(root[0])
+        return Encryption(algorithm=str(root[1].algorithm), root=name, key_format=root[1].key_format, key_status=status)
+
+    def below(self, root: str | None) -> list[tuple[PoolState, str, DatasetState]]:
+        """All datasets, or those at and below one; those of suspended pools are left out, as `zfs list` leaves them."""
+        if root is not None:
+            pool, path, _ = self.find(root)
+            beginning = f"{path}/" if path else ""
+            chosen = [p for p in pool.datasets if p == path or p.startswith(beginning)]
+            return [(pool, p, pool.datasets[p]) for p in sorted(chosen)]
+        pools = sorted((p for p in self.machine.pools if p.imported and not p.suspended), key=lambda p: p.name)
+        return [(pool, p, pool.datasets[p]) for pool in pools for p in sorted(pool.datasets)]
+
+    @operation
+    def volumes(self, root: str | None = None) -> list[Volume]:
+        """See ZfsEngine."""
+        return [self.tell_volume(*found) for found in self.below(root) if found[2].is_volume]
+
+    @operation
+    def filesystems(self, root: str | None = None) -> list[Filesystem]:
+        """See ZfsEngine."""
+        return [self.tell_filesystem(*found) for found in self.below(root) if not found[2].is_volume]
+
+    @operation
+    def volume(self, name: str) -> Volume:
+        """See ZfsEngine."""
+        found = self.find(name)
+        if not found[2].is_volume:
+            raise NoSuchDataset(name)
+        return self.tell_volume(*found)
+
+    @operation
+    def filesystem(self, name: str) -> Filesystem:
+        """See ZfsEngine."""
+        found = self.find(name)
+        if found[2].is_volume:
+            raise NoSuchDataset(name)
+        return self.tell_filesystem(*found)
+
+    # --- making
+
+    @operation
+    def create_volume(
+        self,
+        name: str,
+        volsize: int,
+        *,
+        volblocksize: int = 16384,
+        thick: bool = False,
+        properties: Mapping[str, str] | None = None,
+        encryption: NewEncryption | None = None,
+    ) -> Volume:
+        """See ZfsEngine."""
+        check_volume_size(volsize, volblocksize)
+        local = dict(properties or {})
+        check_properties(local, On.VOLUME)
+        if thick:
+            local["refreservation"] = str(thick_refreservation(volsize, volblocksize))
+        pool, path, dataset = self._create(name, local, encryption, NEW_VOLUME_BYTES)
+        dataset.volsize, dataset.volblocksize = volsize, volblocksize
+        self.changed(pool)
+        return self.tell_volume(pool, path, dataset)
+
+    @operation
+    def create_filesystem(
+        self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
+    ) -> Filesystem:
+        """See ZfsEngine."""
+        local = dict(properties or {})
+        check_properties(local, On.FILESYSTEM)
+        pool, path, dataset = self._create(name, local, encryption, NEW_FILESYSTEM_BYTES)
+        dataset.mounted = self.mounts_itself(pool, path)
+        self.changed(pool)
+        return self.tell_filesystem(pool, path, dataset)
+
+    def _create(
+        self, name: str, local: dict[str, str], encryption: NewEncryption | None, size: int
+    ) -> tuple[PoolState, str, DatasetState]:
+        if encryption:
+            check_key(name, encryption.key, encryption.key_format)
+        pool, path = self.find_parent_of_new(name)
+        above = self.encryption_root(pool, parent_of(path))
+        if above and not above[1].key_loaded:
+            raise KeyNotLoaded(pool.full_name(above[0]))
+        dataset = DatasetState(guid=self.new_guid(), createtxg=pool.txg, creation=self.now(), local=without_none(local))
+        dataset.blocks = ((pool.txg, size),)
+        held = max(size, size_of(dataset, "reservation"), size_of(dataset, "refreservation"))
+        self.need_room(pool, parent_of(path), held, name)
+        if encryption:
+            dataset.algorithm, dataset.key_format = encryption.algorithm, encryption.key_format
+            dataset.key_digest, dataset.key_loaded = digest(encryption.key), True
+        pool.datasets[path] = dataset
+        self.touched()
+        return pool, path, dataset
+
+    def mounts_itself(self, pool: PoolState, path: str) -> bool:
+        """Whether a file system is mounted when it is made or its pool imported."""
+        can, where = self.effective(pool, path, "canmount"), self.effective(pool, path, "mountpoint")
+        root = self.encryption_root(pool, path)
+        key = root is None or root[1].key_loaded
+        return bool(key and can and can.value == "on" and where and where.value.startswith("/"))
+
+    @operation
+    def grow_volume(self, name: str, volsize: int) -> Volume:
+        """See ZfsEngine."""
+        pool, path, dataset = self.find(name)
+        if not dataset.is_volume:
+            raise NoSuchDataset(name)
+        check_volume_size(volsize, dataset.volblocksize)
+        if volsize < dataset.volsize:
+            allowed = f"a multiple of {dataset.volblocksize} from {dataset.volsize} on"
+            raise InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
+        reserved = size_of(dataset, "refreservation")
+        if volsize > dataset.volsize:
+            if reserved:
+                wanted = thick_refreservation(volsize, dataset.volblocksize)
+                self.need_room(pool, path, max(0, wanted - reserved), name)
+                dataset.local["refreservation"] = str(wanted)
+            dataset.volsize = volsize
+            self.changed(pool)
+        return self.tell_volume(pool, path, dataset)
+
+    # --- names and ends
+
+    @operation
+    def rename(self, name: str, new_name: str) -> None:
+        """See ZfsEngine."""
+        names.new_dataset_name(name)
+        names.new_dataset_name(new_name)
+        pool, path, dataset = self.find(name)
+        if names.pool_of(new_name) != pool.name:
+            raise DifferentPools((name, new_name))
+        if new_name.startswith(f"{name}/"):
+            raise InvalidName(new_name, "a dataset does not move below itself")
+        _, new_path = self.find_parent_of_new(new_name)
+        moving = [p for p in pool.datasets if p == path or p.startswith(f"{path}/")]
+        self._not_busy([(p, pool.datasets[p]) for p in moving if not pool.datasets[p].is_volume], pool)
+        for p in moving:
+            names.dataset_name(pool.full_name(new_path + p.removeprefix(path)))
+        old_root, new_root = self.encryption_root(pool, path), self.encryption_root(pool, parent_of(new_path))
+        if dataset.algorithm is None and (old_root and old_root[0]) != (new_root and new_root[0]):
+            raise NotSupported(f"{name} does not leave the dataset whose key it uses")
+        for p in moving:
+            pool.datasets[new_path + p.removeprefix(path)] = pool.datasets.pop(p)
+        self.changed(pool)
+
+    def _not_busy(self, datasets: list[tuple[str, DatasetState]], pool: PoolState) -> None:
+        for path, dataset in datasets:
+            if dataset.holders:
+                raise DatasetBusy(pool.full_name(path), tuple(dataset.holders))
+
+    @operation
+    def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
+        """See ZfsEngine."""
+        names.new_dataset_name(name)
+        pool, path, dataset = self.find(name)
+        children = [pool.full_name(p) for p in pool.datasets if p.startswith(f"{path}/")]
+        clones = [pool.full_name(p) for snapshot in dataset.snapshots for p in self.clones_of(pool, snapshot)]
+        snapshots = [] if with_snapshots else [f"{name}@{snapshot.tag}" for snapshot in dataset.snapshots]
+        if in_the_way := sorted({*children, *clones, *snapshots}):
+            raise HasDependants(name, tuple(in_the_way[:100]))
+        for snapshot in dataset.snapshots:
+            if snapshot.holds:
+                raise SnapshotHeld(f"{name}@{snapshot.tag}", tuple(sorted(snapshot.holds)))
+        self._not_busy([(path, dataset)], pool)
+        del pool.datasets[path]
+        self.changed(pool)
+
+    @operation
+    def dependants(self, name: str) -> list[Dependant]:
+        """See ZfsEngine."""
+        found: dict[str, Dependant] = {}
+        if "@" in name:
+            pool, _, _, snapshot = self.find_snapshot(name)
+            self._clones_below(pool, name, snapshot, found)
+        else:
+            pool, path, _ = self.find(name)
+            self._all_below(pool, path, found)
+            found.pop(name, None)
+        return sorted(found.values(), key=lambda dependant: dependant.name)
+
+    def _clones_below(self, pool: PoolState, name: str, snapshot: SnapshotState, found: dict[str, Dependant]) -> None:
+        for path in self.clones_of(pool, snapshot):
+            clone = pool.full_name(path)
+            if clone not in found:
+                found[clone] = Dependant(clone, DependantKind.CLONE, name)
+                self._all_below(pool, path, found)
+
+    def _all_below(self, pool: PoolState, path: str, found: dict[str, Dependant]) -> None:
+        beginning = f"{path}/" if path else ""
+        for p in sorted(p for p in pool.datasets if p == path or p.startswith(beginning)):
+            name = pool.full_name(p)
+            if p != path:
+                found.setdefault(name, Dependant(name, DependantKind.CHILD, pool.full_name(parent_of(p))))
+            for snapshot in pool.datasets[p].snapshots:
+                full = f"{name}@{snapshot.tag}"
+                if full not in found:
+                    found[full] = Dependant(full, DependantKind.SNAPSHOT, name)
+                    self._clones_below(pool, full, snapshot, found)
+
+    @operation
+    def promote(self, name: str) -> None:
+        """See ZfsEngine."""
+        pool, path, clone = self.find(name)
+        found = self.snapshot_by_guid(pool, clone.origin) if clone.origin else None
+        if found is None:
+            raise NotAClone(name)
+        _, origin, index = found
+        taken = {snapshot.tag for snapshot in clone.snapshots}
+        for snapshot in origin.snapshots[: index + 1]:
+            if snapshot.tag in taken:
+                raise SnapshotExists(f"{name}@{snapshot.tag}")
+        clone.origin, origin.origin = origin.origin, clone.origin
+        clone.snapshots = origin.snapshots[: index + 1] + clone.snapshots
+        origin.snapshots = origin.snapshots[index + 1 :]
+        self.changed(pool)
+
+    # --- mounting
+
+    @operation
+    def mount(self, name: str) -> None:
+        """See ZfsEngine."""
+        pool, path, dataset = self._a_filesystem(name)
+        root = self.encryption_root(pool, path)
+        if root and not root[1].key_loaded:
+            raise KeyNotLoaded(name)
+        can, where = self.effective(pool, path, "canmount"), self.effective(pool, path, "mountpoint")
+        if not (where and where.value.startswith("/")) or not can or can.value == "off":
+            raise NotSupported(f"{name} has no mountpoint, or canmount=off")
+        if not dataset.mounted:
+            dataset.mounted = True
+            self.changed()
+
+    @operation
+    def unmount(self, name: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        pool, path, _ = self._a_filesystem(name)
+        inside = [(p, d) for _, p, d in self.below(name) if not d.is_volume]
+        if not force:
+            self._not_busy(inside, pool)
+        for _, dataset in inside:
+            dataset.mounted = False
+        self.changed()
+
+    def _a_filesystem(self, name: str) -> tuple[PoolState, str, DatasetState]:
+        pool, path, dataset = self.find(name)
+        if dataset.is_volume:
+            raise NoSuchDataset(name)
+        return pool, path, dataset
+
+
+def digest(key: bytes) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key).hexdigest()
+
+
+def without_none(local: dict[str, str]) -> dict[str, str]:
+    """Sizes as `zfs get -p` shows them: "none" is 0."""
+    sizes = {name for name, native in SETTABLE.items() if native.allowed and native.allowed[0] == "none" and not native.inherited}
+    return {name: "0" if value == "none" and name in sizes else value for name, value in local.items()}

@@ -1,0 +1,572 @@
+"""The simulator's pools, vdevs and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from appliance.zfs import names
+from appliance.zfs.errors import (
+    DatasetBusy,
+    DeviceInUse,
+    DeviceTooSmall,
+    InsufficientReplicas,
+    InvalidLayout,
+    NoScanRunning,
+    NoSuchDevice,
+    NoSuchPool,
+    NotSupported,
+    PoolExists,
+    PoolInUseElsewhere,
+    PoolUnavailable,
+    ScanRunning,
+)
+from appliance.zfs.layout import check_layout, plan_lines
+from appliance.zfs.model import (
+    Disk,
+    FeatureState,
+    Health,
+    ImportablePool,
+    Pool,
+    PoolPlan,
+    Redundancy,
+    Role,
+    Scan,
+    ScanState,
+    Vdev,
+    VdevSpec,
+)
+from appliance.zfs.properties import On, check_pool_properties, check_properties
+from appliance.zfs.simulator.core import operation
+from appliance.zfs.simulator.datasets import NEW_FILESYSTEM_BYTES, Datasets, without_none
+from appliance.zfs.simulator.space import top_size
+from appliance.zfs.simulator.state import DatasetState, Device, Leaf, PoolState, RunningScan, Top
+
+MIN_DEVICE_BYTES = 64 << 20
+"""SPA_MINDEVSIZE."""
+FEATURES = (
+    "async_destroy",
+    "block_cloning",
+    "bookmarks",
+    "encryption",
+    "hole_birth",
+    "large_blocks",
+    "lz4_compress",
+    "zstd_compress",
+)
+_ACTIVE = {"hole_birth", "lz4_compress"}
+_PARITY = {Redundancy.MIRROR: -1, Redundancy.RAIDZ1: 1, Redundancy.RAIDZ2: 2, Redundancy.RAIDZ3: 3}
+_WORKING = {Health.ONLINE, Health.DEGRADED}
+_DEGRADED_TEXT = "One or more devices could not be used. Sufficient replicas exist for the pool to continue functioning."
+
+
+class Pools(Datasets):
+    """zpool(8)."""
+
+    scan_seconds = 0.0
+    """How long a scrub or resilver takes at least."""
+    scan_bytes_per_second = 1 << 30
+
+    # --- telling
+
+    @operation
+    def disks(self) -> list[Disk]:
+        """See ZfsEngine."""
+        owners = {leaf.path: f"pool {pool.name}" for pool in self.machine.pools for leaf in pool.devices()}
+        return [
+            Disk(
+                path=device.path,
+                device=f"/dev/sd{chr(ord('a') + index % 26)}" + ("" if index < 26 else str(index // 26)),
+                size=device.size,
+                model=device.model,
+                serial=device.serial,
+                rotational=device.rotational,
+                used_by=owners.get(device.path, device.used_by),
+            )
+            for index, device in enumerate(sorted(self.machine.devices.values(), key=lambda device: device.path))
+            if device.present
+        ]
+
+    @operation
+    def pools(self) -> list[Pool]:
+        """See ZfsEngine."""
+        for pool in self.machine.pools:
+            self._settle(pool)
+        return [self._tell(pool) for pool in sorted(self.machine.pools, key=lambda pool: pool.name) if pool.imported]
+
+    def pool(self, name: str) -> Pool:
+        """See ZfsEngine."""
+        for pool in self.pools():
+            if pool.name == name:
+                return pool
+        raise NoSuchPool(name)
+
+    def _tell(self, pool: PoolState) -> Pool:
+        space = self.space_of(pool)
+        health = Health.SUSPENDED if pool.suspended else self._health(pool)
+        saved, used = pool.bclone_saved, pool.bclone_used
+        status = {Health.ONLINE: "", Health.SUSPENDED: "One or more devices are faulted in response to IO failures."}
+        return Pool(
+            name=pool.name,
+            guid=pool.guid,
+            health=health,
+            size=space.raw,
+            allocated=space.allocated,
+            free=max(0, space.raw - space.allocated),
+            ashift=int(pool.properties.get("ashift", "12")),
+            status=status.get(health, _DEGRADED_TEXT),
+            action="" if health == Health.ONLINE else "Replace the device using 'zpool replace'.",
+            scan=self._tell_scan(pool),
+            vdevs=tuple(self._tell_top(pool, top) for top in pool.tops) + tuple(self._tell_spare(pool, s) for s in pool.spares),
+            bclone_used=used,
+            bclone_saved=saved,
+            bclone_ratio=round((used + saved) / used, 2) if used else 1.0,
+            features=dict(pool.features),
+        )
+
+    def _tell_top(self, pool: PoolState, top: Top) -> Vdev:
+        leaves = tuple(self._tell_leaf(leaf, top.role) for leaf in top.leaves)
+        if top.redundancy == Redundancy.STRIPE:
+            return leaves[0]
+        kind = "mirror" if top.redundancy == Redundancy.MIRROR else "raidz"
+        size, all_sizes = top_size(top, self.machine.devices), self.space_of(pool).raw or 1
+        return Vdev(
+            name=f"{top.redundancy.value}-{top.index}",
+            kind=kind,
+            guid=top.guid,
+            health=self._top_health(top),
+            role=top.role,
+            size=size,
+            allocated=self.space_of(pool).allocated * size // all_sizes if top.role == Role.DATA else 0,
+            vdevs=leaves,
+        )
+
+    def _tell_leaf(self, leaf: Leaf, role: Role) -> Vdev:
+        if leaf.replaced_by is not None:
+            both = (self._tell_one(leaf, role), self._tell_leaf(leaf.replaced_by, role))
+            health = Health.ONLINE if all(vdev.health == Health.ONLINE for vdev in both) else Health.DEGRADED
+            return Vdev(name="replacing-0", kind="replacing", guid=leaf.guid ^ 1, health=health, role=role, vdevs=both)
+        return self._tell_one(leaf, role)
+
+    def _tell_one(self, leaf: Leaf, role: Role) -> Vdev:
+        device = self.machine.devices.get(leaf.path)
+        return Vdev(
+            name=leaf.path,
+            kind="disk",
+            guid=leaf.guid,
+            health=self._leaf_health(leaf),
+            role=role,
+            path=leaf.path,
+            size=device.size if device else 0,
+            read_errors=leaf.read_errors,
+            write_errors=leaf.write_errors,
+            checksum_errors=leaf.checksum_errors,
+        )
+
+    def _tell_spare(self, pool: PoolState, leaf: Leaf) -> Vdev:
+        used = any(other is not leaf and other.path == leaf.path for top in pool.tops for other in top.devices())
+        health = Health.IN_USE if used else Health.AVAILABLE if self._works(leaf) else Health.UNAVAILABLE
+        return Vdev(name=leaf.path, kind="disk", guid=leaf.guid, health=health, role=Role.SPARE, path=leaf.path)
+
+    # --- health
+
+    def _works(self, leaf: Leaf) -> bool:
+        device = self.machine.devices.get(leaf.path)
+        return device is not None and device.present and not leaf.offline and not leaf.faulted
+
+    def _leaf_health(self, leaf: Leaf) -> Health:
+        device = self.machine.devices.get(leaf.path)
+        if leaf.offline:
+            return Health.OFFLINE
+        if device is None or not device.present:
+            return Health.UNAVAILABLE
+        return Health.FAULTED if leaf.faulted else Health.ONLINE
+
+    def _top_health(self, top: Top, without: Leaf | None = None) -> Health:
+        good = [leaf is not without and self._works(leaf) for leaf in top.leaves]
+        failed = good.count(False)
+        tolerated = {Redundancy.MIRROR: len(good) - 1, Redundancy.STRIPE: 0}.get(top.redundancy, _PARITY.get(top.redundancy, 0))
+        if failed > tolerated:
+            return Health.UNAVAILABLE
+        return Health.DEGRADED if failed or any(leaf.replaced_by for leaf in top.leaves) and not all(good) else Health.ONLINE
+
+    def _health(self, pool: PoolState) -> Health:
+        healths = [self._top_health(top) for top in pool.tops if top.role not in {Role.CACHE, Role.LOG}]
+        if Health.UNAVAILABLE in healths:
+            return Health.UNAVAILABLE
+        return Health.DEGRADED if Health.DEGRADED in healths else Health.ONLINE
+
+    # --- scans
+
+    def _settle(self, pool: PoolState) -> None:
+        """Ends a scan whose time has come."""
+        scan = pool.scan
+        if scan is None or scan.resumed is None:
+            return
+        if scan.done_seconds + self.clock() - scan.resumed >= scan.seconds:
+            scan.ended = scan.resumed + scan.seconds - scan.done_seconds
+            scan.done_seconds, scan.resumed = scan.seconds, None
+            if scan.function == "resilver":
+                for top in pool.tops:
+                    top.leaves = [self._newest(leaf) for leaf in top.leaves]
+            self.changed(pool)
+
+    def _newest(self, leaf: Leaf) -> Leaf:
+        return self._newest(leaf.replaced_by) if leaf.replaced_by is not None and self._works(leaf.replaced_by) else leaf
+
+    def _tell_scan(self, pool: PoolState) -> Scan | None:
+        scan = pool.scan
+        if scan is None:
+            return None
+        done = scan.done_seconds + (self.clock() - scan.resumed if scan.resumed is not None else 0)
+        part = min(1.0, done / scan.seconds) if scan.seconds else 1.0
+        if scan.canceled:
+            state = ScanState.CANCELED
+        elif scan.ended is not None:
+            state = ScanState.FINISHED
+        else:
+            state = ScanState.SCANNING if scan.resumed is not None else ScanState.PAUSED
+        issued = int(scan.to_examine * part)
+        return Scan(
+            function=scan.function,
+            state=state,
+            started=int(scan.started),
+            ended=int(scan.ended) if scan.ended is not None else None,
+            to_examine=scan.to_examine,
+            examined=issued,
+            issued=issued,
+            processed=issued if scan.function == "resilver" else 0,
+        )
+
+    def _start_scan(self, pool: PoolState, function: str) -> None:
+        size = self.space_of(pool).allocated
+        seconds = max(self.scan_seconds, size / self.scan_bytes_per_second)
+        pool.scan = RunningScan(function, self.clock(), seconds, size, resumed=self.clock())
+        self.changed(pool)
+        self._settle(pool)
+
+    def _running_scrub(self, name: str) -> tuple[PoolState, RunningScan]:
+        pool = self.pool_state(name)
+        self._settle(pool)
+        if pool.scan is None or pool.scan.ended is not None or pool.scan.function != "scrub":
+            raise NoScanRunning(name)
+        return pool, pool.scan
+
+    @operation
+    def scrub_start(self, pool: str) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        self._settle(found)
+        scan = found.scan
+        if scan is not None and scan.ended is None:
+            if scan.resumed is not None:
+                raise ScanRunning(pool, scan.function)
+            scan.resumed = self.clock()
+            self.changed()
+            return
+        self._start_scan(found, "scrub")
+
+    @operation
+    def scrub_pause(self, pool: str) -> None:
+        """See ZfsEngine."""
+        _, scan = self._running_scrub(pool)
+        if scan.resumed is None:
+            raise NoScanRunning(pool)
+        scan.done_seconds += self.clock() - scan.resumed
+        scan.resumed = None
+        self.changed()
+
+    @operation
+    def scrub_stop(self, pool: str) -> None:
+        """See ZfsEngine."""
+        _, scan = self._running_scrub(pool)
+        if scan.resumed is not None:
+            scan.done_seconds += self.clock() - scan.resumed
+        scan.resumed, scan.ended, scan.canceled = None, self.clock(), True
+        self.changed()
+
+    # --- making and extending
+
+    @operation
+    def create_pool(
+        self,
+        name: str,
+        vdevs: Sequence[VdevSpec],
+        *,
+        properties: Mapping[str, str] | None = None,
+        filesystem_properties: Mapping[str, str] | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> PoolPlan:
+        """See ZfsEngine."""
+        names.pool_name(name)
+        check_layout(vdevs, whole_pool=True)
+        check_pool_properties(properties or {})
+        local = {"mountpoint": "none"} | dict(filesystem_properties or {})
+        check_properties(local, On.FILESYSTEM)
+        if any(pool.imported and pool.name == name for pool in self.machine.pools):
+            raise PoolExists(name)
+        self._check_devices(vdevs, force=force)
+        self._check_replication(vdevs, None, force=force)
+        plan = PoolPlan(pool=name, layout=plan_lines(name, vdevs), dry_run=dry_run)
+        if dry_run:
+            return plan
+        self._forget_old_pools(device for spec in vdevs for device in spec.devices)
+        features = {name: FeatureState.ACTIVE if name in _ACTIVE else FeatureState.ENABLED for name in FEATURES}
+        root = DatasetState(self.new_guid(), 1, self.now(), local=without_none(local), blocks=((1, NEW_FILESYSTEM_BYTES),))
+        made = PoolState(name, self.new_guid(), [], [], {"ashift": "12"} | dict(properties or {}), features, {"": root})
+        self._extend(made, vdevs)
+        self.machine.pools.append(made)
+        root.mounted = self.mounts_itself(made, "")
+        self.changed(made)
+        return plan
+
+    @operation
+    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
+        """See ZfsEngine."""
+        check_layout(vdevs, whole_pool=False)
+        found = self.pool_state(pool)
+        self._check_devices(vdevs, force=force)
+        self._check_replication(vdevs, found, force=force)
+        lines = [line for top in found.tops for line in self._lines(top)]
+        plan = PoolPlan(pool=pool, layout=(pool, *lines, *plan_lines(pool, vdevs, len(found.tops))[1:]), dry_run=dry_run)
+        if not dry_run:
+            self._forget_old_pools(device for spec in vdevs for device in spec.devices)
+            self._extend(found, vdevs)
+            self.changed(found)
+        return plan
+
+    def _lines(self, top: Top) -> list[str]:
+        paths = [leaf.path for leaf in top.leaves]
+        if top.redundancy == Redundancy.STRIPE:
+            return [f"  {path}" for path in paths]
+        return [f"  {top.redundancy.value}-{top.index}", *(f"    {path}" for path in paths)]
+
+    def _extend(self, pool: PoolState, vdevs: Sequence[VdevSpec]) -> None:
+        for spec in vdevs:
+            leaves = [Leaf(path, self.new_guid()) for path in spec.devices]
+            if spec.role == Role.SPARE:
+                pool.spares += leaves
+                continue
+            for group in [[leaf] for leaf in leaves] if spec.redundancy == Redundancy.STRIPE else [leaves]:
+                index = max((top.index for top in pool.tops), default=-1) + 1
+                pool.tops.append(Top(index, self.new_guid(), spec.role, spec.redundancy, group))
+
+    def _check_devices(self, vdevs: Sequence[VdevSpec], *, force: bool) -> None:
+        for spec in vdevs:
+            for path in spec.devices:
+                device = self._free_device(path, force=force)
+                if device.size < MIN_DEVICE_BYTES:
+                    raise DeviceTooSmall(path)
+            sizes = {self.machine.devices[path].size for path in spec.devices}
+            if len(sizes) > 1 and spec.redundancy != Redundancy.STRIPE and not force:
+                raise InvalidLayout(f"{spec.redundancy.value} contains devices of different sizes", can_force=True)
+
+    def _free_device(self, path: str, *, force: bool) -> Device:
+        device = self.machine.devices.get(path)
+        if device is None or not device.present:
+            raise NoSuchDevice(path)
+        for pool in self.machine.pools:
+            if any(leaf.path == path for leaf in pool.devices()) and (pool.imported or not force):
+                kind = "is part of active pool" if pool.imported else "is part of exported pool"
+                raise DeviceInUse(path, f"{kind} {pool.name}", can_force=not pool.imported)
+        if device.used_by and (device.used_by.startswith("mounted") or not force):
+            raise DeviceInUse(path, device.used_by, can_force=not device.used_by.startswith("mounted"))
+        return device
+
+    def _check_replication(self, vdevs: Sequence[VdevSpec], pool: PoolState | None, *, force: bool) -> None:
+        shapes = {
+            (spec.redundancy, len(spec.devices) if spec.redundancy != Redundancy.STRIPE else 1)
+            for spec in vdevs
+            if spec.role == Role.DATA
+        }
+        if shapes and pool is not None:
+            shapes |= {(top.redundancy, len(top.leaves)) for top in pool.tops if top.role == Role.DATA}
+        if len(shapes) > 1 and not force:
+            told = " and ".join(sorted(f"{redundancy.value} of {count}" for redundancy, count in shapes))
+            raise InvalidLayout(f"mismatched replication level: {told}", can_force=True)
+
+    def _forget_old_pools(self, paths: object) -> None:
+        taken = set(paths)  # type: ignore[call-overload]
+        self.machine.pools = [p for p in self.machine.pools if p.imported or not taken & {leaf.path for leaf in p.devices()}]
+        for path in taken:
+            self.machine.devices[path].used_by = None
+
+    # --- single devices
+
+    def _device(self, pool: PoolState, device: str) -> tuple[Top, int, Leaf]:
+        for top in pool.tops:
+            for index, leaf in enumerate(top.leaves):
+                if device in {leaf.path, str(leaf.guid)}:
+                    return top, index, leaf
+        raise NoSuchDevice(device, pool.name)
+
+    @operation
+    def remove_vdev(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        for spare in found.spares:
+            if device in {spare.path, str(spare.guid)}:
+                found.spares.remove(spare)
+                self.changed(found)
+                return
+        top, _, _ = self._device(found, device)
+        if top.role not in {Role.CACHE, Role.LOG} or top.redundancy != Redundancy.STRIPE:
+            raise NotSupported(f"{device} is neither a spare nor a cache or log device")
+        found.tops.remove(top)
+        self.changed(found)
+
+    @operation
+    def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        self._settle(found)
+        top, _, leaf = self._device(found, device)
+        spare = next((spare for spare in found.spares if spare.path == new_device), None)
+        new = self.machine.devices[new_device] if spare is not None else self._free_device(new_device, force=force)
+        if leaf.replaced_by is not None:
+            raise ScanRunning(pool, "resilver")
+        old = self.machine.devices.get(leaf.path)
+        if new.size < (min(self.machine.devices[other.path].size for other in top.leaves) if old is None else old.size):
+            raise DeviceTooSmall(new_device)
+        self._forget_old_pools([new_device])
+        if spare is not None:
+            found.spares.remove(spare)
+        leaf.replaced_by = Leaf(new_device, self.new_guid())
+        self._start_scan(found, "resilver")
+
+    @operation
+    def attach(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        self._settle(found)
+        top, _, leaf = self._device(found, device)
+        if top.redundancy not in {Redundancy.MIRROR, Redundancy.STRIPE}:
+            raise NotSupported(f"{device} is part of {top.redundancy.value}: only mirrors and single devices take another one")
+        if self._free_device(new_device, force=force).size < self.machine.devices[leaf.path].size:
+            raise DeviceTooSmall(new_device)
+        self._forget_old_pools([new_device])
+        top.leaves.append(Leaf(new_device, self.new_guid()))
+        top.redundancy = Redundancy.MIRROR
+        self._start_scan(found, "resilver")
+
+    @operation
+    def detach(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        self._settle(found)
+        for top in found.tops:
+            for leaf in top.leaves:
+                if leaf.replaced_by is not None and device in {leaf.replaced_by.path, str(leaf.replaced_by.guid)}:
+                    leaf.replaced_by = None
+                    self.changed(found)
+                    return
+        top, index, leaf = self._device(found, device)
+        if top.redundancy != Redundancy.MIRROR:
+            raise NotSupported(f"{device} is not part of a mirror or a replacement")
+        if self._top_health(top, without=leaf) == Health.UNAVAILABLE:
+            raise InsufficientReplicas(pool, device)
+        del top.leaves[index]
+        if len(top.leaves) == 1:
+            top.redundancy = Redundancy.STRIPE
+        self.changed(found)
+
+    @operation
+    def offline(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        top, _, leaf = self._device(found, device)
+        if self._top_health(top, without=leaf) == Health.UNAVAILABLE:
+            raise InsufficientReplicas(pool, device)
+        leaf.offline = True
+        self.changed(found)
+
+    @operation
+    def online(self, pool: str, device: str, *, expand: bool = False) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        _, _, leaf = self._device(found, device)
+        was_off, leaf.offline = leaf.offline, False
+        if was_off:
+            self._start_scan(found, "resilver")
+        else:
+            self.changed(found)
+
+    @operation
+    def clear(self, pool: str, device: str | None = None) -> None:
+        """See ZfsEngine."""
+        found = next((p for p in self.machine.pools if p.imported and p.name == pool), None)
+        if found is None:
+            raise NoSuchPool(pool)
+        chosen = list(found.devices()) if device is None else [self._device(found, device)[2]]
+        for leaf in chosen:
+            leaf.read_errors = leaf.write_errors = leaf.checksum_errors = 0
+            leaf.faulted = False
+        found.suspended = self._health(found) == Health.UNAVAILABLE
+        self.changed(found)
+
+    # --- in and out
+
+    @operation
+    def importable(self) -> list[ImportablePool]:
+        """See ZfsEngine."""
+        return [
+            ImportablePool(
+                name=pool.name,
+                guid=pool.guid,
+                health=self._health(pool),
+                status="" if self._health(pool) == Health.ONLINE else _DEGRADED_TEXT,
+                last_host=pool.last_host,
+                devices=tuple(leaf.path for leaf in pool.devices()),
+            )
+            for pool in sorted(self.machine.pools, key=lambda pool: pool.name)
+            if not pool.imported
+        ]
+
+    @operation
+    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
+        """See ZfsEngine."""
+        found = next((p for p in self.machine.pools if not p.imported and pool in {p.name, str(p.guid)}), None)
+        name = names.pool_name(new_name or (found.name if found else pool))
+        if any(other.imported and other.name == name for other in self.machine.pools):
+            raise PoolExists(name)
+        if found is None:
+            raise NoSuchPool(pool)
+        if found.last_host and not force:
+            raise PoolInUseElsewhere(found.name, found.last_host)
+        if self._health(found) not in _WORKING:
+            raise PoolUnavailable(found.name, "devices are missing")
+        found.name, found.imported, found.last_host = name, True, None
+        self.touched()
+        for path, dataset in found.datasets.items():
+            dataset.mounted = mount and not dataset.is_volume and self.mounts_itself(found, path)
+        self.changed(found)
+        return self._tell(found)
+
+    @operation
+    def export_pool(self, pool: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        for path, dataset in found.datasets.items():
+            if dataset.holders and not (force and not dataset.is_volume):
+                raise DatasetBusy(found.full_name(path), tuple(dataset.holders))
+        for dataset in found.datasets.values():
+            dataset.mounted = False
+            dataset.key_loaded = False
+        found.imported = False
+        self.changed(found)
+
+    @operation
+    def upgrade_pool(self, pool: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        missing = tuple(name for name in FEATURES if found.features.get(name, FeatureState.DISABLED) == FeatureState.DISABLED)
+        for name in missing:
+            found.features[name] = FeatureState.ENABLED
+        if missing:
+            self.changed(found)
+        return missing
+
+    @operation
+    def sync(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self.pool_state(pool)

@@ -1,0 +1,159 @@
+"""The simulator's properties and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from appliance.zfs import names
+from appliance.zfs.errors import (
+    DatasetBusy,
+    InvalidProperty,
+    KeyLoaded,
+    KeyNotLoaded,
+    NotEncryptionRoot,
+    OutOfSpace,
+    WrongKey,
+)
+from appliance.zfs.model import Properties, Property, Source, Volume
+from appliance.zfs.properties import SETTABLE, On, check_properties, check_user_properties
+from appliance.zfs.simulator.core import operation
+from appliance.zfs.simulator.datasets import Datasets, digest, without_none
+from appliance.zfs.simulator.space import size_of
+from appliance.zfs.simulator.state import DatasetState, PoolState, SnapshotState
+
+
+class PropertiesAndKeys(Datasets):
+    """zfs-set(8), zfs-inherit(8), zfs-load-key(8)."""
+
+    # --- properties
+
+    @operation
+    def properties(self, name: str) -> Properties:
+        """See ZfsEngine."""
+        if "@" in name:
+            pool, path, _, snapshot = self.find_snapshot(name)
+            return self.snapshot_properties(pool, path, snapshot)
+        pool, path, dataset = self.find(name)
+        told = (self.tell_volume if dataset.is_volume else self.tell_filesystem)(pool, path, dataset)
+        space = told.space
+        figures: dict[str, object] = {
+            "type": "volume" if dataset.is_volume else "filesystem",
+            "guid": told.guid,
+            "createtxg": told.createtxg,
+            "creation": told.creation,
+            "used": space.used,
+            "available": space.available,
+            "referenced": space.referenced,
+            "usedbydataset": space.used_by_dataset,
+            "usedbysnapshots": space.used_by_snapshots,
+            "usedbychildren": space.used_by_children,
+            "usedbyrefreservation": space.used_by_refreservation,
+            "written": space.written,
+            "origin": told.origin or "-",
+            "encryption": told.encryption.algorithm if told.encryption else "off",
+        }
+        shown = {key: Property(str(value), Source.NONE) for key, value in figures.items()}
+        if isinstance(told, Volume):
+            shown["volsize"] = Property(str(told.volsize), Source.LOCAL)
+            shown["volblocksize"] = Property(str(told.volblocksize), Source.DEFAULT)
+        else:
+            shown["mounted"] = Property("yes" if told.mounted else "no", Source.NONE)
+        return shown | dict(told.properties)
+
+    def snapshot_properties(self, pool: PoolState, path: str, snapshot: SnapshotState) -> dict[str, Property]:
+        """Of a snapshot: its user properties, and those it has from its dataset."""
+        inherited = {
+            name: Property(found.value, Source.INHERITED, found.inherited_from or pool.full_name(path))
+            for name, found in self.user_properties(pool, path).items()
+        }
+        figures = {"type": "snapshot", "guid": snapshot.guid, "createtxg": snapshot.createtxg, "creation": snapshot.creation}
+        own = {name: Property(value, Source.LOCAL) for name, value in snapshot.properties.items()}
+        return {name: Property(str(value), Source.NONE) for name, value in figures.items()} | inherited | own
+
+    @operation
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """See ZfsEngine."""
+        if "@" in name:
+            check_user_properties(properties)
+            pool, _, _, snapshot = self.find_snapshot(name)
+            snapshot.properties |= properties
+            self.changed(pool)
+            return
+        pool, path, dataset = self.find(name)
+        check_properties(properties, On.VOLUME if dataset.is_volume else On.FILESYSTEM)
+        before = dict(dataset.local)
+        space = self.space_of(pool).spaces[path]
+        for quota, used in (("quota", space.used), ("refquota", space.referenced)):
+            value = properties.get(quota, "none")
+            if value not in {"none", "0"} and int(value) < used:
+                raise OutOfSpace(name, quota=True)
+        growth = 0
+        if "refreservation" in properties:
+            growth += max(0, as_size(properties["refreservation"]) - size_of(dataset, "refreservation"))
+        if "reservation" in properties:
+            growth += max(0, as_size(properties["reservation"]) - max(space.used, size_of(dataset, "reservation")))
+        if growth:
+            self.need_room(pool, path, growth, name)
+        dataset.local = without_none(before | dict(properties))
+        dataset.received_hidden -= set(properties)
+        if dataset.mounted and {"mountpoint", "canmount"} & set(properties):
+            dataset.mounted = self.mounts_itself(pool, path) or properties.get("canmount") == "noauto"
+        elif "mountpoint" in properties and not dataset.is_volume:
+            dataset.mounted = self.mounts_itself(pool, path)
+        self.changed(pool)
+
+    @operation
+    def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
+        """See ZfsEngine."""
+        if not names.is_user_property(property) and property not in SETTABLE:
+            raise InvalidProperty(property, "", "not a property that may be set")
+        if "@" in name:
+            pool, _, _, snapshot = self.find_snapshot(name)
+            snapshot.properties.pop(property, None)
+            self.changed(pool)
+            return
+        pool, _, dataset = self.find(name)
+        native = SETTABLE.get(property)
+        if native is not None and not native.inherited and not received:
+            raise InvalidProperty(property, "", "is not inherited")
+        dataset.local.pop(property, None)
+        if property in dataset.received:
+            (dataset.received_hidden.discard if received else dataset.received_hidden.add)(property)
+        self.changed(pool)
+
+    # --- keys
+
+    @operation
+    def load_key(self, name: str, key: bytes) -> None:
+        """See ZfsEngine."""
+        pool, dataset = self._encryption_root(name)
+        if dataset.key_loaded:
+            raise KeyLoaded(name)
+        if digest(key) != dataset.key_digest:
+            raise WrongKey(name)
+        dataset.key_loaded = True
+        self.changed(pool)
+
+    @operation
+    def unload_key(self, name: str) -> None:
+        """See ZfsEngine."""
+        pool, dataset = self._encryption_root(name)
+        if not dataset.key_loaded:
+            raise KeyNotLoaded(name)
+        for _, path, below in self.below(name):
+            if below.mounted or below.holders:
+                raise DatasetBusy(pool.full_name(path), tuple(below.holders) or ("mounted",))
+        dataset.key_loaded = False
+        self.changed(pool)
+
+    def _encryption_root(self, name: str) -> tuple[PoolState, DatasetState]:
+        pool, path, _ = self.find(name)
+        root = self.encryption_root(pool, path)
+        if root is None or root[0] != path:
+            raise NotEncryptionRoot(name, pool.full_name(root[0]) if root else "")
+        return pool, root[1]
+
+
+def as_size(value: str) -> int:
+    """Bytes of a size's text."""
+    return 0 if value == "none" else int(value)

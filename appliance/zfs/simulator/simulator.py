@@ -1,0 +1,186 @@
+"""Simulator: a ZfsEngine in memory, and what tests order beyond it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import NoSuchDevice, NoSuchPool, OutOfSpace, ZfsError
+from appliance.zfs.simulator import state
+from appliance.zfs.simulator.blocks import total, with_written
+from appliance.zfs.simulator.pools import Pools
+from appliance.zfs.simulator.snapshots import Snapshots
+from appliance.zfs.simulator.space import parent_of, size_of
+from appliance.zfs.simulator.state import DatasetState, Device, Machine, PoolState, SnapshotState
+
+GIB = 1 << 30
+TIB = 1 << 40
+
+
+class Simulator(Pools, Snapshots, ZfsEngine):
+    """A machine with disks and OpenZFS.
+
+    With `path` its state is in that file after every change and comes back from there: a process that is killed goes on where it
+    was. `scan_seconds` is how long a scrub or resilver takes at least; `clock` tells the time.
+    """
+
+    def __init__(
+        self,
+        *,
+        disks: int = 8,
+        disk_size: int = 4 * TIB,
+        path: Path | None = None,
+        scan_seconds: float = 0.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        machine = state.load(path) if path else None
+        if machine is None:
+            machine = Machine()
+            for number in range(disks):
+                device = f"/dev/disk/by-id/ata-simulated-{number}"
+                machine.devices[device] = Device(device, disk_size, serial=f"SIM{number:04}")
+        super().__init__(machine, clock=clock, path=path)
+        self.scan_seconds = scan_seconds
+
+    # --- what programs do with datasets
+
+    def write(self, name: str, size: int, *, overwritten: int = 0) -> None:
+        """Someone writes `size` bytes, `overwritten` of them over blocks there were. Raises NoSuchDataset, OutOfSpace."""
+        with self.lock:
+            pool, path, dataset = self.find(name)
+            before, blocks = self.space_of(pool).spaces[path], dataset.blocks
+            dataset.blocks = with_written(blocks, pool.txg, size, overwritten)
+            self.touched()
+            after = self.space_of(pool)
+            if after.spaces[path].used > before.used and after.spaces[""].used > after.usable or self._over_quota(pool, path):
+                quota = after.spaces[""].used <= after.usable
+                dataset.blocks = blocks
+                self.touched()
+                raise OutOfSpace(name, quota=quota)
+            self.changed(pool)
+
+    def _over_quota(self, pool: PoolState, path: str) -> bool:
+        spaces, at = self.space_of(pool).spaces, path
+        if 0 < size_of(pool.datasets[path], "refquota") < spaces[path].referenced:
+            return True
+        while True:
+            if 0 < size_of(pool.datasets[at], "quota") < spaces[at].used:
+                return True
+            if not at:
+                return False
+            at = parent_of(at)
+
+    @contextlib.contextmanager
+    def opened(self, name: str, holder: str = "zvaai-target (process 4711)") -> Iterator[None]:
+        """A program has the dataset open meanwhile."""
+        with self.lock:
+            _, _, dataset = self.find(name)
+            dataset.holders.append(holder)
+            self.changed()
+        yield
+        with self.lock:
+            if holder in dataset.holders:
+                dataset.holders.remove(holder)
+            self.changed()
+
+    def blocks_cloned(self, pool: str, size: int) -> None:
+        """Someone cloned `size` bytes of blocks by range: bclone_* of the pool."""
+        with self.lock:
+            found = self.pool_state(pool)
+            found.bclone_used += size
+            found.bclone_saved += size
+            self.changed(found)
+
+    def receive(self, source: str, name: str) -> None:
+        """`name` becomes a received copy of a snapshot, as `zfs send -p | zfs receive` makes it: properties are RECEIVED."""
+        with self.lock:
+            _, _, origin, sent = self.find_snapshot(source)
+            pool, path = self.find_parent_of_new(name)
+            copy = DatasetState(self.new_guid(), pool.txg, self.now(), sent.volsize, origin.volblocksize)
+            copy.received = dict(origin.local)
+            copy.blocks = ((pool.txg, total(sent.blocks)),)
+            copy.snapshots = [SnapshotState(sent.tag, sent.guid, pool.txg, self.now(), copy.blocks, sent.volsize)]
+            self.need_room(pool, parent_of(path), total(sent.blocks), name)
+            pool.datasets[path] = copy
+            self.changed(pool)
+
+    def receive_properties(self, name: str, properties: dict[str, str]) -> None:
+        """The dataset gets these as `zfs receive` gives them."""
+        with self.lock:
+            pool, _, dataset = self.find(name)
+            dataset.received |= properties
+            self.changed(pool)
+
+    # --- what goes wrong
+
+    def fail_next(self, operation: str, error: ZfsError, *, times: int = 1) -> None:
+        """The next calls of this method of ZfsEngine raise `error` and do nothing."""
+        self.failures.setdefault(operation, []).extend([error] * times)
+
+    def delay_next(self, operation: str, seconds: float, *, times: int = 1) -> None:
+        """The next calls of this method take so much longer."""
+        self.delays.setdefault(operation, []).extend([seconds] * times)
+
+    def add_disk(self, path: str, size: int, *, used_by: str | None = None) -> None:
+        """Someone puts a disk in."""
+        with self.lock:
+            self.machine.devices[path] = Device(path, size, serial=f"SIM-{path.rpartition('-')[2]}", used_by=used_by)
+            self.changed()
+
+    def pull_disk(self, path: str) -> None:
+        """Someone pulls a disk out; a pool that can't do without it is suspended."""
+        self._set_present(path, present=False)
+
+    def return_disk(self, path: str) -> None:
+        """The disk is put back; `clear` lets a suspended pool go on."""
+        self._set_present(path, present=True)
+
+    def _set_present(self, path: str, *, present: bool) -> None:
+        with self.lock:
+            if path not in self.machine.devices:
+                raise NoSuchDevice(path)
+            self.machine.devices[path].present = present
+            self._suspend_what_fails()
+
+    def fault_disk(self, path: str, *, read: int = 0, write: int = 0, checksum: int = 0) -> None:
+        """A disk fails with these errors: FAULTED when there are any read or write errors."""
+        with self.lock:
+            for pool in self.machine.pools:
+                for leaf in pool.devices():
+                    if leaf.path == path:
+                        leaf.read_errors += read
+                        leaf.write_errors += write
+                        leaf.checksum_errors += checksum
+                        leaf.faulted = leaf.faulted or bool(read or write)
+                        self._suspend_what_fails()
+                        return
+            raise NoSuchDevice(path)
+
+    def suspend(self, pool: str) -> None:
+        """The pool waits for its devices, and every operation on it is refused, until `clear`."""
+        self._imported(pool).suspended = True
+        self.changed()
+
+    def used_elsewhere(self, pool: str, host: str) -> None:
+        """An exported pool looks as if another system used it and did not export it."""
+        for found in self.machine.pools:
+            if found.name == pool and not found.imported:
+                found.last_host = host
+                self.changed()
+                return
+        raise NoSuchPool(pool)
+
+    def _suspend_what_fails(self) -> None:
+        for pool in self.machine.pools:
+            if pool.imported and self._health(pool) == "UNAVAIL":
+                pool.suspended = True
+        self.changed()
+
+    def _imported(self, name: str) -> PoolState:
+        for pool in self.machine.pools:
+            if pool.imported and pool.name == name:
+                return pool
+        raise NoSuchPool(name)

@@ -1,0 +1,1 @@
+"""What every ZfsEngine does: the same tests on the simulator, on the kernel's OpenZFS, and on either through the root helper."""

@@ -1,0 +1,68 @@
+"""What a test of the contract needs beyond the engine: devices, and programs that use datasets."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.model import Redundancy, VdevSpec
+
+MIB = 1 << 20
+
+
+class Hands(Protocol):
+    """What an engine's users do, not the engine."""
+
+    def write(self, name: str, size: int) -> None:
+        """Someone writes that many new bytes, beside what is there, and they are on disk."""
+
+    def opened(self, name: str) -> AbstractContextManager[None]:
+        """Someone has the volume open, or works in the mounted file system."""
+
+    def receive(self, source: str, name: str) -> None:
+        """`name` becomes a received copy of the snapshot `source`, with its properties."""
+
+    def slow_scans(self) -> AbstractContextManager[None]:
+        """Scrubs don't end meanwhile."""
+
+    def damage(self, device: str) -> None:
+        """The device of a pool fails."""
+
+    def used_elsewhere(self, pool: str) -> None:
+        """An exported pool looks as if another system had not exported it."""
+
+
+@dataclass
+class Rig:
+    """An engine with a pool that all tests share, and free devices of 256 MiB for other pools."""
+
+    engine: ZfsEngine
+    pool: str
+    devices: list[str]
+    hands: Hands
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def name(self, what: str = "ds") -> str:
+        """A name nothing has, below the pool."""
+        return f"{self.pool}/{what}{next(self.numbers)}"
+
+    def filesystem(self, **properties: str) -> str:
+        """Name of a new file system that is not mounted."""
+        name = self.name("fs")
+        self.engine.create_filesystem(name, properties=properties)
+        return name
+
+    def volume(self, size: int = 16 * MIB, **properties: str) -> str:
+        """Name of a new thin volume."""
+        name = self.name("vol")
+        self.engine.create_volume(name, size, properties=properties)
+        return name
+
+    def mirror(self, name: str) -> str:
+        """A pool of its own on the first two devices."""
+
+        self.engine.create_pool(name, [VdevSpec(devices=tuple(self.devices[:2]), redundancy=Redundancy.MIRROR)], force=True)
+        return name

@@ -1,0 +1,54 @@
+"""The simulator as a rig."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.simulator import Simulator
+from appliance.zfs.tests.contract.rig import MIB, Rig
+
+
+class SimulatedHands:
+    """Tells the simulator what its users do."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+
+    def write(self, name: str, size: int) -> None:
+        """See Hands."""
+        self._simulator.write(name, size)
+
+    def opened(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """See Hands."""
+        return self._simulator.opened(name)
+
+    def receive(self, source: str, name: str) -> None:
+        """See Hands."""
+        self._simulator.receive(source, name)
+
+    @contextlib.contextmanager
+    def slow_scans(self) -> Iterator[None]:
+        """See Hands."""
+        self._simulator.scan_seconds = 3600.0
+        yield
+        self._simulator.scan_seconds = 0.0
+
+    def damage(self, device: str) -> None:
+        """See Hands."""
+        self._simulator.fault_disk(device, write=1)
+
+    def used_elsewhere(self, pool: str) -> None:
+        """See Hands."""
+        self._simulator.used_elsewhere(pool, "elsewhere")
+
+
+@contextlib.contextmanager
+def simulated_rig(directory: Path) -> Iterator[Rig]:
+    """A simulator that keeps its state in a file, with the pool "sim"."""
+    simulator = Simulator(disks=8, disk_size=256 * MIB, path=directory / "simulator.json")
+    devices = [disk.path for disk in simulator.disks()]
+    simulator.create_pool("sim", [VdevSpec(devices=tuple(devices[:2]), redundancy=Redundancy.MIRROR)])
+    yield Rig(simulator, "sim", devices[2:], SimulatedHands(simulator))

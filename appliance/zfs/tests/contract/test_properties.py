@@ -1,0 +1,198 @@
+"""Contract: properties, their sources, and encryption keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from appliance.zfs.errors import (
+    DatasetBusy,
+    InvalidProperty,
+    KeyLoaded,
+    KeyNotLoaded,
+    NoSuchDataset,
+    NotEncryptionRoot,
+    OutOfSpace,
+    WrongKey,
+)
+from appliance.zfs.model import KeyFormat, KeyStatus, NewEncryption, Source
+from appliance.zfs.tests.contract.rig import MIB, Rig
+
+
+def test_sources(rig: Rig) -> None:
+    top = rig.filesystem(**{"zvaai:name": "top", "compression": "zstd"})
+    below = f"{top}/below"
+    found = rig.engine.create_filesystem(below).properties
+    for name, value in (("zvaai:name", "top"), ("compression", "zstd")):
+        assert (found[name].value, found[name].source, found[name].inherited_from) == (value, Source.INHERITED, top)
+    assert found["sync"].source == Source.DEFAULT and found["sync"].inherited_from is None
+    rig.engine.set_properties(below, {"zvaai:name": "below", "compression": "lz4"})
+    found = rig.engine.filesystem(below).properties
+    assert (found["zvaai:name"].value, found["zvaai:name"].source) == ("below", Source.LOCAL)
+    assert (found["compression"].value, found["compression"].source) == ("lz4", Source.LOCAL)
+    rig.engine.inherit_property(below, "zvaai:name")
+    rig.engine.inherit_property(below, "compression")
+    assert rig.engine.filesystem(below).properties["zvaai:name"].value == "top"
+    assert rig.engine.filesystem(below).properties["compression"].inherited_from == top
+    rig.engine.inherit_property(top, "zvaai:name")
+    assert "zvaai:name" not in rig.engine.filesystem(below).properties
+    everything = rig.engine.properties(below)
+    assert everything["type"].value == "filesystem" and everything["guid"].value == str(rig.engine.filesystem(below).guid)
+
+
+def test_guids_are_exact(rig: Rig) -> None:
+    """Half of all GUIDs need the 64th bit; eight datasets without one are rare."""
+    guids = []
+    for _ in range(8):
+        name = rig.filesystem()
+        guid = rig.engine.filesystem(name).guid
+        assert str(guid) == rig.engine.properties(name)["guid"].value
+        guids.append(guid)
+    assert len(set(guids)) == 8 and all(0 < guid < 1 << 64 and guid != (1 << 63) - 1 for guid in guids)
+
+
+@pytest.mark.parametrize("value", ["", "ü €", 'tab\t"quote" \\ back', "line\nbreak", "x" * 8191, "-", "a=b"])
+def test_any_text_comes_back(rig: Rig, value: str) -> None:
+    name = rig.filesystem()
+    rig.engine.set_properties(name, {"zvaai:text": value, "zvaai:other": "1"})
+    found = rig.engine.filesystem(name).properties
+    assert found["zvaai:other"].value == "1"
+    assert found["zvaai:text"].value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("zvaai:x", "x" * 8192),
+        ("zvaai:x", "a\0b"),
+        ("Zvaai:x", "1"),
+        ("zvaai:" + "x" * 256, "1"),
+        ("zvaai", "1"),
+        ("compression", "best"),
+        ("compression", ""),
+        ("sync", "never"),
+        ("quota", "1G"),
+        ("quota", "-1"),
+        ("quota", str(1 << 61)),
+        ("recordsize", "5000"),
+        ("volsize", "1048576"),
+        ("volblocksize", "8192"),
+        ("keylocation", "file:///etc/shadow"),
+        ("mountpoint", "relative"),
+        ("mountpoint", "/srv/../etc"),
+        ("used", "0"),
+        ("snapdev", "visible"),
+        ("sharenfs", "on"),
+    ],
+)
+def test_what_may_not_be_set(rig: Rig, name: str, value: str) -> None:
+    filesystem = rig.filesystem()
+    before = rig.engine.filesystem(filesystem).properties
+    with pytest.raises(InvalidProperty) as caught:
+        rig.engine.set_properties(filesystem, {"zvaai:first": "1", name: value})
+    assert caught.value.property == name[: len(caught.value.property)]
+    assert rig.engine.filesystem(filesystem).properties == before, "all or none"
+
+
+def test_kinds_differ(rig: Rig) -> None:
+    with pytest.raises(InvalidProperty):
+        rig.engine.set_properties(rig.volume(), {"quota": "0"})
+    with pytest.raises(InvalidProperty):
+        rig.engine.create_volume(rig.name(), MIB, properties={"mountpoint": "none"})
+    with pytest.raises(InvalidProperty):
+        rig.engine.create_filesystem(rig.name(), properties={"volmode": "dev"})
+    with pytest.raises(NoSuchDataset):
+        rig.engine.set_properties(rig.name(), {"zvaai:x": "1"})
+    with pytest.raises(NoSuchDataset):
+        rig.engine.inherit_property(rig.name(), "zvaai:x")
+    with pytest.raises(NoSuchDataset):
+        rig.engine.properties(rig.name())
+    with pytest.raises(InvalidProperty):
+        rig.engine.inherit_property(rig.pool, "used")
+
+
+def test_reservations_and_quotas(rig: Rig) -> None:
+    name = rig.filesystem()
+    rig.engine.set_properties(name, {"refreservation": str(8 * MIB), "quota": str(32 * MIB), "refquota": str(16 * MIB)})
+    found = rig.engine.filesystem(name)
+    assert (found.refreservation, found.quota, found.refquota) == (8 * MIB, 32 * MIB, 16 * MIB)
+    assert 7 * MIB < found.space.used_by_refreservation <= 8 * MIB
+    assert rig.engine.filesystem(name).space.available <= 16 * MIB
+    with pytest.raises(OutOfSpace):
+        rig.engine.set_properties(name, {"reservation": str(64 << 30)})
+    with pytest.raises(OutOfSpace):
+        rig.engine.set_properties(name, {"quota": "4096"})
+    rig.engine.set_properties(name, {"refreservation": "none", "quota": "none", "refquota": "0"})
+    found = rig.engine.filesystem(name)
+    assert (found.refreservation, found.quota, found.refquota, found.space.used_by_refreservation) == (0, 0, 0, 0)
+
+
+def test_received_copy(rig: Rig) -> None:
+    source, copy = rig.filesystem(**{"zvaai:name": "ds"}), rig.name("copy")
+    rig.engine.snapshot([f"{source}@s"])
+    rig.hands.receive(f"{source}@s", copy)
+    received = rig.engine.filesystem(copy)
+    assert (received.properties["zvaai:name"].value, received.properties["zvaai:name"].source) == ("ds", Source.RECEIVED)
+    assert received.guid != rig.engine.filesystem(source).guid, "a copy has a GUID of its own"
+    assert rig.engine.snapshots(copy)[0].guid == rig.engine.snapshots(source)[0].guid, "its snapshots keep theirs"
+    rig.engine.set_properties(copy, {"zvaai:name": "adopted"})
+    assert rig.engine.filesystem(copy).properties["zvaai:name"].source == Source.LOCAL
+    rig.engine.inherit_property(copy, "zvaai:name")
+    assert "zvaai:name" not in rig.engine.filesystem(copy).properties
+    rig.engine.inherit_property(copy, "zvaai:name", received=True)
+    assert rig.engine.filesystem(copy).properties["zvaai:name"].source == Source.RECEIVED
+
+
+RAW = bytes(range(32))
+
+
+def test_encryption(rig: Rig) -> None:
+    name = rig.name("enc")
+    made = rig.engine.create_filesystem(name, encryption=NewEncryption(key=RAW))
+    assert made.encryption is not None
+    assert (made.encryption.root, made.encryption.algorithm) == (name, "aes-256-gcm")
+    assert (made.encryption.key_format, made.encryption.key_status) == (KeyFormat.RAW, KeyStatus.AVAILABLE)
+    below = rig.engine.create_volume(f"{name}/vol", MIB)
+    assert below.encryption is not None and below.encryption.root == name
+    with pytest.raises(NotEncryptionRoot) as caught:
+        rig.engine.unload_key(f"{name}/vol")
+    assert caught.value.root == name
+    with rig.hands.opened(f"{name}/vol"), pytest.raises(DatasetBusy):
+        rig.engine.unload_key(name)
+    rig.engine.unload_key(name)
+    locked = rig.engine.volume(f"{name}/vol").encryption
+    assert locked is not None and locked.key_status == KeyStatus.UNAVAILABLE
+    with pytest.raises(KeyNotLoaded):
+        rig.engine.unload_key(name)
+    with pytest.raises(KeyNotLoaded):
+        rig.engine.create_filesystem(f"{name}/more")
+    with pytest.raises(WrongKey):
+        rig.engine.load_key(name, bytes(32))
+    with pytest.raises(WrongKey):
+        rig.engine.load_key(name, b"short")
+    rig.engine.load_key(name, RAW)
+    with pytest.raises(KeyLoaded):
+        rig.engine.load_key(name, RAW)
+    rig.engine.create_filesystem(f"{name}/more")
+
+
+@pytest.mark.parametrize(("key_format", "key"), [(KeyFormat.HEX, b"0a" * 32), (KeyFormat.PASSPHRASE, b"correct horse")])
+def test_other_key_formats(rig: Rig, key_format: KeyFormat, key: bytes) -> None:
+    name = rig.name("enc")
+    made = rig.engine.create_volume(name, MIB, encryption=NewEncryption(key=key, key_format=key_format))
+    assert made.encryption is not None and made.encryption.key_format == key_format
+    rig.engine.unload_key(name)
+    with pytest.raises(WrongKey):
+        rig.engine.load_key(name, key[::-1])
+    rig.engine.load_key(name, key)
+    with pytest.raises(WrongKey):
+        rig.engine.create_volume(rig.name(), MIB, encryption=NewEncryption(key=b"short", key_format=key_format))
+
+
+def test_not_encrypted(rig: Rig) -> None:
+    name = rig.filesystem()
+    with pytest.raises(NotEncryptionRoot) as caught:
+        rig.engine.unload_key(name)
+    assert caught.value.root == ""
+    with pytest.raises(NotEncryptionRoot):
+        rig.engine.load_key(name, RAW)
+    assert "0, 1, 2" not in repr(NewEncryption(key=RAW)) and "\\x00" not in repr(NewEncryption(key=RAW))
