@@ -196,11 +196,24 @@ class Ganesha:
             self._call(_EXPORTS, "UpdateExport", "ss", str(path), f"EXPORT(Export_Id={export.export_id})")
 
     def remove(self, export_id: int) -> None:
-        """Serves it no longer: clients get stale handles. Its data stays."""
+        """Serves it no longer: clients get stale handles. Its data stays.
+
+        Raises GaneshaUnreachableError where the daemon does not answer in time: it may still serve it then, but not after a
+        restart.
+        """
         if export_id not in self.exports():
             raise NoSuchExportError(f"there is no export {export_id}")
-        self._call(_EXPORTS, "RemoveExport", "q", export_id)
-        self._file(export_id).unlink(missing_ok=True)
+        path = self._file(export_id)
+        kept = path.read_bytes() if path.exists() else None
+        # The file first: clones that use the export are ended before the daemon answers, which may take longer than is waited.
+        path.unlink(missing_ok=True)
+        _sync(path.parent)
+        try:
+            self._call(_EXPORTS, "RemoveExport", "q", export_id)
+        except ExportRefusedError:  # it is served on
+            if kept is not None:
+                _replace(path, kept)
+            raise
 
     def statistics(self, export_id: int) -> tuple[ExportStatistics, ...]:
         """What was read and written since the daemon began, by version of NFS; those nobody used are missing."""
@@ -223,7 +236,12 @@ def _replace(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    """Makes names in a folder stable."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -212,7 +212,7 @@ static int jobs(struct vaainas_session *session, struct settings *settings, char
 
     (void)settings;
     (void)arguments;
-    if (list == NULL || vaainas_jobs(session, list, &count, &failure) != VAAINAS_OK) {
+    if (list == NULL || vaainas_jobs(session, list, sizeof(*list), &count, &failure) != VAAINAS_OK) {
         code = report(&failure);
         count = 0;
     }

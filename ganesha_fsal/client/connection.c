@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to a program of the server: by its portmapper, or to a port that was given. */
+/* The way to a program of the server: by its portmapper, or to a port that was given; made again when it broke. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -89,10 +91,8 @@ static CLIENT *by_portmapper(const char *host, unsigned long program, unsigned l
     return client;
 }
 
-CLIENT *connect_to(const char *host, uint16_t port, unsigned long program, unsigned long version, struct vaainas_failure *failure)
+static CLIENT *with_credentials(CLIENT *client, struct vaainas_failure *failure)
 {
-    CLIENT *client = port != 0 ? at_port(host, port, program, version, failure) : by_portmapper(host, program, version, failure);
-
     if (client == NULL)
         return NULL;
     auth_destroy(client->cl_auth);
@@ -106,10 +106,80 @@ CLIENT *connect_to(const char *host, uint16_t port, unsigned long program, unsig
     return client;
 }
 
-void disconnect(CLIENT *client)
+void disconnect(struct connection *connection)
 {
-    if (client == NULL)
+    if (connection->client == NULL)
         return;
-    auth_destroy(client->cl_auth);
-    clnt_destroy(client);
+    auth_destroy(connection->client->cl_auth);
+    clnt_destroy(connection->client);
+    connection->client = NULL;
+}
+
+static bool connect_to(struct connection *connection, struct vaainas_failure *failure)
+{
+    CLIENT *client = connection->port != 0
+                         ? at_port(connection->host, connection->port, connection->program, connection->version, failure)
+                         : by_portmapper(connection->host, connection->program, connection->version, failure);
+
+    connection->client = with_credentials(client, failure);
+    return connection->client != NULL;
+}
+
+/* libtirpc writes with write(2), which a peer that has gone answers with SIGPIPE: not the plug-in's process, but this call ends of it. */
+static enum clnt_stat call_without_sigpipe(CLIENT *client, unsigned long procedure, xdrproc_t encode, const void *arguments,
+                                           xdrproc_t decode, void *results)
+{
+    const struct timeval timeout = {.tv_sec = CALL_SECONDS};
+    const struct timespec at_once = {0};
+    sigset_t pipe, before, pending;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    enum clnt_stat state = clnt_call(client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
+    if (!sigismember(&pending, SIGPIPE)) /* one that waited before is the process's own */
+        while (sigtimedwait(&pipe, NULL, &at_once) == -1 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return state;
+}
+
+static enum vaainas_error error_of_state(enum clnt_stat state, struct vaainas_failure *failure)
+{
+    switch (state) {
+    case RPC_SUCCESS:
+        return VAAINAS_OK;
+    case RPC_PROCUNAVAIL:
+    case RPC_PROGUNAVAIL:
+    case RPC_PROGVERSMISMATCH:
+        return fail(failure, VAAINAS_NO_SERVICE, "the server does not offer this: %s", clnt_sperrno(state));
+    case RPC_AUTHERROR:
+        return fail(failure, VAAINAS_ACCESS, "the server refuses this host or these credentials; nothing was changed: see the export's clients");
+    case RPC_CANTDECODERES:
+    case RPC_CANTDECODEARGS:
+    case RPC_CANTENCODEARGS:
+        return fail(failure, VAAINAS_PROTOCOL, "client and server do not understand each other: %s", clnt_sperrno(state));
+    default:
+        return fail(failure, VAAINAS_UNREACHABLE, "the connection to the server failed: %s; whether it did what was asked is not known", clnt_sperrno(state));
+    }
+}
+
+enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
+                        const void *arguments, xdrproc_t decode, void *results, struct vaainas_failure *failure)
+{
+    bool had_connection = connection->client != NULL;
+
+    for (;;) {
+        if (connection->client == NULL && !connect_to(connection, failure))
+            return failure->error;
+        enum clnt_stat state = call_without_sigpipe(connection->client, procedure, encode, arguments, decode, results);
+        enum vaainas_error error = error_of_state(state, failure);
+        if (error != VAAINAS_UNREACHABLE)
+            return error;
+        disconnect(connection); /* the next call makes a new one */
+        if (repetition == ONCE || !had_connection || state == RPC_TIMEDOUT)
+            return error;
+        had_connection = false; /* it broke since the last call, as a server's restart does: once more */
+    }
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions: check, find the paths, go through the session's door. */
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "session.h"
+#include "structures.h"
 
 static const char *const names[] = {
     [VAAINAS_OK] = "ok",
@@ -45,22 +46,23 @@ enum vaainas_door vaainas_session_door(const struct vaainas_session *session)
     return session->door;
 }
 
-/* A structure as the caller knows it: all but its size zero, never beyond what it has. */
-#define PREPARE(structure, type) memset((char *)(structure) + sizeof(size_t), 0, sizeof(type) - sizeof(size_t))
-#define SIZE_IS_KNOWN(structure, type) ((structure)->size >= sizeof(type))
-
 static enum vaainas_error unknown_size(struct vaainas_failure *failure)
 {
-    return fail(failure, VAAINAS_INVALID, "a structure's size is not set, or is of a later libvaainas");
+    return fail(failure, VAAINAS_INVALID, "a structure's size is not set, or it asks for what only a later libvaainas knows");
 }
 
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
                                      struct vaainas_failure *failure)
 {
-    if (!SIZE_IS_KNOWN(capabilities, struct vaainas_capabilities))
+    struct vaainas_failure ignored;
+    struct vaainas_capabilities own;
+
+    failure = failure != NULL ? failure : &ignored;
+    if (!STRUCTURE_BEGIN(&own, capabilities, unique_exact))
         return unknown_size(failure);
-    PREPARE(capabilities, struct vaainas_capabilities);
-    return session->functions->supported(session, capabilities, failure);
+    enum vaainas_error error = session->functions->supported(session, &own, failure);
+    STRUCTURE_GIVE(&own, capabilities);
+    return error;
 }
 
 static enum vaainas_error find_file(struct vaainas_session *session, const char *path, struct found *found,
@@ -75,18 +77,12 @@ static enum vaainas_error find_file(struct vaainas_session *session, const char 
     return error;
 }
 
-enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
+static enum vaainas_error clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                     struct vaainas_clone_result *result, struct vaainas_failure *failure)
 {
-    struct vaainas_clone_result own = {.size = sizeof(own)};
     struct found source, destination;
-
-    if (result == NULL)
-        result = &own;
-    if (!SIZE_IS_KNOWN(clone, struct vaainas_clone) || !SIZE_IS_KNOWN(result, struct vaainas_clone_result))
-        return unknown_size(failure);
-    PREPARE(result, struct vaainas_clone_result);
     enum vaainas_error error = find_file(session, clone->source, &source, failure);
+
     if (error == VAAINAS_OK)
         error = walk(session, clone->destination, &destination, failure);
     if (error != VAAINAS_OK)
@@ -105,19 +101,38 @@ enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const str
     return session->functions->clone(session, clone, &source, &destination, result, failure);
 }
 
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
+{
+    struct vaainas_clone_result ignored_result = {.size = sizeof(ignored_result)}, own_result;
+    struct vaainas_failure ignored;
+    struct vaainas_clone own;
+
+    failure = failure != NULL ? failure : &ignored;
+    result = result != NULL ? result : &ignored_result;
+    if (!STRUCTURE_TAKE(&own, clone, context) || !STRUCTURE_BEGIN(&own_result, result, reason))
+        return unknown_size(failure);
+    enum vaainas_error error = clone_file(session, &own, &own_result, failure);
+    STRUCTURE_GIVE(&own_result, result);
+    return error;
+}
+
 static enum vaainas_error file_statistics(struct vaainas_session *session, const char *path, bool reserve,
                                           struct vaainas_statistics *statistics, struct vaainas_failure *failure)
 {
-    struct vaainas_statistics own = {.size = sizeof(own)};
+    struct vaainas_statistics ignored_statistics = {.size = sizeof(ignored_statistics)}, own;
+    struct vaainas_failure ignored;
     struct found found;
 
-    if (statistics == NULL)
-        statistics = &own;
-    if (!SIZE_IS_KNOWN(statistics, struct vaainas_statistics))
+    failure = failure != NULL ? failure : &ignored;
+    statistics = statistics != NULL ? statistics : &ignored_statistics;
+    if (!STRUCTURE_BEGIN(&own, statistics, unique_exact))
         return unknown_size(failure);
-    PREPARE(statistics, struct vaainas_statistics);
     enum vaainas_error error = find_file(session, path, &found, failure);
-    return error != VAAINAS_OK ? error : session->functions->statistics(session, &found.object, reserve, statistics, failure);
+    if (error == VAAINAS_OK)
+        error = session->functions->statistics(session, &found.object, reserve, &own, failure);
+    STRUCTURE_GIVE(&own, statistics);
+    return error;
 }
 
 enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
@@ -132,18 +147,39 @@ enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *
     return file_statistics(session, path, true, statistics, failure);
 }
 
-enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t *count,
+enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t size, size_t *count,
                                 struct vaainas_failure *failure)
 {
-    return session->functions->jobs(session, jobs, count, failure);
+    struct vaainas_failure ignored;
+    struct vaainas_job *own = calloc(*count != 0 ? *count : 1, sizeof(*own));
+    enum vaainas_error error;
+
+    failure = failure != NULL ? failure : &ignored;
+    if (own == NULL)
+        error = fail(failure, VAAINAS_NO_MEMORY, "there is no memory for a list");
+    else if (size < STRUCTURE_FIRST(own, reason))
+        error = unknown_size(failure);
+    else
+        error = session->functions->jobs(session, own, count, failure);
+    if (error != VAAINAS_OK)
+        *count = 0;
+    for (size_t i = 0; i < *count; i++) {
+        char *job = (char *)jobs + i * size;
+        memset(job, 0, size);
+        memcpy(job, &own[i], size < sizeof(*own) ? size : sizeof(*own));
+    }
+    free(own);
+    return error;
 }
 
 enum vaainas_error vaainas_cancel(struct vaainas_session *session, const char *destination, uint64_t job,
                                   struct vaainas_failure *failure)
 {
+    struct vaainas_failure ignored;
     struct found found;
-    enum vaainas_error error = walk(session, destination, &found, failure);
 
+    failure = failure != NULL ? failure : &ignored;
+    enum vaainas_error error = walk(session, destination, &found, failure);
     if (error == VAAINAS_OK && !found.exists)
         error = fail(failure, VAAINAS_NOT_FOUND, "%s is not there: for a clone that makes a file name the directory", destination);
     return error != VAAINAS_OK ? error : session->functions->cancel(session, &found.object, job, failure);

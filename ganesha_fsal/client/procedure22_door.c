@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Procedure 22, asked for as the public plug-in does. */
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../vaai_nas/procedure22_codec.h"
 #include "session.h"
 
-#define FAILING_POLLS_MAX 60u
+#define TEMPORARY_NAME_SIZE 32u
 
 /* Bytes that are XDR already. */
 struct encoded {
@@ -49,7 +51,8 @@ static enum vaainas_error error_of_result(const struct procedure22_result *resul
     }
 }
 
-static enum vaainas_error exchange(struct vaainas_session *session, struct procedure22_request *request,
+/* A clone that makes a name would say EXISTS of what it made itself: all else may be said again. */
+static enum vaainas_error exchange(struct vaainas_session *session, struct procedure22_request *request, enum repetition repetition,
                                    struct procedure22_result *result, struct vaainas_failure *failure)
 {
     uint8_t answer[PROCEDURE22_ENCODED_RESULT_SIZE];
@@ -58,7 +61,7 @@ static enum vaainas_error exchange(struct vaainas_session *session, struct proce
     request->version = PROCEDURE22_VERSION;
     encoded.length = procedure22_encode_request(request, encoded.bytes);
     enum vaainas_error error =
-        call(session->nfs, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer, failure);
+        call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer, failure);
     if (error != VAAINAS_OK)
         return error;
     if (!procedure22_decode_result(answer, sizeof(answer), result))
@@ -73,7 +76,7 @@ static enum vaainas_error command(struct vaainas_session *session, enum procedur
     struct procedure22_request request = {.kind = PROCEDURE22_OTHER, .command = number};
 
     to_wire(handle, &request.destination);
-    return exchange(session, &request, result, failure);
+    return exchange(session, &request, REPEATABLE, result, failure);
 }
 
 static enum vaainas_error supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
@@ -96,20 +99,68 @@ static enum vaainas_error supported(struct vaainas_session *session, struct vaai
     return VAAINAS_OK;
 }
 
-/* The file the clone is to be in: what a plug-in makes or removes before it asks. *by_name: the directory, for the server to make it. */
-static enum vaainas_error prepare(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                  const struct found *destination, struct handle *handle, bool *by_name,
-                                  struct vaainas_failure *failure)
+/*
+ * How the clone comes to its name. What is there keeps its contents until the server has taken and made the clone:
+ *
+ *              destination is there                            is not
+ *     fast     the server makes a temporary name, that         the server makes the name
+ *              then replaces it
+ *     full     cloned into the file, as a plug-in does         into a file of a temporary name, that then gets the name
+ */
+struct way {
+    bool by_name;                         /* the server makes a file in `handle` */
+    struct handle handle;                 /* the file, or the directory */
+    char temporary[TEMPORARY_NAME_SIZE];  /* in the destination's directory; empty: none */
+};
+
+static enum vaainas_error choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                     const struct found *destination, struct way *way, struct vaainas_failure *failure)
 {
     bool fast = (clone->flags & VAAINAS_FAST) != 0;
-    enum vaainas_error error = VAAINAS_OK;
+    uint64_t random;
 
-    *by_name = !destination->exists && fast;
-    *handle = destination->exists ? destination->object : destination->parent;
-    if (destination->exists && fast)
-        error = remove_file(session, destination, failure);
-    if (error == VAAINAS_OK && !*by_name && (fast || !destination->exists))
-        error = create_file(session, destination, handle, failure);
+    memset(way, 0, sizeof(*way));
+    way->by_name = fast;
+    way->handle = destination->exists && !fast ? destination->object : destination->parent;
+    if (destination->exists != fast)
+        return VAAINAS_OK;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
+    snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
+    return fast ? VAAINAS_OK : make_file(session, &destination->parent, way->temporary, &way->handle, failure);
+}
+
+/* The path that the server is told: the destination's, with the temporary name in the place of the last one. */
+static bool name_path(const struct vaainas_clone *clone, const struct way *way, struct procedure22_request *request)
+{
+    const char *last = strrchr(clone->destination, '/');
+    size_t length = way->temporary[0] == 0 ? strlen(clone->destination) : last == NULL ? 0 : (size_t)(last + 1 - clone->destination);
+
+    if (length + strlen(way->temporary) + 1 > PROCEDURE22_NAME_SIZE)
+        return false;
+    memcpy(request->name, clone->destination, length);
+    strcpy(request->name + length, way->temporary);
+    request->name_length = (uint32_t)strlen(request->name) + 1;
+    return true;
+}
+
+/* Gives the complete clone its name, or removes what a failed one made. `error` is how the clone ended, with `failure` set. */
+static enum vaainas_error finish(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *destination,
+                                 const struct way *way, enum vaainas_error error, struct vaainas_failure *failure)
+{
+    struct vaainas_failure ignored;
+    bool renamed = false;
+
+    if (way->temporary[0] == 0)
+        return error;
+    if (error == VAAINAS_OK && (clone->flags & VAAINAS_GUARDED) != 0) {
+        error = link_file(session, &way->handle, &destination->parent, destination->name, failure);
+    } else if (error == VAAINAS_OK) {
+        error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
+        renamed = error == VAAINAS_OK;
+    }
+    if (!renamed)
+        (void)remove_file(session, &destination->parent, way->temporary, &ignored);
     return error;
 }
 
@@ -117,10 +168,15 @@ static enum vaainas_error abort_clone(struct vaainas_session *session, const str
                                       const char *why, struct vaainas_failure *failure)
 {
     struct procedure22_result result;
+    enum vaainas_error answer = command(session, PROCEDURE22_ABORT_CLONE, file, &result, failure);
 
-    if (command(session, PROCEDURE22_ABORT_CLONE, file, &result, failure) != VAAINAS_OK)
+    if (answer == VAAINAS_BUSY)
+        return fail(failure, error, "%s; the clone was told to end, and has not yet: don't use the destination before", why);
+    if (answer != VAAINAS_OK)
         return fail(failure, error, "%s; the clone could not be aborted, and may be going on", why);
-    return fail(failure, error, "%s; the clone was aborted, and the destination is empty", why);
+    if (result.clone_flag == PROCEDURE22_COMPLETE)
+        return fail(failure, error, "%s; but the clone was complete before", why);
+    return fail(failure, error, "%s; the clone was aborted, and has left nothing", why);
 }
 
 static enum vaainas_error poll_until_done(struct vaainas_session *session, const struct vaainas_clone *clone,
@@ -159,31 +215,30 @@ static enum vaainas_error clone_file(struct vaainas_session *session, const stru
 {
     struct procedure22_request request = {.kind = PROCEDURE22_NEED_SOURCE, .command = PROCEDURE22_CLONE_FILE};
     struct procedure22_result answer;
-    struct handle file;
-    bool by_name;
+    struct way way;
 
     if (clone->range)
         return fail(failure, VAAINAS_NOT_SUPPORTED, "procedure 22 has no clones of ranges; nothing was changed: use the program");
-    if (strlen(clone->destination) + 1 > PROCEDURE22_NAME_SIZE)
-        return fail(failure, VAAINAS_NAME_TOO_LONG, "procedure 22 has room for paths of 255 bytes; nothing was changed: use the program");
     if ((clone->flags & VAAINAS_DRY_RUN) != 0)
         return VAAINAS_OK;
-    enum vaainas_error error = prepare(session, clone, destination, &file, &by_name, failure);
+    enum vaainas_error error = choose_way(session, clone, destination, &way, failure);
     if (error != VAAINAS_OK)
         return error;
-    to_wire(&file, &request.destination);
+    if (!name_path(clone, &way, &request)) {
+        error = fail(failure, VAAINAS_NAME_TOO_LONG, "procedure 22 has room for paths of 255 bytes; nothing was changed: use the program");
+        return finish(session, clone, destination, &way, error, failure);
+    }
+    to_wire(&way.handle, &request.destination);
     to_wire(&source->object, &request.source);
-    request.name_length = (uint32_t)strlen(clone->destination) + 1;
-    strcpy(request.name, clone->destination);
-    error = exchange(session, &request, &answer, failure);
-    if (error != VAAINAS_OK)
-        return error;
-    result->done_bytes = answer.clone_offset;
-    if (answer.clone_flag == PROCEDURE22_COMPLETE)
-        return VAAINAS_OK;
-    if (by_name) /* and no handle to ask with */
-        return fail(failure, VAAINAS_PROTOCOL, "the server has not said that the clone is complete: don't use the destination");
-    return poll_until_done(session, clone, &file, &result->done_bytes, failure);
+    error = exchange(session, &request, way.by_name ? ONCE : REPEATABLE, &answer, failure);
+    if (error == VAAINAS_OK) {
+        result->done_bytes = answer.clone_offset;
+        if (answer.clone_flag != PROCEDURE22_COMPLETE && way.by_name) /* and no handle to ask with */
+            error = fail(failure, VAAINAS_PROTOCOL, "the server has not said that the clone is complete: don't use the destination");
+        else if (answer.clone_flag != PROCEDURE22_COMPLETE)
+            error = poll_until_done(session, clone, &way.handle, &result->done_bytes, failure);
+    }
+    return finish(session, clone, destination, &way, error, failure);
 }
 
 static enum vaainas_error statistics(struct vaainas_session *session, const struct handle *file, bool reserve,
@@ -218,7 +273,10 @@ static enum vaainas_error cancel(struct vaainas_session *session, const struct h
 
     if (job != 0)
         return fail(failure, VAAINAS_NOT_SUPPORTED, "procedure 22 knows no job numbers: name the file that is being cloned to, or use the program");
-    return command(session, PROCEDURE22_ABORT_CLONE, destination, &result, failure);
+    enum vaainas_error error = command(session, PROCEDURE22_ABORT_CLONE, destination, &result, failure);
+    if (error == VAAINAS_BUSY)
+        error = fail(failure, error, "the clone was told to end, and has not yet");
+    return error;
 }
 
 const struct door procedure22_door = {supported, clone_file, statistics, jobs, cancel};

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "session.h"
 #include "vaai_nas.h"
@@ -28,7 +29,7 @@ static enum vaainas_error supported(struct vaainas_session *session, struct vaai
 {
     vaai_file_handle root = from_handle(&session->root);
     vaai_capabilities_result result = {0};
-    enum vaainas_error error = call(session->program, VAAI_NAS_PROC_CAPABILITIES, (xdrproc_t)xdr_vaai_file_handle, &root,
+    enum vaainas_error error = call(&session->program, REPEATABLE, VAAI_NAS_PROC_CAPABILITIES, (xdrproc_t)xdr_vaai_file_handle, &root,
                                     (xdrproc_t)xdr_vaai_capabilities_result, &result, failure);
 
     if (error != VAAINAS_OK)
@@ -73,7 +74,7 @@ static enum vaainas_error call_job(struct vaainas_session *session, unsigned lon
 
     memset(&result, 0, sizeof(result));
     enum vaainas_error error =
-        call(session->program, procedure, encode, arguments, (xdrproc_t)xdr_vaai_job_result, &result, failure);
+        call(&session->program, REPEATABLE, procedure, encode, arguments, (xdrproc_t)xdr_vaai_job_result, &result, failure);
     if (error != VAAINAS_OK)
         return error;
     if (result.error == VAAI_ERROR_NONE)
@@ -84,23 +85,45 @@ static enum vaainas_error call_job(struct vaainas_session *session, unsigned lon
     return error;
 }
 
+static enum vaainas_error end_job(struct vaainas_session *session, const struct handle *destination, uint64_t job,
+                                  struct vaainas_job *ended, struct vaainas_failure *failure)
+{
+    vaai_cancel_arguments arguments = {.destination = from_handle(destination), .id = job};
+
+    return call_job(session, VAAI_NAS_PROC_JOB_CANCEL, (xdrproc_t)xdr_vaai_cancel_arguments, &arguments, ended, failure);
+}
+
+static bool has_ended(const struct vaainas_job *job)
+{
+    return job->state == VAAINAS_JOB_COMPLETE || job->state == VAAINAS_JOB_FAILED;
+}
+
 static enum vaainas_error cancel(struct vaainas_session *session, const struct handle *destination, uint64_t job,
                                  struct vaainas_failure *failure)
 {
-    vaai_cancel_arguments arguments = {.destination = from_handle(destination), .id = job};
     struct vaainas_job ended;
 
     if (job == 0)
         return fail(failure, VAAINAS_INVALID, "say which job; `jobs` lists them");
-    return call_job(session, VAAI_NAS_PROC_JOB_CANCEL, (xdrproc_t)xdr_vaai_cancel_arguments, &arguments, &ended, failure);
+    enum vaainas_error error = end_job(session, destination, job, &ended, failure);
+    if (error == VAAINAS_OK && !has_ended(&ended))
+        error = fail(failure, VAAINAS_BUSY, "job %llu was told to end, and has not yet", (unsigned long long)job);
+    return error;
 }
 
 static enum vaainas_error stop(struct vaainas_session *session, const struct handle *destination, uint64_t job,
                                enum vaainas_error error, const char *why, struct vaainas_failure *failure)
 {
-    if (cancel(session, destination, job, failure) != VAAINAS_OK)
+    struct vaainas_job ended;
+
+    if (end_job(session, destination, job, &ended, failure) != VAAINAS_OK)
         return fail(failure, error, "%s; job %llu could not be cancelled, and may be going on", why, (unsigned long long)job);
-    return fail(failure, error, "%s; the clone was cancelled, and nothing of it is left in the destination", why);
+    if (!has_ended(&ended))
+        return fail(failure, error, "%s; job %llu was told to end, and has not yet: don't use the destination before", why,
+                    (unsigned long long)job);
+    if (ended.state == VAAINAS_JOB_COMPLETE)
+        return fail(failure, error, "%s; but the clone was complete before, and is there", why);
+    return fail(failure, error, "%s: %s", why, ended.reason);
 }
 
 static enum vaainas_error wait_for_end(struct vaainas_session *session, const struct vaainas_clone *clone,
@@ -109,12 +132,18 @@ static enum vaainas_error wait_for_end(struct vaainas_session *session, const st
     vaai_job_arguments arguments = {.file = from_handle(&session->root), .id = job->id, .wait_milliseconds = POLL_MILLISECONDS};
     time_t moved = time(NULL);
     uint64_t done = job->done_bytes;
+    unsigned int failing = 0;
 
     while (job->state == VAAINAS_JOB_WAITING || job->state == VAAINAS_JOB_RUNNING) {
         enum vaainas_error error =
             call_job(session, VAAI_NAS_PROC_JOB_STATUS, (xdrproc_t)xdr_vaai_job_arguments, &arguments, job, failure);
+        if (error == VAAINAS_UNREACHABLE && ++failing <= FAILING_POLLS_MAX) {
+            sleep(1);
+            continue;
+        }
         if (error != VAAINAS_OK)
             return error;
+        failing = 0;
         if (job->done_bytes != done || job->state == VAAINAS_JOB_WAITING)
             moved = time(NULL);
         done = job->done_bytes;
@@ -150,8 +179,6 @@ static enum vaainas_error clone_file(struct vaainas_session *session, const stru
         return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
     enum vaainas_error error =
         call_job(session, VAAI_NAS_PROC_CLONE, (xdrproc_t)xdr_vaai_clone_arguments, &arguments, &job, failure);
-    if (error == VAAINAS_UNREACHABLE) /* it may have got there: the request id makes it safe to say it again */
-        error = call_job(session, VAAI_NAS_PROC_CLONE, (xdrproc_t)xdr_vaai_clone_arguments, &arguments, &job, failure);
     if (error == VAAINAS_OK && !arguments.dry_run)
         error = wait_for_end(session, clone, to, &job, failure);
     result->job = job.id;
@@ -171,7 +198,7 @@ static enum vaainas_error statistics(struct vaainas_session *session, const stru
 
     memset(&result, 0, sizeof(result));
     enum vaainas_error error =
-        call(session->program, reserve ? VAAI_NAS_PROC_RESERVE : VAAI_NAS_PROC_STATISTICS, (xdrproc_t)xdr_vaai_file_handle, &handle,
+        call(&session->program, REPEATABLE, reserve ? VAAI_NAS_PROC_RESERVE : VAAI_NAS_PROC_STATISTICS, (xdrproc_t)xdr_vaai_file_handle, &handle,
              (xdrproc_t)xdr_vaai_statistics_result, &result, failure);
     if (error != VAAINAS_OK)
         return error;
@@ -198,7 +225,7 @@ static enum vaainas_error jobs(struct vaainas_session *session, struct vaainas_j
 
     memset(&result, 0, sizeof(result));
     *count = 0;
-    enum vaainas_error error = call(session->program, VAAI_NAS_PROC_JOB_LIST, (xdrproc_t)xdr_vaai_file_handle, &root,
+    enum vaainas_error error = call(&session->program, REPEATABLE, VAAI_NAS_PROC_JOB_LIST, (xdrproc_t)xdr_vaai_file_handle, &root,
                                     (xdrproc_t)xdr_vaai_jobs_result, &result, failure);
     if (error != VAAINAS_OK)
         return error;

@@ -11,6 +11,8 @@
 #define CALL_SECONDS 60   /* of one RPC; a server holds the answer to a clone for 20 s at most */
 #define STUCK_SECONDS 300 /* a clone that does not move for so long is aborted */
 
+#define FAILING_POLLS_MAX 60u /* of a clone under way, a second apart */
+
 struct handle {
     uint32_t length;
     uint8_t bytes[HANDLE_SIZE];
@@ -18,11 +20,18 @@ struct handle {
 
 struct door;
 
+/* A program of the server's, connected when it is first called, and again when the connection broke. */
+struct connection {
+    const char *host;
+    uint16_t port; /* TCP; 0: where the server's portmapper says */
+    unsigned long program, version;
+    CLIENT *client; /* NULL: not connected */
+};
+
 struct vaainas_session {
     char host[256];
-    uint16_t program_port; /* of vaai_nas.x; 0: ask the portmapper */
-    CLIENT *nfs;     /* NFSv3 */
-    CLIENT *program; /* vaai_nas.x, or NULL */
+    struct connection nfs;     /* NFSv3 */
+    struct connection program; /* vaai_nas.x */
     struct handle root;
     enum vaainas_door door;
     const struct door *functions;
@@ -59,22 +68,28 @@ extern const struct door program_door, procedure22_door;
 enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* One RPC. UNREACHABLE, NO_SERVICE or PROTOCOL where it has no results. */
-enum vaainas_error call(CLIENT *client, unsigned long procedure, xdrproc_t encode, const void *arguments, xdrproc_t decode,
-                        void *results, struct vaainas_failure *failure);
+/* Whether a call may be said again over a new connection, not knowing whether the server has done it. */
+enum repetition { ONCE, REPEATABLE };
+
+/* One RPC, with the caller's credentials. UNREACHABLE, NO_SERVICE, ACCESS or PROTOCOL where it has no results. `failure` is not NULL. */
+enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
+                        const void *arguments, xdrproc_t decode, void *results, struct vaainas_failure *failure);
+
+/* May be called for one that is not connected. */
+void disconnect(struct connection *connection);
 
 /* An nfsstat3 (RFC 1813 2.6) in our terms. */
 enum vaainas_error error_of_nfs(uint32_t status);
 
-/* A program of the server's at a TCP port, 0: where its portmapper says; with the caller's credentials. NULL with *failure. */
-CLIENT *connect_to(const char *host, uint16_t port, unsigned long program, unsigned long version, struct vaainas_failure *failure);
-/* Ends what connect_to() made, or nothing for NULL. */
-void disconnect(CLIENT *client);
-
-/* NFSv3's own procedures. */
+/* NFSv3's own procedures. Those that make a name fail with EXISTS where it is taken, but rename_file() replaces. */
 enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure);
-enum vaainas_error create_file(struct vaainas_session *session, const struct found *found, struct handle *made,
+enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *made,
+                             struct vaainas_failure *failure);
+enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
                                struct vaainas_failure *failure);
-enum vaainas_error remove_file(struct vaainas_session *session, const struct found *found, struct vaainas_failure *failure);
+enum vaainas_error rename_file(struct vaainas_session *session, const struct handle *directory, const char *from, const char *to,
+                               struct vaainas_failure *failure);
+enum vaainas_error link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
+                             const char *name, struct vaainas_failure *failure);
 
 #endif

@@ -14,7 +14,11 @@ extern "C" {
  * libvaainas: offloads of NFS datastores, for a host. One session is for one export of one server and for one thread at a time.
  * Paths are relative to the export ("vm1/disk.vmdk"), and have no "." or ".." in them.
  *
- * The interface is stable: fields are added at the end of structures only, which begin with their size as the caller knows it.
+ * The interface is stable: fields are added at the end of structures only, which begin with their size as the caller knows it; an earlier
+ * caller's are shorter, and a later caller's may be longer, if what is not known here is zero. `failure` may be NULL everywhere.
+ *
+ * A connection that broke, as by a restart of the server, is made again by the next call, or within it where the call may be repeated.
+ * No signal is raised by it.
  */
 
 /* How the server is asked. */
@@ -81,7 +85,9 @@ enum vaainas_door vaainas_session_door(const struct vaainas_session *session);
 
 struct vaainas_capabilities {
     size_t size; /* sizeof(struct vaainas_capabilities), set by the caller */
-    bool clone, fast_clone, reserve, statistics;
+    bool clone, fast_clone;
+    bool reserve; /* by procedure 22 always true: reservations are answered, by NO_SPACE where nothing can hold space */
+    bool statistics;
     bool unique_exact; /* by procedure 22 always false: not known */
 };
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
@@ -142,12 +148,16 @@ struct vaainas_job {
     char host[64], name[256], reason[256];
 };
 
-/* The export's jobs, newest first, into an array of *count; *count is their number then. Program only. */
-enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t *count,
+/*
+ * Those of the export's jobs that the caller asked for, or that write where he may write, newest first, into an array of *count;
+ * *count is their number then. `size` is sizeof(struct vaainas_job) as the caller knows it. Program only.
+ */
+enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t size, size_t *count,
                                 struct vaainas_failure *failure);
 
 /*
- * Cancels a clone. `destination` is the file it replaces, or the directory it makes a file in. By procedure 22 `job` is 0, and the clone is
+ * Cancels a clone. OK where it has ended, also where it was complete before; BUSY where it was told to end, and has not yet. `destination`
+ * is the file it replaces, or the directory it makes a file in. By procedure 22 `job` is 0, and the clone is
  * the one into the file.
  */
 enum vaainas_error vaainas_cancel(struct vaainas_session *session, const char *destination, uint64_t job,

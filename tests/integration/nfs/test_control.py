@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -152,3 +153,35 @@ def test_daemon_that_is_gone_is_told_apart(control: tuple[Ganesha, daemon.Ganesh
         Ganesha(tmp_path, "unix:path=/nonexistent").exports()
     server.start()
     assert set(client.exports()) == {1}
+
+
+def test_removal_that_is_not_answered_in_time_is_not_undone_by_a_restart(
+    control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server, store = control
+    client.add(Export(2, store / "one", "/one"))
+    impatient = Ganesha(tmp_path / "exports", client._bus, timeout_s=0.5)
+    known = client.exports()
+    monkeypatch.setattr(impatient, "exports", lambda: known)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(GaneshaUnreachableError):
+            impatient.remove(2)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    server.restart_after_kill()
+    assert set(client.exports()) == {1}
+
+
+def test_removal_that_is_refused_changes_nothing(
+    control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server, store = control
+    kept = tmp_path / "exports" / "9.conf"
+    kept.write_text(Export(9, store / "two", "/two").block())
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "exports", lambda: {9: "/two"})
+        with pytest.raises(ExportRefusedError):
+            client.remove(9)
+    server.restart_after_kill()
+    assert set(client.exports()) == {1, 9}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is asked of NFSv3 itself (RFC 1813): paths are walked, and files made, renamed, linked and removed. */
+#include <string.h>
+
+#include "nfs3.h"
+#include "session.h"
+
+#define DIRECTORY_TYPE 2u /* ftype3 NF3DIR */
+#define GUARDED 1u        /* createmode3 */
+
+enum vaainas_error error_of_nfs(uint32_t status)
+{
+    switch (status) {
+    case 0:
+        return VAAINAS_OK;
+    case 1: /* NFS3ERR_PERM */
+    case 13:
+        return VAAINAS_ACCESS;
+    case 2:
+        return VAAINAS_NOT_FOUND;
+    case 17:
+        return VAAINAS_EXISTS;
+    case 20:
+        return VAAINAS_NOT_DIRECTORY;
+    case 21:
+        return VAAINAS_IS_DIRECTORY;
+    case 22:
+        return VAAINAS_INVALID;
+    case 27:
+        return VAAINAS_FILE_TOO_LARGE;
+    case 28:
+        return VAAINAS_NO_SPACE;
+    case 30:
+        return VAAINAS_READ_ONLY;
+    case 63:
+        return VAAINAS_NAME_TOO_LONG;
+    case 69:
+        return VAAINAS_QUOTA;
+    case 70:
+        return VAAINAS_STALE;
+    case 10001:
+        return VAAINAS_BAD_HANDLE;
+    case 10004:
+        return VAAINAS_NOT_SUPPORTED;
+    case 10008:
+        return VAAINAS_BUSY;
+    case 5:
+    case 6:
+        return VAAINAS_INPUT_OUTPUT;
+    default:
+        return VAAINAS_FAULT;
+    }
+}
+
+static void to_handle(const fhandle3 *from, struct handle *to)
+{
+    to->length = from->fhandle3_len;
+    memcpy(to->bytes, from->fhandle3_val, to->length);
+}
+
+static fhandle3 from_handle(const struct handle *handle)
+{
+    return (fhandle3){.fhandle3_len = handle->length, .fhandle3_val = (char *)(uintptr_t)handle->bytes};
+}
+
+static enum vaainas_error lookup(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                 struct handle *object, bool *is_directory, struct vaainas_failure *failure)
+{
+    diropargs3 arguments = {.dir = from_handle(directory), .name = (char *)(uintptr_t)name};
+    LOOKUP3res result = {0};
+    enum vaainas_error error =
+        call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments, (xdrproc_t)xdr_LOOKUP3res, &result, failure);
+
+    if (error == VAAINAS_OK && result.status != 0)
+        error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
+    if (error == VAAINAS_OK) {
+        const post_op_attr *attributes = &result.LOOKUP3res_u.resok.obj_attributes;
+        to_handle(&result.LOOKUP3res_u.resok.object, object);
+        *is_directory = attributes->attributes_follow && attributes->post_op_attr_u.attributes.type == DIRECTORY_TYPE;
+    }
+    xdr_free((xdrproc_t)xdr_LOOKUP3res, (char *)&result);
+    return error;
+}
+
+enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure)
+{
+    memset(found, 0, sizeof(*found));
+    found->parent = found->object = session->root;
+    found->exists = found->is_directory = found->parent_exists = true;
+    for (;;) {
+        while (*path == '/')
+            path++;
+        size_t length = strcspn(path, "/");
+        if (length == 0)
+            return VAAINAS_OK;
+        if (length >= sizeof(found->name))
+            return fail(failure, VAAINAS_NAME_TOO_LONG, "a name in the path is longer than 255 bytes; nothing was changed");
+        if (!found->exists) { /* and something follows */
+            found->parent_exists = false;
+            return VAAINAS_OK;
+        }
+        if (!found->is_directory)
+            return fail(failure, VAAINAS_NOT_DIRECTORY, "%s is no directory; nothing was changed", found->name);
+        memcpy(found->name, path, length);
+        found->name[length] = 0;
+        path += length;
+        if (strcmp(found->name, ".") == 0 || strcmp(found->name, "..") == 0)
+            return fail(failure, VAAINAS_INVALID, "a path has no \".\" or \"..\" in it; nothing was changed");
+        found->parent = found->object;
+        enum vaainas_error error = lookup(session, &found->parent, found->name, &found->object, &found->is_directory, failure);
+        if (error == VAAINAS_NOT_FOUND)
+            found->exists = false;
+        else if (error != VAAINAS_OK)
+            return error;
+    }
+}
+
+static diropargs3 place(const struct handle *directory, const char *name)
+{
+    return (diropargs3){.dir = from_handle(directory), .name = (char *)(uintptr_t)name};
+}
+
+/* A procedure whose results are a status and what nobody looks at. Never said again by itself: it may have been done. */
+static enum vaainas_error change(struct vaainas_session *session, unsigned long procedure, xdrproc_t encode, const void *arguments,
+                                 const char *name, struct vaainas_failure *failure)
+{
+    status_only result = {0};
+    enum vaainas_error error =
+        call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only, &result, failure);
+
+    if (error == VAAINAS_OK && result.status != 0)
+        error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
+    return error;
+}
+
+enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *made,
+                             struct vaainas_failure *failure)
+{
+    CREATE3args arguments = {.where = place(directory, name), .createmode = GUARDED, .set_mode = TRUE, .mode = 0600};
+    bool is_directory;
+    enum vaainas_error error = change(session, NFSPROC3_CREATE, (xdrproc_t)xdr_CREATE3args, &arguments, name, failure);
+
+    return error != VAAINAS_OK ? error : lookup(session, directory, name, made, &is_directory, failure);
+}
+
+enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
+                               struct vaainas_failure *failure)
+{
+    diropargs3 arguments = place(directory, name);
+
+    return change(session, NFSPROC3_REMOVE, (xdrproc_t)xdr_diropargs3, &arguments, name, failure);
+}
+
+enum vaainas_error rename_file(struct vaainas_session *session, const struct handle *directory, const char *from, const char *to,
+                               struct vaainas_failure *failure)
+{
+    RENAME3args arguments = {.from = place(directory, from), .to = place(directory, to)};
+
+    return change(session, NFSPROC3_RENAME, (xdrproc_t)xdr_RENAME3args, &arguments, to, failure);
+}
+
+enum vaainas_error link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
+                             const char *name, struct vaainas_failure *failure)
+{
+    LINK3args arguments = {.file = from_handle(file), .link = place(directory, name)};
+
+    return change(session, NFSPROC3_LINK, (xdrproc_t)xdr_LINK3args, &arguments, name, failure);
+}

@@ -1,0 +1,135 @@
+"""What the client library does of itself: names, connections that break, signals."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.ganesha import Daemon, Export, Ganesha, running_ganesha
+from support.programs import wait_for
+from support.vaai_nas import COMMAND, vaai_nas
+
+DOORS = ("program", "procedure22")
+
+# A plug-in: asks once for each line it reads, and says how that ended. The library's functions want a failure of 4 + 512 bytes.
+PLUG_IN = """
+import ctypes, signal, sys
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+library = ctypes.CDLL(sys.argv[1])
+library.vaainas_open.restype = ctypes.c_void_p
+failure = ctypes.create_string_buffer(4 + 512)
+session = library.vaainas_open(b"127.0.0.1", b"/open", int(sys.argv[2]), failure)
+print("open" if session else failure[4:].split(bytes(1))[0], flush=True)
+for line in sys.stdin:
+    capabilities = ctypes.create_string_buffer((16).to_bytes(8, "little") + bytes(8), 16)
+    print(library.vaainas_supported(ctypes.c_void_p(session), capabilities, failure), flush=True)
+library.vaainas_close(ctypes.c_void_p(session))
+"""
+
+
+@dataclass
+class Rig:
+    """A daemon with an export."""
+
+    ganesha: Ganesha
+    store: Path
+
+    def left(self) -> set[str]:
+        """Names in it that are nobody's."""
+        return {path.name for path in self.store.rglob(".vaai*")}
+
+
+@pytest.fixture(scope="module")
+def rig_of_all(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
+    store = make_lasting_store("open")
+    (store / "source").write_bytes(random.Random(seed).randbytes(1 << 20))
+    os.sync()
+    with running_ganesha(tmp_path_factory.mktemp("ganesha") / "ganesha", [Export(1, store, "/open")], Daemon.PATCHED) as ganesha:
+        yield Rig(ganesha, store)
+
+
+@pytest.fixture
+def rig(rig_of_all: Rig) -> Iterator[Rig]:
+    yield rig_of_all
+    assert rig_of_all.ganesha.running()
+    assert rig_of_all.left() == set()
+    for path in rig_of_all.store.iterdir():
+        if path.is_file() and path.name != "source":
+            path.unlink()
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("command", ["clone", "fast-clone"])
+def test_what_is_there_stays_when_a_clone_is_refused(rig: Rig, door: str, command: str) -> None:
+    his = rig.store / "his"
+    his.mkdir(exist_ok=True)
+    (his / "disk").write_bytes(b"older")
+    (rig.store / "secret").write_bytes(b"secret")
+    (rig.store / "secret").chmod(0o600)
+    for path in (his, his / "disk"):
+        os.chown(path, 1000, 1000)
+    answer = vaai_nas("--door", door, command, "127.0.0.1:/open", "secret", "his/disk", user=1000)
+    assert answer.returncode == 5, answer.stderr
+    assert (his / "disk").read_bytes() == b"older"
+    absent = vaai_nas("--door", door, command, "127.0.0.1:/open", "secret", "his/new", user=1000)
+    assert (absent.returncode, {path.name for path in his.iterdir()}) == (5, {"disk"})
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_one_of_several_guarded_clones_gets_the_name(rig: Rig, door: str) -> None:
+    for turn in range(3):
+        codes: list[int] = []
+
+        def clone(name: str, codes: list[int] = codes) -> None:
+            codes.append(vaai_nas("--door", door, "clone", "--guarded", "127.0.0.1:/open", "source", name).returncode)
+
+        threads = [threading.Thread(target=clone, args=(f"copy{turn}",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert codes.count(0) == 1, codes
+        assert set(codes) <= {0, 7, 8}, "exists, or is being made"
+        assert (rig.store / f"copy{turn}").read_bytes() == (rig.store / "source").read_bytes()
+
+
+def test_a_fast_clone_replaces_a_file_in_one_step(rig: Rig) -> None:
+    (rig.store / "disk").write_bytes(b"older")
+    with (rig.store / "disk").open("rb") as held:
+        assert vaai_nas("--door", "procedure22", "fast-clone", "127.0.0.1:/open", "source", "disk").returncode == 0
+        assert held.read() == b"older", "who has it open keeps it"
+    assert (rig.store / "disk").read_bytes() == (rig.store / "source").read_bytes()
+
+
+@pytest.mark.parametrize(("door", "number"), [("program", "1"), ("procedure22", "2")])
+def test_a_session_outlives_the_servers_restart(rig: Rig, door: str, number: str) -> None:
+    words = [sys.executable, "-c", PLUG_IN, str(COMMAND.parent / "libvaainas.so.1"), number]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as plug_in:
+        assert plug_in.stdin is not None
+        assert plug_in.stdout is not None
+
+        def ask() -> str:
+            assert plug_in.stdin is not None
+            assert plug_in.stdout is not None
+            plug_in.stdin.write("ask\n")
+            plug_in.stdin.flush()
+            return plug_in.stdout.readline().strip()
+
+        assert plug_in.stdout.readline().strip() == "open"
+        assert ask() == "0"
+        rig.ganesha.kill()
+        assert [ask(), ask()] == ["100", "100"], "not reached, twice; and no signal ends the process"
+        rig.ganesha.start()
+        wait_for(lambda: ask() == "0", f"the {door} answers again")
+        rig.ganesha.restart_after_kill()
+        wait_for(lambda: vaai_nas("--door", door, "caps", "127.0.0.1:/open").returncode == 0, "it is served again")
+        assert ask() == "0", "the call in which the break is seen is said again"
+        plug_in.stdin.close()
+        assert plug_in.wait(20) == 0
