@@ -8,7 +8,7 @@ enter := packaging/rootfs/enter
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: ## serve an iSCSI LUN on a real zvol until Ctrl-C; JSON=1 prints where it is as one line of JSON
+demo: ## serve iSCSI LUNs and an NFS export on real OpenZFS until Ctrl-C; JSON=1 prints where it is as one line of JSON
 	@JSON=$(JSON) packaging/demo/run
 
 demo-reset: ## throw the demo's data away

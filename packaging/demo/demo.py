@@ -1,7 +1,8 @@
-"""`make demo`: the appliance on a real zvol of the OpenZFS kernel module, until Ctrl-C.
+"""`make demo`: the appliance on real zvols and a dataset of the OpenZFS kernel module, until Ctrl-C.
 
 On a host with /dev/zfs it serves from there, on a pool in a file of its own; elsewhere inside a User-Mode Linux guest
-whose disk is that file. Progress goes to standard error; with JSON=1 one line of JSON goes to standard output once it serves.
+whose disk is that file. All ports are those of this machine's loopback address. Progress goes to standard error; with JSON=1
+one line of JSON goes to standard output once it serves.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,12 +25,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
+import nfs  # noqa: E402
 from guest import CACHE, REPOSITORY, Disk, Forward, GuestError, GuestOptions, GuestProcess  # noqa: E402
 
 STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolute()
 POOL_FILE = STATE / "pool.img"
 POOL_BYTES = 8 << 30
 TARGET = CACHE / "target/release/zvaai-target"
+FSAL = CACHE / "ganesha_fsal/fsal/libfsalzvaai.so"
+VAAI_NAS = CACHE / "ganesha_fsal/client/vaai-nas"
+GANESHA_LIBRARY = CACHE / "ganesha/lib"
 ZVOL_CLONE = CACHE / "zvol_clone/zvol_clone.ko"
 SERVE = REPOSITORY / "packaging/demo/serve.py"
 IQN = "iqn.2026-11.example.zvaai:demo"
@@ -56,12 +62,33 @@ class Running:
     stop: Callable[[], None]
 
 
-def free_port() -> int:
-    """The iSCSI port if nobody has it, else any free one of the loopback address."""
-    for port in (ISCSI_PORT, 0):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as probe:
-            return int(probe.getsockname()[1])
-    raise DemoFailed("no free port on 127.0.0.1")
+@dataclass(frozen=True)
+class Ports:
+    """Where on 127.0.0.1 it serves."""
+
+    iscsi: int
+    nfs: int
+    mount: int
+    program: int
+
+    @property
+    def of_nfs(self) -> tuple[int, int, int]:
+        """As nfs.PORTS has them."""
+        return (self.nfs, self.mount, self.program)
+
+
+def free_ports() -> Ports:
+    """The usual ports where nobody has them, else any free ones of the loopback address."""
+    with contextlib.ExitStack() as stack:
+
+        def free(wanted: int) -> int:
+            for port in (wanted, 0):
+                with contextlib.suppress(OSError):
+                    probe = stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                    return int(probe.getsockname()[1])
+            raise DemoFailed("no free port on 127.0.0.1")
+
+        return Ports(free(ISCSI_PORT), *map(free, nfs.PORTS))
 
 
 def serve_command(device: str, listen: str, advertise: str) -> list[str]:
@@ -70,20 +97,21 @@ def serve_command(device: str, listen: str, advertise: str) -> list[str]:
     return [
         *("python3", str(SERVE), "--pool", pool, "--device", device, "--state", str(STATE), "--target", str(TARGET)),
         *("--listen", listen, "--advertise", advertise, "--iqn", IQN),
+        *("--fsal", str(FSAL), "--ganesha-library", str(GANESHA_LIBRARY)),
     ]
 
 
 @contextlib.contextmanager
-def in_guest(port: int) -> Iterator[Running]:
-    """Serves inside a guest; the portal is forwarded."""
-    portal = ("127.0.0.1", port)
+def in_guest(ports: Ports) -> Iterator[Running]:
+    """Serves inside a guest; all ports are forwarded."""
+    portal = ("127.0.0.1", ports.iscsi)
     options = GuestOptions(
         command=[
-            *serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{port}"),
+            *serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{ports.iscsi}"),
             *("--zvol-clone", str(ZVOL_CLONE)),
         ],
         disks=[Disk(POOL_BYTES, POOL_FILE)],
-        forwards=[Forward(ISCSI_PORT, port)],
+        forwards=[Forward(ISCSI_PORT, ports.iscsi), *map(Forward, nfs.PORTS, ports.of_nfs)],
         console=sys.stderr.fileno(),
     )
     with GuestProcess(options) as guest:
@@ -97,13 +125,14 @@ def in_guest(port: int) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def on_host(port: int) -> Iterator[Running]:
+def on_host(ports: Ports) -> Iterator[Running]:
     """Serves with this host's own OpenZFS module."""
     with POOL_FILE.open("ab") as file:
         file.truncate(max(POOL_BYTES, file.tell()))
-    address = f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{ports.iscsi}"
+    own_network = ("--nfs-own-network", *map(str, ports.of_nfs))
     # A session of its own, so that Ctrl-C reaches it through here, once; when this process is killed, it ends too.
-    command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address)]
+    command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address), *own_network]
     process = subprocess.Popen(command, start_new_session=True)
 
     def stop() -> None:
@@ -112,7 +141,7 @@ def on_host(port: int) -> Iterator[Running]:
             process.wait(STOP_SECONDS)
 
     try:
-        yield Running("this host's own OpenZFS", ("127.0.0.1", port), lambda: process.poll() is not None, stop)
+        yield Running("this host's own OpenZFS", ("127.0.0.1", ports.iscsi), lambda: process.poll() is not None, stop)
     finally:
         if process.poll() is None:
             process.kill()
@@ -136,20 +165,34 @@ def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mappi
     return {}
 
 
-def screen(running: Running, address: str, served: Mapping[str, Any]) -> str:
+def in_environment(*words: str) -> str:
+    """A command as it is to be typed on this machine: elsewhere than on Debian 13 it runs inside the root folder."""
+    enter = [str(REPOSITORY / "packaging/rootfs/enter")] if Path("/.zvaai-rootfs").exists() else []
+    return shlex.join([*enter, *words])
+
+
+def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     """What runs where, and what to try."""
+    address = f"127.0.0.1:{ports.iscsi}"
     url = f"iscsi://{address}"
     copies = "share blocks (zvol_clone is loaded)" if served["zvol_clone"] else "are read and written (zvol_clone is not loaded)"
+    disk = STATE / "disk.raw"
+    nfs_ports = f"nfsport={ports.nfs}&mountport={ports.mount}"
+    given = ("--nfs-port", str(ports.nfs), "--mount-port", str(ports.mount), "--program-port", str(ports.program))
+    vaai_nas = in_environment(str(VAAI_NAS), *given)
+    export = f"127.0.0.1:{nfs.EXPORT}"
     return f"""
-  zvaai serves.
+  zvaai serves, at this machine's loopback address only:
 
-    iSCSI portal   {address}   (this machine's loopback address only, no CHAP)
+    iSCSI portal   {address}, no CHAP
     target         {IQN}
     LUN 0, LUN 1   4 GiB each, thin, on zvols of the OpenZFS kernel module in {running.where}
     offloads       ATS, XCOPY, WRITE SAME, UNMAP; copies {copies}
+    NFS export     {export}, a dataset there: NFSv3 to 4.2 at port {ports.nfs}, MOUNT at {ports.mount}; every user is nobody
+    VAAI-NAS       full and fast clones, reservations, statistics: at port {ports.program}, and as procedure 22 of NFSv3
     data           kept in {STATE} until `make demo-reset`
 
-  Try, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
+  Try iSCSI, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
 
     iscsi-ls -s {url}
     iscsi-inq {url}/{IQN}/0
@@ -165,8 +208,31 @@ def screen(running: Running, address: str, served: Mapping[str, Any]) -> str:
     iscsiadm -m discovery -t sendtargets -p {address}
     iscsiadm -m node -T {IQN} -p {address} --login
 
+  Try NFS, as root: put a file there, have the server clone it, see what the clone shares; what was shared appears here:
+
+    head -c 64M /dev/urandom >{shlex.quote(str(disk))}
+    {in_environment("nfs-cp", str(disk), f"nfs://127.0.0.1{nfs.EXPORT}/disk.raw?{nfs_ports}")}
+    {vaai_nas} fast-clone {export} disk.raw clone.raw
+    {vaai_nas} stat {export} clone.raw
+    {in_environment("nfs-ls", f"nfs://127.0.0.1{nfs.EXPORT}?{nfs_ports}")}
+
+  Or mount it, where the kernel has an NFS client (apt install nfs-common):
+
+    mount -t nfs -o vers=4.2,proto=tcp,port={ports.nfs} {export} /mnt
+
   Ctrl-C stops everything.
 """
+
+
+def facts(ports: Ports, served: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the line of JSON says."""
+    nfs_facts = {
+        "address": "127.0.0.1",
+        "export": nfs.EXPORT,
+        **{"port": ports.nfs, "mount_port": ports.mount, "vaai_nas_port": ports.program},
+        "vaai_nas": in_environment(str(VAAI_NAS)),
+    }
+    return {"iscsi_portal": f"127.0.0.1:{ports.iscsi}", "iqn": IQN, **served, "nfs": nfs_facts}
 
 
 def main() -> int:
@@ -183,17 +249,16 @@ def main() -> int:
     (STATE / "ready").unlink(missing_ok=True)
     started = time.monotonic()
     try:
-        port = free_port()
+        ports = free_ports()
         host = Path("/dev/zfs").exists()
         report("starting on this host's OpenZFS" if host else "booting the guest; usually 10 s")
-        with on_host(port) if host else in_guest(port) as running:
+        with on_host(ports) if host else in_guest(ports) as running:
             served = wait_until_ready(running, lambda: interrupted)
             if not interrupted:
-                address = f"127.0.0.1:{port}"
                 report(f"ready after {time.monotonic() - started:.1f} s")
-                print(screen(running, address, served), file=sys.stderr, flush=True)
+                print(screen(running, ports, served), file=sys.stderr, flush=True)
                 if os.environ.get("JSON") == "1":
-                    print(json.dumps({"iscsi_portal": address, "iqn": IQN, **served}), flush=True)
+                    print(json.dumps(facts(ports, served)), flush=True)
             while not interrupted and not running.ended():
                 time.sleep(0.1)
             if not interrupted:

@@ -1,4 +1,4 @@
-"""The demo's storage: a pool on one device, two zvols in it, zvol_clone, and the target that serves both.
+"""The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py).
 
 Runs where the OpenZFS module is: inside the guest, or on a host that has it. Safe to repeat: what is there is used again.
 Ends, with the pool exported, on SIGTERM. A stand-in for the appliance service, which will own this.
@@ -22,6 +22,7 @@ from typing import Any
 VOLUME_BYTES = 4 << 30
 VOLBLOCKSIZE = 16384
 LUNS = (0, 1)
+NFS = Path(__file__).with_name("nfs.py")
 LOAD_MODULE = Path(__file__).resolve().parents[1] / "dkms/zvol_clone/zvol_clone-load"
 SHOWN = {
     "cloned_bytes": "copied by sharing blocks",
@@ -112,6 +113,7 @@ def serve(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or SIGINT."""
     stopping = False
     target: subprocess.Popen[bytes] | None = None
+    nfs: subprocess.Popen[bytes] | None = None
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         nonlocal stopping
@@ -129,7 +131,8 @@ def serve(options: argparse.Namespace) -> None:
         clones = load_zvol_clone(options.zvol_clone)
         options.state.mkdir(parents=True, exist_ok=True)
         control = Path(f"/run/zvaai-demo-{os.getpid()}.sock")
-        report("starting the target")
+        report("starting the NFS server and the target")
+        nfs = start_nfs(options)
         target = subprocess.Popen(
             [*END_WITH_US, options.target, "serve", "--config", options.state / "target.json", "--control", control]
             + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn"],
@@ -144,17 +147,23 @@ def serve(options: argparse.Namespace) -> None:
         for number, volume, device in zip(LUNS, volumes, devices, strict=True):
             lun = {"number": number, "uuid": identity(volume), "path": str(device), "product": "ZVAAI DEMO"}
             call("luns.create", {"target": options.iqn, "lun": lun})
+        wait_for_nfs(options, nfs)
         (options.state / "ready").write_text(json.dumps({"luns": LUNS, "zvol_clone": clones}))
         if stopping:
             target.terminate()
-        code = show_offloads(call, target)
+        show_offloads(call, target, nfs)
         control.unlink(missing_ok=True)
+        if not stopping and nfs.poll() is not None:
+            raise DemoError(f"the NFS server ended by itself (exit code {nfs.returncode})")
+        code = target.wait()
         if not stopping:
             raise DemoError(f"the target ended by itself (exit code {code})")
     finally:
-        if target is not None and target.poll() is None:
-            target.terminate()
-            target.wait()
+        running = [process for process in (target, nfs) if process is not None and process.poll() is None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
         run("udevadm", "settle")  # it looks at the zvol after the target has closed it, and keeps the pool busy
         run("zpool", "export", options.pool)
 
@@ -172,12 +181,43 @@ def wait_until_it_answers(call: Callable[[str, dict[str, Any]], str], target: su
             time.sleep(0.05)
 
 
-def show_offloads(call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes]) -> int:
-    """Says what the target did for hosts, whenever it did more, until it ends; its exit code."""
+def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
+    """The process that serves the NFS export."""
+    nfs_ready(options).unlink(missing_ok=True)
+    words = ["--dataset", f"{options.pool}/nfs", "--fsal", options.fsal, "--library", options.ganesha_library]
+    words += ["--log", options.state / "ganesha.log", "--ready", nfs_ready(options)]
+    if options.nfs_own_network:
+        words += ["--own-network", *map(str, options.nfs_own_network)]
+    own_mounts = ("unshare", "--mount", "--propagation", "private")
+    return subprocess.Popen([*END_WITH_US, *own_mounts, "python3", NFS, *words], stdout=sys.stderr)
+
+
+def nfs_ready(options: argparse.Namespace) -> Path:
+    """The file that says that the NFS export is served."""
+    path: Path = options.state / "nfs-ready"
+    return path
+
+
+def wait_for_nfs(options: argparse.Namespace, nfs: subprocess.Popen[bytes]) -> None:
+    """Returns once the NFS export is served. Raises DemoError."""
+    until = time.monotonic() + READY_SECONDS
+    while not nfs_ready(options).exists():
+        if nfs.poll() is not None:
+            raise DemoError("the NFS server ended before it served")
+        if time.monotonic() > until:
+            raise DemoError(f"the NFS server does not serve within {READY_SECONDS:.0f} s")
+        time.sleep(0.05)
+
+
+def show_offloads(
+    call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes], nfs: subprocess.Popen[bytes]
+) -> None:
+    """Says what the target did for hosts, whenever it did more, until it or the NFS server ends."""
     known: dict[tuple[int, str], int] = {}
-    while True:
+    while nfs.poll() is None:
         try:
-            return target.wait(LOOK_SECONDS)
+            target.wait(LOOK_SECONDS)
+            return
         except subprocess.TimeoutExpired:
             pass
         try:
@@ -206,6 +246,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--listen", required=True, help="ADDRESS:PORT of the portal")
     parser.add_argument("--advertise", required=True, help="ADDRESS:PORT that discovery tells initiators")
     parser.add_argument("--iqn", required=True)
+    parser.add_argument("--fsal", required=True, help="libfsalzvaai.so")
+    parser.add_argument("--ganesha-library", required=True, help="folder of the patched libganesha_nfsd")
+    parser.add_argument("--nfs-own-network", type=int, nargs=3, help="--own-network of nfs.py")
     try:
         serve(parser.parse_args(words))
     except DemoError as error:

@@ -140,9 +140,10 @@ def state_folder() -> Iterator[Path]:
 
 
 class Forwarder:
-    """Carries TCP connections from sockets that listen in the caller's network namespace to the guest."""
+    """Carries TCP connections from sockets that listen in the caller's network namespace to the guest, or to another address."""
 
-    def __init__(self, forwards: Sequence[Forward]) -> None:
+    def __init__(self, forwards: Sequence[Forward], address: str = GUEST_ADDRESS) -> None:
+        self._address = address
         self._listening: list[tuple[socket.socket, int]] = []
         for forward in forwards:
             listener = socket.create_server((forward.host_address, forward.host_port), backlog=64)
@@ -150,7 +151,7 @@ class Forwarder:
         self.ports = {guest_port: listener.getsockname()[1] for listener, guest_port in self._listening}
 
     def start(self) -> None:
-        """Serves in a thread; to be called inside the guest's network namespace."""
+        """Serves in a thread; to be called inside the network namespace where the connections go."""
         if self._listening:
             threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
 
@@ -159,8 +160,7 @@ class Forwarder:
             await asyncio.start_server(functools.partial(self._carry, port=guest_port), sock=listener)
         await asyncio.Event().wait()
 
-    @staticmethod
-    async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError):
                 while data := await source.read(1 << 18):
@@ -169,7 +169,7 @@ class Forwarder:
                 sink.write_eof()
 
         try:
-            guest_reader, guest_writer = await asyncio.open_connection(GUEST_ADDRESS, port)
+            guest_reader, guest_writer = await asyncio.open_connection(self._address, port)
         except OSError:
             writer.close()
             return

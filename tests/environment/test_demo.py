@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -117,3 +120,58 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     demo.interrupt()
     assert demo.make("demo-reset").returncode == 0
     assert not demo.state.exists()
+
+
+def printed(screen: str, begin: str) -> str:
+    """The commands that the screen shows after a line that begins so."""
+    lines = screen[screen.index(f"\n  {begin}") + 1 :].splitlines()[2:]
+    return "\n".join(itertools.takewhile(str.strip, lines))
+
+
+def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
+    answer = demo.start()["nfs"]
+    wait_for(lambda: "Ctrl-C stops everything" in demo.log.read_text(), "the screen")
+    screen = demo.log.read_text()
+    commands = printed(screen, "Try NFS")
+    shown = run("bash", "-euc", commands)
+    assert "done: 67108864 bytes, 67108864 cloned, 0 copied" in shown
+    assert re.search(r"^total: 67108864$", shown, re.MULTILINE), shown
+    assert re.search(r"^unique: (at most )?\d+$", shown, re.MULTILINE), shown
+    assert "disk.raw" in shown and "clone.raw" in shown
+    shared = "NFS export /demo: 64.0 MiB cloned by sharing blocks"
+    wait_for(lambda: shared in demo.log.read_text(), "the demo says what was shared")
+    ports = f"nfsport={answer['port']}&mountport={answer['mount_port']}"
+    disk = demo.state / "disk.raw"
+    back = demo.state / "back.raw"
+    run("nfs-cp", f"nfs://{answer['address']}{answer['export']}/clone.raw?{ports}", back)
+    assert digest(back) == digest(disk)
+    back.unlink()
+    if IN_GUEST:  # elsewhere the kernel has no client
+        mount = printed(screen, "Or mount it")
+        place = tmp_path / "mnt"
+        place.mkdir()
+        run("bash", "-euc", mount.replace(" /mnt", f" {place}"))
+        try:
+            assert digest(place / "clone.raw") == digest(disk)
+            (place / "note").write_text("kept")
+        finally:
+            run("umount", place)
+    demo.interrupt()
+
+    # Somebody has the usual ports now.
+    with contextlib.ExitStack() as stack:
+        numbers = ("port", "mount_port", "vaai_nas_port")
+        for number in numbers:
+            stack.enter_context(socket.create_server((answer["address"], answer[number])))
+        again = demo.start()["nfs"]
+        assert not {again[number] for number in numbers} & {answer[number] for number in numbers}
+        ports = f"nfsport={again['port']}&mountport={again['mount_port']}"
+        run("nfs-cp", f"nfs://{again['address']}{again['export']}/clone.raw?{ports}", back)
+        assert digest(back) == digest(disk), "the data was not kept"
+        if IN_GUEST:
+            assert "note" in run("nfs-ls", f"nfs://{again['address']}{again['export']}?{ports}")
+        demo.interrupt()
+    if IN_GUEST:
+        assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
+    log = (demo.state / "ganesha.log").read_text()
+    assert log.count("NFS EXIT: regular exit") == 2 and "FATAL" not in log, log

@@ -1,0 +1,221 @@
+"""The demo's NFS export: a dataset, served by ganesha.nfsd with FSAL_ZVAAI and VAAI-NAS, until SIGTERM.
+
+Run in a mount namespace of its own, so that rpcbind's sockets in /run and the dataset's mount are nobody else's, and are
+gone with it. On a host it has a network of its own as well: port 111 and what rpcbind knows belong to the host. What it serves
+there is carried from ports of the host's loopback address.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
+
+from guest import Forward, Forwarder  # noqa: E402
+
+EXPORT = "/demo"
+NFS_PORT, MOUNT_PORT, PROGRAM_PORT, RPCBIND_PORT = 2049, 20048, 20049, 111
+PORTS = (NFS_PORT, MOUNT_PORT, PROGRAM_PORT)
+"""What clients need; in this order in JSON and on the command line."""
+PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
+HERE = Path("/run/zvaai-demo")
+STORE = HERE / "store"
+CONTROL = HERE / "vaai-nas.socket"
+NOBODY = 65534
+PROPERTIES = {"mountpoint": "legacy", "acltype": "posix", "xattr": "sa", "recordsize": "128K"}
+SHOWN = {
+    "cloned_bytes": "cloned by sharing blocks",
+    "copied_bytes": "copied by reading and writing",
+    "reserved_bytes": "reserved",
+}
+LOOK_SECONDS = 1.0
+READY_SECONDS = 30.0
+END_SECONDS = 20.0
+END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+
+
+class NfsError(Exception):
+    """The export can't be served; the text says why."""
+
+
+def run(*command: str | Path) -> str:
+    """Standard output of a command. Raises NfsError with its standard error."""
+    words = [str(word) for word in command]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise NfsError(f"{' '.join(words)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def report(message: str) -> None:
+    """Says on standard error what goes on."""
+    print(f"demo: {message}", file=sys.stderr, flush=True)
+
+
+def mount_store(dataset: str) -> None:
+    """Mounts the dataset; it is made when it is not there."""
+    if subprocess.run(["zfs", "list", "-H", dataset], capture_output=True, check=False).returncode != 0:
+        report(f"making the dataset {dataset}")
+        run("zfs", "create", *(word for pair in PROPERTIES.items() for word in ("-o", "=".join(pair))), dataset)
+    STORE.mkdir(parents=True)
+    run("mount", "-t", "zfs", dataset, STORE)
+    # Every user of every client is this one (All_Squash).
+    os.chown(STORE, NOBODY, NOBODY)
+
+
+def configuration(fsal: Path) -> str:
+    """ganesha.conf. Its folder of modules has those of the packaged daemon, and ours."""
+    plugins = HERE / "fsal"
+    plugins.mkdir()
+    for module in (*PACKAGED_FSALS.glob("libfsal*.so*"), fsal):
+        (plugins / module.name).symlink_to(module)
+    recovery = HERE / "recovery"
+    recovery.mkdir()
+    return f"""
+NFS_CORE_PARAM {{
+  NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};
+  Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
+  Protocols = 3, 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true;
+  Plugins_Dir = "{plugins}";
+}}
+NFSv4 {{ Only_Numeric_Owners = true; Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{recovery}"; }}
+VAAI_NAS {{ Port = {PROGRAM_PORT}; Control_Socket = "{CONTROL}"; }}
+EXPORT {{
+  Export_Id = 1; Path = "{STORE}"; Pseudo = "{EXPORT}"; Protocols = 3, 4; Transports = TCP; SecType = sys;
+  Access_Type = RW; Squash = All_Squash; Anonymous_Uid = {NOBODY}; Anonymous_Gid = {NOBODY};
+  FSAL {{ Name = ZVAAI; }}
+}}
+"""
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], what: str) -> None:
+    """Returns once somebody listens there. Raises NfsError."""
+    until = time.monotonic() + READY_SECONDS
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        if process.poll() is not None or time.monotonic() > until:
+            raise NfsError(f"{what} does not answer at port {port}")
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a session of its own, that it gets no signal but ours; ended afterwards."""
+    process = subprocess.Popen([*END_WITH_US, *command], start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            report(f"{command[0]} did not end within {END_SECONDS:.0f} s and was killed")
+            process.kill()
+            process.wait()
+
+
+def counters() -> dict[str, int]:
+    """Bytes by what VAAI-NAS did with them, of the export. Raises OSError, ValueError while the daemon starts or ends."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(LOOK_SECONDS)
+        connection.connect(str(CONTROL))
+        connection.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "statistics.get"}\n')
+        with connection.makefile("rb") as answers:
+            exports = json.loads(answers.readline())["result"]["exports"]
+    return {name: sum(row["offload"][name] for row in exports) for name in SHOWN}
+
+
+def show_offloads(known: dict[str, int]) -> None:
+    """Says what was done for hosts since the last look, which `known` has."""
+    try:
+        found = counters()
+    except (OSError, ValueError):
+        return
+    for name, what in SHOWN.items():
+        if (more := found[name] - known.get(name, 0)) > 0:
+            report(f"NFS export {EXPORT}: {more / (1 << 20):.1f} MiB {what}")
+    known.update(found)
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    stopping = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", "/run")
+    HERE.mkdir()
+    if not Path("/etc/mtab").exists():  # ganesha reads it; systemd makes it where it is
+        Path("/etc/mtab").symlink_to("/proc/self/mounts")
+    mount_store(options.dataset)
+    try:
+        (HERE / "ganesha.conf").write_text(configuration(options.fsal))
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(options.library), "BLKID_FILE": str(HERE / "blkid.tab")}
+        daemon = ["ganesha.nfsd", "-F", "-x", "-f", str(HERE / "ganesha.conf"), "-L", str(options.log), "-N", "NIV_EVENT"]
+        daemon += ["-p", str(HERE / "ganesha.pid")]
+        with started(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL) as rpcbind:
+            wait_for_port(RPCBIND_PORT, rpcbind, "rpcbind")
+            with started(daemon, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ganesha:
+                for port in PORTS:
+                    wait_for_port(port, ganesha, f"ganesha.nfsd (log: {options.log})")
+                options.ready.touch()
+                known: dict[str, int] = {}
+                while not stopping and ganesha.poll() is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        ganesha.wait(LOOK_SECONDS)
+                    show_offloads(known)
+                if not stopping:
+                    raise NfsError(f"ganesha.nfsd ended by itself (exit code {ganesha.returncode}; log: {options.log})")
+    finally:
+        run("umount", STORE)
+
+
+def enter_network(forwards: Sequence[Forward]) -> None:
+    """Makes a network with only a loopback of its own, to which ports of the one before are carried."""
+    forwarder = Forwarder(forwards, "127.0.0.1")
+    os.unshare(os.CLONE_NEWNET)
+    run("ip", "link", "set", "lo", "up")
+    forwarder.start()
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="nfs", description=__doc__)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--fsal", required=True, type=Path, help="libfsalzvaai.so")
+    parser.add_argument("--library", required=True, type=Path, help="folder of the patched libganesha_nfsd")
+    parser.add_argument("--log", required=True, type=Path, help="the daemon's log")
+    parser.add_argument("--ready", required=True, type=Path, help="file that is made once it serves")
+    ports_help = "serve at these ports of 127.0.0.1 from a network of its own, instead of at the usual ones of all addresses"
+    parser.add_argument("--own-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT", "PROGRAM"), help=ports_help)
+    options = parser.parse_args(words)
+    try:
+        if options.own_network:
+            enter_network([Forward(port, at) for port, at in zip(PORTS, options.own_network, strict=True)])
+        serve(options)
+    except (NfsError, OSError) as error:
+        report(f"NFS: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
