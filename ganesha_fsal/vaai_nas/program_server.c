@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config.h"
+#include "nfs_core.h"
+
 #include <rpc/rpc.h>
 #include <rpc/svc.h>
 #include <rpc/svc_auth.h>
@@ -109,61 +112,67 @@ static enum xprt_stat connected(SVCXPRT *transport)
     return SVC_STAT(transport->xp_parent);
 }
 
-/* All addresses, of both families where the machine has both. */
-static int listen_at(uint16_t *port)
+/* Where NFS listens: Bind_Addr, of IPv4 inside IPv6 (::ffff:0:0/96) where the machine has both. *address is what it came to. */
+static int listen_at(uint16_t port, sockaddr_t *address)
 {
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(*port)};
-    struct sockaddr_in version4 = {.sin_family = AF_INET, .sin_port = htons(*port)};
-    socklen_t length = sizeof(address);
+    struct sockaddr_in6 *version6 = (struct sockaddr_in6 *)address;
     int on = 1, off = 0, error;
-    int listening = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t length = sizeof(*address);
 
-    if (listening >= 0) {
+    memcpy(address, &nfs_param.core_param.bind_addr, sizeof(*address));
+    if (address->ss_family != AF_INET6)
+        address->ss_family = AF_INET;
+    version6->sin6_port = htons(port); /* at the same place in both families */
+    int listening = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listening < 0)
+        return -1;
+    if (address->ss_family == AF_INET6)
         setsockopt(listening, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-        setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(listening, (struct sockaddr *)&address, sizeof(address)) != 0) {
-            if (errno == EADDRINUSE)
-                goto fail;
-            close(listening);
-            listening = -1;
-        }
+    setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(listening, (struct sockaddr *)address,
+             address->ss_family == AF_INET6 ? sizeof(*version6) : sizeof(struct sockaddr_in)) != 0 ||
+        listen(listening, BACKLOG) != 0 || getsockname(listening, (struct sockaddr *)address, &length) != 0) {
+        error = errno;
+        close(listening);
+        errno = error;
+        return -1;
     }
-    if (listening < 0) {
-        listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (listening < 0)
-            return -1;
-        setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(listening, (struct sockaddr *)&version4, sizeof(version4)) != 0)
-            goto fail;
-    }
-    if (listen(listening, BACKLOG) != 0 || getsockname(listening, (struct sockaddr *)&address, &length) != 0)
-        goto fail;
-    *port = ntohs(address.sin6_port); /* at the same place in both families */
     return listening;
-fail:
-    error = errno;
-    close(listening);
-    errno = error;
-    return -1;
+}
+
+static void register_address(const char *protocol, void *address, unsigned int length)
+{
+    struct netbuf buffer = {.maxlen = length, .len = length, .buf = address};
+    struct netconfig *configuration = getnetconfigent(protocol);
+
+    if (configuration == NULL)
+        return;
+    (void)rpcb_unset(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, configuration);
+    if (length != 0)
+        (void)rpcb_set(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, configuration, &buffer);
+    freenetconfigent(configuration);
 }
 
 /* Where rpcbind does not run the port has to be told to clients by hand. */
-static void register_with_rpcbind(uint16_t port)
+static void register_with_rpcbind(const sockaddr_t *bound)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct netbuf buffer = {.maxlen = sizeof(address), .len = sizeof(address), .buf = &address};
-    struct netconfig *tcp = getnetconfigent("tcp");
+    struct sockaddr_in6 version6 = *(const struct sockaddr_in6 *)bound;
+    struct sockaddr_in version4 = {.sin_family = AF_INET, .sin_port = version6.sin6_port};
+    bool all = bound->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&version6.sin6_addr);
+    bool only4 = bound->ss_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&version6.sin6_addr);
 
-    if (tcp == NULL)
-        return;
-    (void)rpcb_unset(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, tcp);
-    (void)rpcb_set(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, tcp, &buffer);
-    freenetconfigent(tcp);
+    if (bound->ss_family == AF_INET)
+        version4 = *(const struct sockaddr_in *)bound;
+    else if (only4)
+        memcpy(&version4.sin_addr, &version6.sin6_addr.s6_addr[12], sizeof(version4.sin_addr));
+    register_address("tcp", &version4, only4 || all ? sizeof(version4) : 0);
+    register_address("tcp6", &version6, only4 ? 0 : sizeof(version6));
 }
 
 int vaai_nas_program_start(struct vaai_nas_service *service, uint16_t *port)
 {
-    int listening = listen_at(port);
+    sockaddr_t address;
+    int listening = listen_at(*port, &address);
     SVCXPRT *transport;
 
     if (listening < 0)
@@ -181,6 +190,7 @@ int vaai_nas_program_start(struct vaai_nas_service *service, uint16_t *port)
     transport->xp_dispatch.rendezvous_cb = connected;
     if (svc_rqst_evchan_reg(event_channel, transport, SVC_RQST_FLAG_XPRT_UREG) != 0)
         return EAGAIN;
-    register_with_rpcbind(*port);
+    *port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    register_with_rpcbind(&address);
     return 0;
 }

@@ -55,6 +55,7 @@ class Export:
     access: str = "RW"
     squash: str = "No_Root_Squash"
     protocols: str = "3, 4"
+    security: str = "sys"
     clients: Sequence[ClientOptions] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the EXPORT block."""
@@ -62,7 +63,7 @@ class Export:
     def block(self) -> str:
         """The EXPORT block."""
         lines = [f"Export_Id = {self.export_id};", f'Path = "{self.path}";', f'Pseudo = "{self.pseudo}";']
-        lines += [f"Protocols = {self.protocols};", "Transports = TCP;", "SecType = sys;"]
+        lines += [f"Protocols = {self.protocols};", "Transports = TCP;", f"SecType = {self.security};"]
         lines += [f"Access_Type = {self.access};", f"Squash = {self.squash};", "Anonymous_Uid = 65534;", "Anonymous_Gid = 65534;"]
         lines += [f"{name} = {value};" for name, value in self.settings.items()]
         for client in self.clients:
@@ -71,8 +72,8 @@ class Export:
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
 
 
-def _listening(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def _listening(port: int, address: str = "127.0.0.1") -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=1):
         return True
     return False
 
@@ -135,6 +136,7 @@ class Ganesha:
         environment: Mapping[str, str] | None = None,
         log_level: str = "EVENT",
         blocks: str = "",
+        bind_address: str | None = None,
     ) -> None:
         self.directory = directory
         self.exports = list(exports)
@@ -142,6 +144,7 @@ class Ganesha:
         self.graceless = graceless
         self.log_level = log_level
         self.blocks = blocks
+        self.bind_address = bind_address
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -179,7 +182,7 @@ NFS_CORE_PARAM {{
   NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};
   Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
   Protocols = 3, 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true;
-  Plugins_Dir = "{plugins}";
+  Plugins_Dir = "{plugins}"; {f"Bind_Addr = {self.bind_address};" if self.bind_address else ""}
 }}
 NFSv4 {{
   Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 5; Lease_Lifetime = 10;
@@ -209,7 +212,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
 
         def serves() -> bool:
             assert self.running(), f"ganesha ended:\n{(self.directory / 'output').read_text()}{self.log()[started:][-4000:]}"
-            return "NFS SERVER INITIALIZED" in self.log()[started:] and _listening(NFS_PORT)
+            return "NFS SERVER INITIALIZED" in self.log()[started:] and _listening(NFS_PORT, self.bind_address or "127.0.0.1")
 
         wait_for(serves, "ganesha serves", timeout)
 
@@ -243,7 +246,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
 
 @contextlib.contextmanager
 def running_ganesha(
-    directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str | Mapping[str, str]
+    directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str | Mapping[str, str] | None
 ) -> Iterator[Ganesha]:
     """A running daemon with rpcbind. Raises AssertionError when it died meanwhile or does not end well."""
     rpcbind = Rpcbind()
