@@ -52,14 +52,11 @@ static int answer(int error)
 
 static int open_books(int which, char **words, int count)
 {
-    struct fileops_space_holder holder;
     const bool zfs = count > 2 && !strcmp(words[2], "zfs");
     const double begin = now();
     if (count < 2)
         return EINVAL;
-    int error = zfs ? fileops_zfs_holder(words[1], &holder) : 0;
-    if (!error)
-        error = fileops_space_open(words[1], &(struct fileops_space_options){.holder = zfs ? &holder : NULL}, &spaces[which]);
+    const int error = fileops_space_open(words[1], &(struct fileops_space_options){.find_holder = zfs ? fileops_zfs_holder : NULL}, &spaces[which]);
     if (!error) {
         snprintf(roots[which], sizeof roots[which], "%s", words[1]);
         printf("ok seconds %f\n", now() - begin);

@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -105,7 +108,55 @@ static int spawn(const char *const words[], int output, int errors, pid_t *proce
     return error;
 }
 
-int fileops_program_run(const char *const words[], double seconds, char *output, size_t output_size, char *errors,
+/* A program that did not end when it was killed. */
+struct left_behind {
+    struct left_behind *next;
+    pid_t process;
+    char subject[];
+};
+
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct left_behind *left; /* one for each subject at most */
+
+/* Whether one is left behind for the subject; those that have ended since are forgotten. */
+static bool hangs(const char *subject)
+{
+    bool found = false;
+    pthread_mutex_lock(&left_lock);
+    for (struct left_behind **place = &left, *one; (one = *place);) {
+        if (waitpid(one->process, NULL, WNOHANG) == 0) {
+            found = found || !strcmp(one->subject, subject);
+            place = &one->next;
+        } else {
+            *place = one->next;
+            free(one);
+        }
+    }
+    pthread_mutex_unlock(&left_lock);
+    return found;
+}
+
+/* Kills it, and gives it a second to end. */
+static void end(const char *subject, pid_t process)
+{
+    kill(process, SIGKILL);
+    for (int i = 0; i < 100; i++) {
+        if (waitpid(process, NULL, WNOHANG) != 0)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    }
+    struct left_behind *one = malloc(sizeof *one + strlen(subject) + 1);
+    if (!one)
+        return;
+    one->process = process;
+    strcpy(one->subject, subject);
+    pthread_mutex_lock(&left_lock);
+    one->next = left;
+    left = one;
+    pthread_mutex_unlock(&left_lock);
+}
+
+int fileops_program_run(const char *subject, const char *const words[], double seconds, char *output, size_t output_size, char *errors,
                         size_t errors_size)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
@@ -113,7 +164,10 @@ int fileops_program_run(const char *const words[], double seconds, char *output,
     int status = 0, error = 0;
     struct text texts[2] = {{.fd = -1, .buffer = output, .size = output_size}, {.fd = -1, .buffer = errors, .size = errors_size}};
 
+    const double until = now() + seconds;
     output[0] = errors[0] = 0;
+    if (hangs(subject))
+        return ETIMEDOUT;
     if (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {
         error = errno;
         goto exit;
@@ -126,22 +180,22 @@ int fileops_program_run(const char *const words[], double seconds, char *output,
     texts[0].fd = out[0];
     texts[1].fd = err[0];
     out[0] = out[1] = err[0] = err[1] = -1;
-    const bool in_time = read_all(texts, now() + seconds);
+    const bool in_time = read_all(texts, until);
     output[texts[0].used] = 0;
     errors[texts[1].used] = 0;
     if (!in_time) {
         error = ETIMEDOUT;
-        kill(process, SIGKILL);
-        /* One that hangs in the kernel does not end by that: it is left behind, as waiting would hang too. */
-        for (int i = 0; i < 100 && waitpid(process, &status, WNOHANG) == 0; i++)
-            nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+        end(subject, process);
         goto exit;
     }
-    while (waitpid(process, &status, 0) < 0)
-        if (errno != EINTR) {
-            error = errno;
+    while (waitpid(process, &status, WNOHANG) == 0) { /* its outputs end with it, but for a moment */
+        if (now() >= until) {
+            error = ETIMEDOUT;
+            end(subject, process);
             goto exit;
         }
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         error = EREMOTEIO;
 exit:

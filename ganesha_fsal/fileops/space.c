@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SECONDS_BETWEEN_LOOKS 5
+#define SECONDS_AFTER_A_LOOK 1
 
 static int read_file(void *context, const struct fileops_ledger_file *row)
 {
@@ -77,6 +78,11 @@ static void look_at(void *context, struct known_file *file)
             fileops_ledger_put_file(repair->space->ledger, &file->row);
             space_overwritten(repair->space, file, 0, UINT64_MAX, UINT64_MAX);
         }
+    }
+    /* It may have become smaller, and was not yet told so. */
+    if (file->row.thick && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {
+        file->row.promised = (uint64_t)status.st_size;
+        fileops_ledger_put_file(repair->space->ledger, &file->row);
     }
     close(open);
     if (!file->row.thick && !file->row.unfinished && !file->overwritten_count &&
@@ -178,23 +184,13 @@ static int open_ledger(struct fileops_space *space)
     return fileops_ledger_commit(space->ledger);
 }
 
-static int open_holder(struct fileops_space *space)
+static void open_holder(struct fileops_space *space)
 {
-    struct fileops_held figures;
-    if (!space->has_holder)
-        return 0;
-    int error = space->holder.read(space->holder.context, &figures);
-    if (error)
-        return error;
     /* What somebody else has set is not ours to take away. */
     space->held = fileops_ledger_get(space->ledger, "held", 0);
-    /* A crash between the two is no change behind our back. */
-    if (figures.held == fileops_ledger_get(space->ledger, "held_before", 0))
-        space->held = figures.held;
-    /* What can't be held is told by `problem`: clients are served nevertheless. */
-    if (space->thick_count || space->held)
+    /* What can't be held, or not be asked, is told by `problem`: clients are served nevertheless. */
+    if (!space_ask_holder(space) && (space->thick_count || space->held))
         space_lower(space, true);
-    return 0;
 }
 
 static void *look_now_and_then(void *context)
@@ -204,9 +200,11 @@ static void *look_now_and_then(void *context)
     while (!space->stop) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
+        const time_t soonest = until.tv_sec + SECONDS_AFTER_A_LOOK;
         until.tv_sec += SECONDS_BETWEEN_LOOKS;
-        while (!space->stop && !space->wake && !pthread_cond_clockwait(&space->thread_wake, &space->thread_state, CLOCK_MONOTONIC, &until))
-            continue;
+        while (!space->stop && !pthread_cond_clockwait(&space->thread_wake, &space->thread_state, CLOCK_MONOTONIC, &until))
+            if (space->wake && until.tv_sec > soonest) /* who wakes it has to wait a little: others may want the same */
+                until.tv_sec = soonest;
         space->wake = false;
         if (space->stop)
             break;
@@ -226,6 +224,7 @@ static void free_space(struct fileops_space *space)
             space_forget(space, space->known[i]);
     fileops_share_map_free(space->map);
     free(space->known);
+    free(space->path);
     free((void *)space->filter);
     if (space->has_holder && space->holder.close)
         space->holder.close(space->holder.context);
@@ -250,17 +249,13 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
     struct statvfs file_system;
     struct fileops_space *space = calloc(1, sizeof *space);
     int error = 0;
-    if (!space) {
-        if (options && options->holder && options->holder->close)
-            options->holder->close(options->holder->context);
+    if (!space)
         return ENOMEM;
-    }
     space->root = space->folder = space->lock = -1;
     space->overdraft = UINT64_MAX;
-    if (options && options->holder) {
-        space->holder = *options->holder;
-        space->has_holder = true;
-    }
+    space->find_holder = options ? options->find_holder : NULL;
+    space->overwrites_unshare = !space->find_holder;
+    space->path = strdup(root);
     pthread_mutex_init(&space->order, NULL);
     pthread_mutex_init(&space->state, NULL);
     pthread_cond_init(&space->calm, NULL);
@@ -271,7 +266,7 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
     space->map = fileops_share_map_new();
     space->known = calloc(FILTER_SIZE, sizeof *space->known);
     space->filter = calloc(FILTER_SIZE, sizeof *space->filter);
-    if (!space->map || !space->known || !space->filter)
+    if (!space->path || !space->map || !space->known || !space->filter)
         error = ENOMEM;
     if (!error)
         error = open_folder(space, root);
@@ -282,7 +277,7 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
         error = open_ledger(space);
     }
     if (!error)
-        error = open_holder(space);
+        open_holder(space);
     if (!error && !(options && options->no_thread)) {
         error = pthread_create(&space->thread, NULL, look_now_and_then, space);
         space->has_thread = !error;
@@ -332,7 +327,10 @@ void fileops_space_status(struct fileops_space *space, struct fileops_space_stat
     status->shared_bytes = fileops_share_map_bytes(space->map);
     space_each(space, add_sizes, &status->thick_bytes);
     pthread_mutex_unlock(&space->state);
-    status->can_reserve = space->has_holder;
+    status->can_reserve = atomic_load(&space->has_holder) && space->figures.can_promise;
+    status->reservations = status->can_reserve                                          ? FILEOPS_RESERVATIONS_POSSIBLE
+                           : space->find_holder && !atomic_load(&space->has_holder) ? FILEOPS_RESERVATIONS_NOT_NOW
+                                                                                        : FILEOPS_RESERVATIONS_NEVER;
     status->held_bytes = space->held;
     status->needed_bytes = space->needed;
     status->foreign_changes = space->foreign_changes;

@@ -24,20 +24,22 @@
 struct fileops_space;
 
 struct fileops_space_options {
-    const struct fileops_space_holder *holder; /* copied; NULL: nothing can hold space, reservations are refused (EOPNOTSUPP) */
+    /* Finds what can hold space (fileops_zfs_holder). Asked again at each look as long as it fails, but for EOPNOTSUPP: nothing ever can
+     * here. Reservations are refused meanwhile. NULL: nothing can. */
+    int (*find_holder)(const char *root, struct fileops_space_holder *holder);
     bool no_thread; /* unit tests: fileops_space_maintain() is called by hand */
 };
 
 /* Opens the books of the file system mounted at `root`; makes them where there are none; repairs what a crash left: unfinished
- * clones are removed, files that are gone are forgotten, what is held is made right. The holder is closed by
- * fileops_space_close(), and also when this fails.
+ * clones are removed, files that are gone are forgotten, what is held is made right.
  * EBUSY: another process has them open. */
 int fileops_space_open(const char *root, const struct fileops_space_options *options, struct fileops_space **space);
 void fileops_space_close(struct fileops_space *space);
 
 /* Promises that the whole of the file (as large as it is now) can be written at any time, with the pool full. Growing the file
  * later makes the promise larger, or is refused with ENOSPC. Repeated: does nothing. `reserved` (may be NULL): the file's bytes.
- * ENOSPC: can't be promised, nothing changed. EOPNOTSUPP: nothing can hold space here. */
+ * ENOSPC: can't be promised, nothing changed. EOPNOTSUPP: nothing can hold space here, or not as the dataset is set (deduplication).
+ * EAGAIN: not now, as what can hold it does not answer. */
 int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved);
 
 /* The same, for a file that is to have at least `size` bytes; for who makes it that large next. Refused as a whole or not at all. */
@@ -54,8 +56,9 @@ enum fileops_change_kind {
     FILEOPS_ALLOCATE,   /* space for offset..offset+length, bytes unchanged (fallocate mode 0: what was shared stays shared) */
 };
 
-/* On the caller's stack between begin and end. Not to be looked into. */
+/* On the caller's stack between begin and end, and not moved meanwhile. Not to be looked into. */
 struct fileops_change {
+    struct fileops_change *next_freeing;
     uint64_t inode;
     uint64_t offset;
     uint64_t length;
@@ -69,7 +72,7 @@ struct fileops_change {
 };
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was
- * promised to thick ones). EBUSY: the file is being cloned, and blocks of it must not be freed meanwhile (openzfs#18853: they would be freed
+ * promised to thick ones). EAGAIN: not now, as what holds space does not answer. EBUSY: the file is being cloned, and blocks of it must not be freed meanwhile (openzfs#18853: they would be freed
  * twice); a deallocation or truncation waits 10 s for that first; or a clone into it failed and it could not be emptied yet. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change);
@@ -86,8 +89,15 @@ int fileops_change_retry(struct fileops_space *space, struct fileops_change *cha
 void fileops_file_removed(struct fileops_space *space, uint64_t inode, bool open);
 void fileops_file_closed(struct fileops_space *space, uint64_t inode);
 
+enum fileops_reservations {
+    FILEOPS_RESERVATIONS_NEVER,   /* this file system can't hold space, or not as it is set: fileops_reserve() says EOPNOTSUPP */
+    FILEOPS_RESERVATIONS_NOT_NOW, /* it can, but what holds it does not answer, or the ledger can't be written: EAGAIN, ENOSPC */
+    FILEOPS_RESERVATIONS_POSSIBLE,
+};
+
 struct fileops_space_status {
-    bool can_reserve;       /* there is a holder: promises can be made at all */
+    enum fileops_reservations reservations;
+    bool can_reserve;       /* they are possible */
     uint64_t thick_files;
     uint64_t thick_bytes;   /* sum of their sizes */
     uint64_t shared_bytes;  /* what overwriting everything shared would newly take; an upper bound */

@@ -13,6 +13,13 @@ uint64_t space_round_up(uint64_t value, uint64_t unit)
     return !unit || value > UINT64_MAX - unit ? value : (value + unit - 1) / unit * unit;
 }
 
+int64_t space_milliseconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
 size_t space_bucket(uint64_t inode)
 {
     return (size_t)((inode * UINT64_C(0x9E3779B97F4A7C15)) >> 48) & (FILTER_SIZE - 1);

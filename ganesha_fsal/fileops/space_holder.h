@@ -10,10 +10,13 @@
 /* Figures of the dataset, in bytes. All are of what is in the pool: what was written in the last seconds may be missing. */
 struct fileops_held {
     uint64_t held;       /* what is held for the dataset (refreservation); 0: nothing */
+    uint64_t unused;     /* what of that nothing is in yet (usedbyrefreservation): with snapshots more than held - referenced */
     uint64_t referenced; /* what the dataset refers to */
     uint64_t available;  /* what could be written by the dataset, what is held and not yet used included */
     uint64_t shared;     /* bytes the whole pool saves by block cloning (bclonesaved) */
     uint64_t overdraft;  /* how much more may be promised than there is before the pool refuses what gives space back */
+    bool can_promise;    /* false: blocks are shared that no ledger knows of (deduplication) */
+    bool overwrites_unshare; /* an overwritten block is always a new one; false with checksums that allow nop-writes */
 };
 
 struct fileops_space_holder {
@@ -23,11 +26,11 @@ struct fileops_space_holder {
     int (*hold)(void *context, uint64_t bytes);
     /* Returns once all that was written before the call is in the pool (a transaction group ended). */
     int (*settle)(void *context);
-    /* The most that `size` bytes of files with blocks of `block_size` can take with metadata, copies and parity. */
+    /* The most that `size` bytes of files with blocks of `block_size` can take with metadata, copies and parity, as the dataset was set
+     * when it was read last. */
     uint64_t (*cost)(void *context, uint64_t size, uint32_t block_size);
     void (*close)(void *context);
     void *context;
-    bool overwrites_unshare; /* an overwritten block is always a new one; false with checksums that allow nop-writes */
     uint64_t slack; /* to be held beyond what files need, for what the file system takes in between */
 };
 

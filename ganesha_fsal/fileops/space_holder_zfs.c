@@ -22,10 +22,21 @@ struct zfs_dataset {
     char pool[ZFS_MAX_DATASET_NAME_LEN];
 };
 
-static int run(const char *const words[], char *output, size_t output_size)
+/* What zfs(8) would reserve for a volume with such blocks, of 1 GiB: metadata and parity are in it, `copies` is not. */
+#define SAMPLE (UINT64_C(1) << 30)
+#define SMALLEST_SHIFT 9
+#define LARGEST_SHIFT 24
+
+struct zfs_context {
+    struct zfs_dataset dataset; /* first: what needs no more takes it for that */
+    uint64_t copies; /* the most it had since this was opened */
+    uint64_t sample[LARGEST_SHIFT + 1]; /* by block size; 0: could not be asked */
+};
+
+static int run(const struct zfs_dataset *dataset, const char *const words[], char *output, size_t output_size)
 {
     char errors[512];
-    const int error = fileops_program_run(words, SECONDS, output, output_size, errors, sizeof errors);
+    const int error = fileops_program_run(dataset->pool, words, SECONDS, output, output_size, errors, sizeof errors);
     if (error != EREMOTEIO)
         return error;
     if (strstr(errors, "size is greater than available space") || strstr(errors, "out of space"))
@@ -55,25 +66,48 @@ static int property(const char *lines, const char *name, uint64_t *value)
     return EPROTO;
 }
 
+/* Whether there is such a line. */
+static bool is_set_to(const char *lines, const char *name, const char *value)
+{
+    const size_t name_length = strlen(name), length = strlen(value);
+    for (const char *line = lines; line; line = strchr(line, '\n'), line += line != NULL)
+        if (!strncmp(line, name, name_length) && line[name_length] == '\t' && !strncmp(line + name_length + 1, value, length) &&
+            (line[name_length + 1 + length] == '\n' || !line[name_length + 1 + length]))
+            return true;
+    return false;
+}
+
 static int zfs_read(void *context, struct fileops_held *figures)
 {
-    const struct zfs_dataset *dataset = context;
+    struct zfs_context *zfs = context;
+    const struct zfs_dataset *dataset = &zfs->dataset;
     char output[1024];
-    uint64_t pool_used = 0, pool_available = 0;
-    int error = run((const char *const[]){"zfs", "get", "-Hpo", "property,value", "refreservation,referenced,available", dataset->name, NULL},
-                    output, sizeof output);
+    uint64_t copies = 0, pool_used = 0, pool_available = 0;
+    int error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value",
+                    "refreservation,usedbyrefreservation,referenced,available,copies,dedup,checksum", dataset->name, NULL}, output, sizeof output);
     if (!error)
         error = property(output, "refreservation", &figures->held);
+    if (!error)
+        error = property(output, "usedbyrefreservation", &figures->unused);
     if (!error)
         error = property(output, "referenced", &figures->referenced);
     if (!error)
         error = property(output, "available", &figures->available);
     if (!error)
-        error = run((const char *const[]){"zpool", "get", "-Hpo", "property,value", "bclonesaved", dataset->pool, NULL}, output, sizeof output);
+        error = property(output, "copies", &copies);
+    if (!error) {
+        /* Blocks that were written with more stay so until they are overwritten. */
+        zfs->copies = copies > zfs->copies ? copies : zfs->copies;
+        figures->can_promise = is_set_to(output, "dedup", "off");
+        /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
+        figures->overwrites_unshare = is_set_to(output, "checksum", "on") || is_set_to(output, "checksum", "off") ||
+                                      is_set_to(output, "checksum", "fletcher2") || is_set_to(output, "checksum", "fletcher4");
+        error = run(dataset, (const char *const[]){"zpool", "get", "-Hpo", "property,value", "bclonesaved", dataset->pool, NULL}, output, sizeof output);
+    }
     if (!error)
         error = property(output, "bclonesaved", &figures->shared);
     if (!error)
-        error = run((const char *const[]){"zfs", "get", "-Hpo", "property,value", "used,available", dataset->pool, NULL}, output, sizeof output);
+        error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value", "used,available", dataset->pool, NULL}, output, sizeof output);
     if (!error)
         error = property(output, "used", &pool_used);
     if (!error)
@@ -93,26 +127,15 @@ static int zfs_hold(void *context, uint64_t bytes)
         snprintf(setting, sizeof setting, "refreservation=%" PRIu64, bytes);
     else
         snprintf(setting, sizeof setting, "refreservation=none");
-    return run((const char *const[]){"zfs", "set", setting, dataset->name, NULL}, output, sizeof output);
+    return run(dataset, (const char *const[]){"zfs", "set", setting, dataset->name, NULL}, output, sizeof output);
 }
 
 static int zfs_settle(void *context)
 {
     const struct zfs_dataset *dataset = context;
     char output[64];
-    return run((const char *const[]){"zpool", "sync", dataset->pool, NULL}, output, sizeof output);
+    return run(dataset, (const char *const[]){"zpool", "sync", dataset->pool, NULL}, output, sizeof output);
 }
-
-/* What zfs(8) would reserve for a volume with such blocks, of 1 GiB: metadata and parity are in it, `copies` is not. */
-#define SAMPLE (UINT64_C(1) << 30)
-#define SMALLEST_SHIFT 9
-#define LARGEST_SHIFT 24
-
-struct zfs_context {
-    struct zfs_dataset dataset; /* first: the functions above take it for that */
-    uint64_t copies;
-    uint64_t sample[LARGEST_SHIFT + 1]; /* by block size; 0: could not be asked */
-};
 
 static uint64_t ask_sample(const struct zfs_dataset *dataset, unsigned shift)
 {
@@ -120,7 +143,7 @@ static uint64_t ask_sample(const struct zfs_dataset *dataset, unsigned shift)
     uint64_t bytes = 0;
     snprintf(size, sizeof size, "%u", 1u << shift);
     snprintf(name, sizeof name, "%s/fileops-never-made", dataset->name);
-    if (run((const char *const[]){"zfs", "create", "-nP", "-V", "1G", "-b", size, name, NULL}, output, sizeof output))
+    if (run(dataset, (const char *const[]){"zfs", "create", "-nP", "-V", "1G", "-b", size, name, NULL}, output, sizeof output))
         return 0;
     const char *line = strstr(output, "property\trefreservation\t");
     return line && !number(line + strlen("property\trefreservation\t"), &bytes) ? bytes : 0;
@@ -165,7 +188,6 @@ static int find_dataset(const char *root, char *name, size_t size)
 int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder)
 {
     struct statfs file_system;
-    char output[1024];
     struct zfs_context *zfs = NULL;
     struct fileops_held figures;
     int error = 0;
@@ -182,14 +204,7 @@ int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder)
         goto exit;
     strcpy(zfs->dataset.pool, zfs->dataset.name);
     zfs->dataset.pool[strcspn(zfs->dataset.pool, "/")] = 0;
-    error = run((const char *const[]){"zfs", "get", "-Hpo", "property,value", "dedup,checksum,copies", zfs->dataset.name, NULL}, output, sizeof output);
-    if (!error)
-        error = property(output, "copies", &zfs->copies);
-    /* Blocks that deduplication shares are in no ledger. */
-    if (!error && !strstr(output, "dedup\toff\n"))
-        error = EOPNOTSUPP;
-    if (!error)
-        error = zfs_read(zfs, &figures);
+    error = zfs_read(zfs, &figures);
     if (error)
         goto exit;
     for (unsigned shift = 12; shift <= 20; shift++)
@@ -201,8 +216,6 @@ int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder)
         .cost = zfs_cost,
         .close = zfs_close,
         .context = zfs,
-        /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
-        .overwrites_unshare = strstr(output, "checksum\ton\n") || strstr(output, "checksum\tfletcher") || strstr(output, "checksum\toff\n"),
         .slack = UINT64_C(128) << 20,
     };
     zfs = NULL;

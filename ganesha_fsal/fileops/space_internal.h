@@ -14,6 +14,18 @@
 #define MOST_REFERENCES 4096u     /* of one file: beyond that they are no longer split */
 #define MOST_OVERWRITTEN 4096u    /* ranges of one file to be lowered; beyond that they stay counted */
 
+/* What clones take as new and as shared, counted up. */
+struct space_cloned {
+    uint64_t taken;  /* charged to files that are not thick, before it counts as saved */
+    uint64_t shared; /* more shared than before, by the map */
+};
+
+/* What is in the pool's figures for certain: what had ended when the last wait for the pool began. */
+struct space_mark {
+    uint64_t charged; /* as `ended` of thin files' changes */
+    struct space_cloned cloned;
+};
+
 /* A file that the books know something of. */
 struct known_file {
     struct fileops_ledger_file row;
@@ -29,8 +41,9 @@ struct known_file {
 
 struct fileops_space {
     int root, folder, lock; /* file descriptors */
-    struct fileops_space_holder holder;
-    bool has_holder;
+    char *path; /* of the root */
+    struct fileops_space_holder holder; /* once `has_holder` */
+    atomic_bool has_holder;
     struct fileops_ledger *ledger;
 
     /* What takes long (disk, zfs) is done one after the other. Taken before `state`. */
@@ -43,12 +56,24 @@ struct fileops_space {
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
     uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
     uint64_t cloned_bytes;   /* shared since the last transaction group that we know of */
-    unsigned freeing;        /* deallocations and truncations under way */
+    struct fileops_change *freeing; /* deallocations and truncations under way */
     pthread_cond_t calm;     /* of `state`: one of them ended, or a clone */
     bool exact;              /* no crash has cost us the knowledge of overwrites */
+    struct space_cloned begun, over; /* clones since the books were opened: all, and those that ended */
+    bool overwrites_unshare; /* as the dataset is set */
+    struct fileops_held figures; /* of the last look; changed with `order` held too */
+    struct space_cloned figures_over; /* clones that had ended before that */
+    int64_t figures_time;    /* when that was, in milliseconds; 0: never */
+    bool figures_wanted;     /* somebody asked for newer ones */
 
     /* Guarded by `order`. */
     uint64_t held, needed;
+    uint64_t allocated; /* by thick files, when `figures` were read */
+    struct space_mark mark;
+    int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
+    int64_t asked; /* when it was called last, in milliseconds; 0: never */
+    uint64_t left; /* what thin files could still take when the last look ended */
+    int look_error; /* of the last look */
     uint64_t foreign_changes;
     char problem[160];
 
@@ -58,6 +83,7 @@ struct fileops_space {
     atomic_bool gate;
     atomic_uint_least64_t charged, ended, limit;
     uint64_t block_size; /* what a small write may newly take */
+    atomic_int_least64_t looked; /* when the last look ended, in milliseconds of the monotonic clock */
 
     /* Waits for the pool, shared by all who wait. */
     pthread_mutex_t settling;
@@ -88,11 +114,19 @@ int space_open_row(struct fileops_space *space, const struct fileops_ledger_file
 /* Calls for each known file; `visit` must not forget any. */
 void space_each(struct fileops_space *space, void (*visit)(void *context, struct known_file *file), void *context);
 
-/* space_promise.c, with `order` held */
-int space_read_needed(struct fileops_space *space, struct fileops_held *figures);
-int space_hold(struct fileops_space *space, uint64_t bytes);
+/* space_held.c, with `order` held */
+int space_settle_marked(struct fileops_space *space); /* waits for the pool, and sets `mark` */
+int space_measure(struct fileops_space *space);       /* reads the figures, and what thick files take */
+void space_compute(struct fileops_space *space);      /* `needed`; what came since `mark` counts as not in the figures */
 int space_hold_more(struct fileops_space *space, uint64_t bytes);
+/* Holds what is needed, what thin files may have taken since `mark`, and `ahead` where there is room. ENOSPC: not what is needed. */
+int space_hold_needed(struct fileops_space *space, uint64_t ahead);
+/* All of it with what was measured: what is held follows what is needed, and thin files may take the rest. */
 int space_follow(struct fileops_space *space);
+/* Looks whether something can hold space now, where nothing did yet. EOPNOTSUPP: never here. EAGAIN: not now. */
+int space_ask_holder(struct fileops_space *space);
+
+/* space_promise.c */
 int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t size); /* takes `order` itself */
 
 /* space_maintain.c */
@@ -100,6 +134,7 @@ int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t siz
  * left of the pool in one transaction group, and the whole pool is full for that moment, for all writers. */
 void space_clone_in_turn(struct fileops_space *space, uint64_t bytes, uint64_t available);
 int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
+/* A look, with `order` held: lowers what has become stable, and sets what is held. */
 int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);
 
@@ -112,6 +147,7 @@ struct space_share {
     uint64_t source_offset, destination_offset, length;
     uint64_t sequence; /* the highest in the destination's books before */
     uint64_t source_last, destination_last; /* the highest after, in the books of each */
+    struct space_cloned source_cloned, destination_cloned; /* what was counted as begun in the books of each */
     bool counted;
 };
 struct space_segment {
@@ -136,6 +172,7 @@ bool space_is_unfinished(struct fileops_space *space, uint64_t inode); /* false 
 int space_empty(struct fileops_space *space, int file, uint64_t inode);
 void space_empty_unfinished(struct fileops_space *space);
 
+int64_t space_milliseconds(void); /* of the monotonic clock */
 uint64_t space_round_up(uint64_t value, uint64_t unit);
 
 #endif

@@ -25,8 +25,10 @@ int space_settle(struct fileops_space *space)
         space->settle_busy = true;
         const uint64_t number = ++space->settle_begun;
         pthread_mutex_unlock(&space->settling);
-        if (space->has_holder)
+        if (atomic_load(&space->has_holder))
             error = space->holder.settle(space->holder.context);
+        else if (space->find_holder) /* on ZFS, syncfs(2) does not end a transaction group */
+            error = EAGAIN;
         else
             error = syncfs(space->root) ? errno : 0;
         pthread_mutex_lock(&space->settling);
@@ -139,12 +141,12 @@ static void drop_settled(struct known_file *file, const struct work *work)
     file->overwritten_count = kept;
 }
 
-static void apply(struct fileops_space *space, const struct work *work)
+static void apply(struct fileops_space *space, const struct work *work, bool ranges_hold)
 {
     struct known_file *file = space_find(space, work->inode);
     if (!file)
         return;
-    for (size_t i = 0; i < work->count; i++)
+    for (size_t i = 0; i < work->count && ranges_hold; i++)
         fileops_share_map_remove(space->map, work->inode, work->ranges[i].offset, work->ranges[i].length, work->ranges[i].sequence,
                                  MOST_REFERENCES, write_reference, space);
     drop_settled(file, work);
@@ -179,38 +181,61 @@ static void forget_idle(struct fileops_space *space, uint64_t inode)
         fileops_ledger_remove_file(space->ledger, inode);
 }
 
-/* Lowers what has become stable, and sets what is held. With `order` held. */
+static void lower(struct fileops_space *space, const struct work_list *list, bool ranges_hold, uint64_t unshared)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        /* With `state` held: a reference that goes must not be written down again. Writers wait for one file at a time. */
+        pthread_mutex_lock(&space->state);
+        apply(space, &list->work[i], ranges_hold);
+        forget_idle(space, list->work[i].inode);
+        pthread_mutex_unlock(&space->state);
+    }
+    pthread_mutex_lock(&space->state);
+    space->unshared_bytes -= unshared < space->unshared_bytes ? unshared : space->unshared_bytes;
+    pthread_mutex_unlock(&space->state);
+}
+
 int space_lower(struct fileops_space *space, bool settle_always)
 {
     struct work_list list = {0};
-    int error = 0;
+    int error = space_ask_holder(space);
+    const bool holds = !error, never = error == EOPNOTSUPP;
 
     pthread_mutex_lock(&space->state);
     space_each(space, collect, &list);
     const uint64_t unshared = space->unshared_bytes;
+    const bool unshare_before = space->overwrites_unshare, wanted = space->figures_wanted;
     pthread_mutex_unlock(&space->state);
-    if (list.failed)
-        error = ENOMEM;
-    if (!error && (list.count || settle_always))
+    const bool look = holds && (list.count || settle_always || wanted || atomic_load(&space->gate));
+    error = list.failed ? ENOMEM : never ? 0 : error;
+    bool measured = false;
+    if (!error && look) {
+        error = space_settle_marked(space);
+        if (!error)
+            error = space_measure(space);
+        measured = !error;
+    } else if (!error && list.count) {
         error = space_settle(space);
+    }
     if (!error && list.count) {
-        /* With `state` held: the ledger must not miss what a writer adds. SQLite syncs once, at commit, and that outside. */
         fileops_ledger_begin(space->ledger);
-        pthread_mutex_lock(&space->state);
-        for (size_t i = 0; i < list.count; i++) {
-            apply(space, &list.work[i]);
-            forget_idle(space, list.work[i].inode);
-        }
-        space->unshared_bytes -= unshared < space->unshared_bytes ? unshared : space->unshared_bytes;
-        pthread_mutex_unlock(&space->state);
+        /* Set to another checksum meanwhile: nobody knows which overwrites changed nothing. They stay counted. */
+        lower(space, &list, !unshare_before || space->overwrites_unshare, unshared);
         /* Should that fail, the ledger has more than there is. */
         error = fileops_ledger_commit(space->ledger);
     }
     for (size_t i = 0; i < list.count; i++)
         free(list.work[i].ranges);
     free(list.work);
-    const int held_error = space->has_holder && (list.count || settle_always || atomic_load(&space->gate)) ? space_follow(space) : 0;
-    return error ? error : held_error;
+    if (measured) {
+        const int held_error = space_follow(space);
+        error = error ? error : held_error;
+    }
+    const uint64_t limit = atomic_load(&space->limit), charged = atomic_load(&space->charged);
+    space->left = limit > charged ? limit - charged : 0;
+    space->look_error = error;
+    atomic_store(&space->looked, space_milliseconds());
+    return error;
 }
 
 int fileops_space_maintain(struct fileops_space *space)

@@ -34,13 +34,15 @@ static void end_clone(struct fileops_space *space, uint64_t inode)
 
 static bool is_freeing(struct fileops_space *space, uint64_t inode)
 {
-    (void)inode;
-    return space->freeing != 0;
+    const struct fileops_change *change = space->freeing;
+    while (change && change->inode != inode)
+        change = change->next_freeing;
+    return change != NULL;
 }
 
 /* In the books of one dataset. */
 static int count_side(const struct side *side, uint64_t source_offset, uint64_t destination_offset, const struct space_segment *segments,
-                      size_t segment_count)
+                      size_t segment_count, struct space_cloned *cloned)
 {
     struct fileops_space *space = side->space;
     struct fileops_reference *added = calloc(MOST_ADDED, sizeof *added);
@@ -57,8 +59,10 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         error = ENOMEM;
     if (!error && source && source->row.unfinished)
         error = ETXTBSY;
-    /* From here on none begins for these files. Of which file those are that had begun is not known for all. */
-    if (!error && !space_wait_calm(space, is_freeing, 0, SECONDS_FOR_FREEING))
+    /* From here on none begins for these files. */
+    if (!error && source && !space_wait_calm(space, is_freeing, source->row.inode, SECONDS_FOR_FREEING))
+        error = EBUSY;
+    if (!error && destination && !space_wait_calm(space, is_freeing, destination->row.inode, SECONDS_FOR_FREEING))
         error = EBUSY;
     for (size_t i = 0; i < segment_count && !error; i++) {
         size_t more = 0;
@@ -72,10 +76,13 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         data += segments[i].length;
     }
     const bool thick = space->thick_count != 0;
-    uint64_t more = fileops_share_map_bytes(space->map) - before;
+    *cloned = (struct space_cloned){.shared = fileops_share_map_bytes(space->map) - before};
     /* What a clone takes is charged in full, and a thick file has it already. */
     if (destination && !destination->row.thick)
-        more += data;
+        cloned->taken = data;
+    /* Looks count it as under way until they know that the pool's figures have it. */
+    space->begun.shared += cloned->shared;
+    space->begun.taken += cloned->taken;
     struct fileops_ledger_file rows[2];
     size_t row_count = 0;
     if (source)
@@ -84,8 +91,8 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         rows[row_count++] = destination->row;
     pthread_mutex_unlock(&space->state);
 
-    if (!error && thick && space->has_holder)
-        error = space_hold_more(space, more);
+    if (!error && thick)
+        error = atomic_load(&space->has_holder) ? space_hold_more(space, cloned->shared + cloned->taken) : ENOSPC;
     if (!error && count) {
         fileops_ledger_begin(space->ledger);
         for (size_t i = 0; i < row_count; i++)
@@ -97,6 +104,8 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
     if (error) {
         pthread_mutex_lock(&space->state);
         fileops_share_map_take_back(space->map, added, count);
+        space->begun.shared -= cloned->shared;
+        space->begun.taken -= cloned->taken;
         if (source)
             end_clone(space, side->source->inode);
         if (destination)
@@ -111,7 +120,11 @@ static void end_side(struct fileops_space *space, const struct space_share *shar
 {
     struct stat status;
     const bool known = destination && !fstat(share->destination, &status);
+    const struct space_cloned *cloned = destination ? &share->destination_cloned : &share->source_cloned;
     pthread_mutex_lock(&space->state);
+    space->over.shared += cloned->shared;
+    space->over.taken += cloned->taken;
+    space->figures_wanted = true;
     if (destination) {
         struct known_file *file = space_find(space, share->destination_inode);
         if (file && known)
@@ -161,7 +174,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         const struct side side = {to, &source_row, &destination_row};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned);
         share->source_last = share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
         share->counted = !error;
@@ -171,7 +184,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         const struct side side = {to, NULL, &destination_row};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned);
         share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
         if (error)
@@ -180,7 +193,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
     if (from) {
         const struct side side = {from, &source_row, NULL};
         pthread_mutex_lock(&from->order);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned);
         share->source_last = fileops_share_map_sequence(from->map);
         pthread_mutex_unlock(&from->order);
         if (error && to)

@@ -7,13 +7,10 @@
 #define RETRY_MILLISECONDS 20000
 #define WAIT_ROUNDS 8
 #define SECONDS_FOR_CLONES 10
-
-static int64_t milliseconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
+/* Looks for who may write no more: so often, and not again so soon after one that found nothing. */
+#define MILLISECONDS_BETWEEN_LOOKS 250
+#define MILLISECONDS_A_LOOK_HOLDS 1000
+#define LITTLE (UINT64_C(64) << 20)
 
 /* What a thin file may newly take by a change. */
 static uint64_t charge_of(const struct fileops_space *space, enum fileops_change_kind kind, uint64_t offset, uint64_t length)
@@ -30,7 +27,7 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
     const uint64_t before = atomic_fetch_add(&space->charged, bytes);
     const uint64_t limit = atomic_load(&space->limit);
     if (before + bytes <= limit) {
-        if (limit - before - bytes < (64u << 20))
+        if (limit - before - bytes < LITTLE && space_milliseconds() - atomic_load(&space->looked) > MILLISECONDS_A_LOOK_HOLDS)
             space_wake(space);
         return true;
     }
@@ -40,17 +37,28 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
 
 static int charge_or_look(struct fileops_space *space, uint64_t bytes)
 {
-    if (charge(space, bytes))
-        return 0;
-    /* A look may find that nothing of it was taken, or that there is more. */
-    pthread_mutex_lock(&space->order);
-    int error = 0;
-    if (!charge(space, bytes)) {
-        error = space_lower(space, true);
-        error = charge(space, bytes) || !atomic_load(&space->gate) ? 0 : ENOSPC;
+    while (!charge(space, bytes)) {
+        int64_t wait = 0;
+        int error = 0;
+        pthread_mutex_lock(&space->order);
+        const int64_t since = space_milliseconds() - atomic_load(&space->looked);
+        bool done = charge(space, bytes) || !atomic_load(&space->gate);
+        if (!done && since < MILLISECONDS_A_LOOK_HOLDS && (space->look_error || space->left < bytes)) {
+            error = space->look_error && space->look_error != ENOSPC ? EAGAIN : ENOSPC;
+        } else if (!done && since < MILLISECONDS_BETWEEN_LOOKS) {
+            wait = MILLISECONDS_BETWEEN_LOOKS - since;
+        } else if (!done) {
+            /* It may find that nothing of it was taken, or that there is more. */
+            error = space_lower(space, true);
+            done = charge(space, bytes) || !atomic_load(&space->gate);
+            error = done ? 0 : error && error != ENOSPC ? EAGAIN : ENOSPC;
+        }
+        pthread_mutex_unlock(&space->order);
+        if (done || error)
+            return error;
+        nanosleep(&(struct timespec){.tv_nsec = wait * 1000 * 1000}, NULL);
     }
-    pthread_mutex_unlock(&space->order);
-    return error;
+    return 0;
 }
 
 /* With too much overwritten that was shared, the pool's own books would promise more than there is, and it would refuse even what
@@ -123,7 +131,10 @@ static int begin_freeing(struct fileops_space *space, struct fileops_change *cha
 {
     pthread_mutex_lock(&space->state);
     change->frees = space_wait_calm(space, is_cloned, change->inode, SECONDS_FOR_CLONES);
-    space->freeing += change->frees;
+    if (change->frees) {
+        change->next_freeing = space->freeing;
+        space->freeing = change;
+    }
     pthread_mutex_unlock(&space->state);
     return change->frees ? 0 : EBUSY;
 }
@@ -166,7 +177,7 @@ static void note(struct fileops_space *space, struct known_file *file, const str
     const uint64_t whole_from = space_round_up(change->offset, unit);
     switch (change->kind) {
     case FILEOPS_WRITE: /* each block that is touched is a new one */
-        if (space->has_holder ? space->holder.overwrites_unshare : true)
+        if (space->overwrites_unshare)
             space_overwritten(space, file, change->offset / unit * unit, space_round_up(end, unit) - change->offset / unit * unit,
                               change->sequence);
         break;
@@ -192,7 +203,10 @@ void fileops_change_end(struct fileops_space *space, struct fileops_change *chan
         return;
     pthread_mutex_lock(&space->state);
     if (change->frees) {
-        space->freeing--;
+        struct fileops_change **place = &space->freeing;
+        while (*place != change)
+            place = &(*place)->next_freeing;
+        *place = change->next_freeing;
         pthread_cond_broadcast(&space->calm);
     }
     struct known_file *file = change->known ? space_find(space, change->inode) : NULL;
@@ -210,8 +224,8 @@ int fileops_change_retry(struct fileops_space *space, struct fileops_change *cha
     if (!change->thick)
         return ENOSPC;
     if (attempt == 0 || !change->first_retry)
-        change->first_retry = milliseconds();
-    if (milliseconds() - change->first_retry > RETRY_MILLISECONDS)
+        change->first_retry = space_milliseconds();
+    if (space_milliseconds() - change->first_retry > RETRY_MILLISECONDS)
         return ENOSPC;
     space_settle(space);
     return 0;

@@ -11,6 +11,10 @@
 
 #define EXTENTS_PER_CALL 512u
 
+/* Milliseconds. Older figures of the pool are looked up again at the next look; much older ones prove nothing. */
+#define FIGURES_ARE_NEW 5000
+#define FIGURES_HOLD 60000
+
 /* File systems that tell which extents are shared (XFS, btrfs; not OpenZFS). EOPNOTSUPP: this does not. */
 static int read_extents(int file, uint64_t *unique)
 {
@@ -42,26 +46,31 @@ static int read_extents(int file, uint64_t *unique)
     return error;
 }
 
-/* What the books know. Exact when they and the pool agree on what is shared: then nothing is shared that they do not know of. */
-static int read_books(struct fileops_space *space, const struct fileops_ledger_file *row, struct fileops_statistics *statistics)
+static bool is_same(const struct space_cloned *one, const struct space_cloned *other)
 {
-    struct fileops_held figures = {0};
-    int error = 0;
-    pthread_mutex_lock(&space->order);
-    if (space->has_holder)
-        error = space->holder.read(space->holder.context, &figures);
+    return one->taken == other->taken && one->shared == other->shared;
+}
+
+/* What the books know. Exact when they and the pool agreed on what is shared at the last look, and nothing was shared or overwritten
+ * since: then nothing is shared that they do not know of. Nothing is asked here; the next look is. */
+static void read_books(struct fileops_space *space, const struct fileops_ledger_file *row, struct fileops_statistics *statistics)
+{
     pthread_mutex_lock(&space->state);
+    const int64_t age = space_milliseconds() - space->figures_time;
+    const struct fileops_held figures = space->figures;
+    const bool agree = space->figures_time && age < FIGURES_HOLD && !space->unshared_bytes &&
+                       is_same(&space->begun, &space->over) && is_same(&space->over, &space->figures_over);
+    if (!agree || age > FIGURES_ARE_NEW)
+        space->figures_wanted = true;
     const struct known_file *file = space_find(space, row->inode);
     /* One with a used inode number. */
     if (file && !space_is_same_file(row, &file->row))
         file = NULL;
     const uint64_t all = fileops_share_map_bytes(space->map), shared = fileops_share_map_shared_of(space->map, row->inode);
-    const bool pending = space->unshared_bytes != 0;
     statistics->reserved = file && file->row.thick ? file->row.promised : 0;
-    /* Nothing at all is shared; what was a moment ago the pool does not count yet. */
-    if (!error && space->has_holder && figures.shared == 0 && all == 0 && !pending) {
+    if (agree && figures.shared == 0 && all == 0) {
         statistics->unique_exact = true;
-    } else if (!error && space->has_holder && space->exact && !pending) {
+    } else if (agree && space->exact) {
         statistics->unique_exact = figures.shared == all;
         statistics->unique = statistics->allocated > shared ? statistics->allocated - shared : 0;
         /* Compressed blocks take less than they say: not exact, and no bound either way. */
@@ -69,8 +78,6 @@ static int read_books(struct fileops_space *space, const struct fileops_ledger_f
             statistics->unique = statistics->allocated;
     }
     pthread_mutex_unlock(&space->state);
-    pthread_mutex_unlock(&space->order);
-    return 0;
 }
 
 int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics)
@@ -91,7 +98,7 @@ int fileops_statistics(struct fileops_space *space, int file, struct fileops_sta
     if (space) {
         error = space_identify(space, file, &row, &status);
         if (!error)
-            error = read_books(space, &row, statistics);
+            read_books(space, &row, statistics);
     }
     if (!error && !statistics->unique_exact && !read_extents(file, &unique)) {
         statistics->unique = unique;

@@ -11,7 +11,8 @@ struct fileops_statistics {
     uint64_t total;     /* its size */
     uint64_t allocated; /* bytes of its blocks, shared ones in full (st_blocks) */
     uint64_t unique;    /* of these, what no other file shares */
-    bool unique_exact;  /* false: `unique` is an upper bound (blocks may be shared that the books do not know of) */
+    bool unique_exact;  /* false: `unique` is an upper bound: blocks may be shared that the books do not know of, or they were
+                         * changed since the pool was asked last (within seconds it is asked again) */
     uint64_t reserved;  /* what is promised to it; 0: thin */
 };
 

@@ -48,22 +48,19 @@ static bool uses(const struct books *books, const struct fsal_export *export)
 
 static int open_space(const struct fsal_filesystem *file_system, struct fileops_space **space)
 {
-    struct fileops_space_holder holder;
-    struct fileops_space_options options = { 0 };
-    int error = 0;
+    const struct fileops_space_options options = {
+        .find_holder = strcmp(file_system->type, "zfs") == 0 ? fileops_zfs_holder : NULL,
+    };
+    struct fileops_space_status status;
+    int error;
 
     *space = NULL;
-    if (strcmp(file_system->type, "zfs") == 0) {
-        error = fileops_zfs_holder(file_system->path, &holder);
-        if (error != 0)
-            LogWarn(COMPONENT_FSAL, "%s: zfs(8) can't be asked (%s): nothing can be reserved here", file_system->path,
-                    strerror(error));
-        else
-            options.holder = &holder;
-    }
     error = fileops_space_open(file_system->path, &options, space);
     switch (error) {
     case 0:
+        fileops_space_status(*space, &status);
+        if (status.problem[0] != 0)
+            LogWarn(COMPONENT_FSAL, "%s: %s", file_system->path, status.problem);
         break;
     case EROFS: /* nothing to write down, nothing that could be written */
         error = 0;

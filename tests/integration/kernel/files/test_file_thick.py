@@ -142,6 +142,32 @@ def test_a_change_behind_our_back_is_set_right(short_pool: ShortPool, dataset: P
     assert tool.call("status")["problem"] == "no"
 
 
+def test_the_books_follow_how_the_dataset_is_set(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
+    """Each look reads it: copies cost, deduplication is in no ledger, what a snapshot pins is held for nobody."""
+    name = f"{short_pool.name}/datastore"
+    for path, size in (("file", 64 * MIB), ("more", MIB)):
+        tool.call("truncate", dataset / path, size)
+    tool.call("reserve", dataset / "file")
+    before = tool.number("needed_bytes")
+    run("zfs", "set", "copies=2", name)
+    tool.call("maintain")
+    assert tool.number("needed_bytes") >= before + 64 * MIB
+    assert short_pool.number("datastore", "refreservation") >= tool.number("needed_bytes")
+    run("zfs", "set", "dedup=on", name)
+    with pytest.raises(Refused, match="EOPNOTSUPP"):
+        tool.call("reserve", dataset / "more")
+    tool.call("maintain")
+    assert tool.call("status")["problem"] == "yes"
+    run("zfs", "set", "dedup=off", name)
+    tool.call("reserve", dataset / "more")
+    write(tool, dataset / "thin", 64 * MIB)
+    run("zfs", "snapshot", f"{name}@pinned")
+    tool.call("maintain")
+    assert tool.call("status")["problem"] == "no"
+    assert tool.number("held_bytes") - tool.number("needed_bytes") <= short_pool.available // 4 + 64 * MIB
+    run("zfs", "destroy", f"{name}@pinned")
+
+
 def test_promises_outlive_export_and_import(short_pool: ShortPool, dataset: Path) -> None:
     path = dataset / "file"
     with FileTool(dataset, zfs=True) as tool:

@@ -1,0 +1,279 @@
+/* How much must be held, and holding it. */
+#include "space_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define AHEAD_LEAST (64 * MIB)
+#define AHEAD_MOST (8192 * MIB)
+#define SLACK_MOST (1024 * MIB)
+#define NO_ANSWER "zfs did not answer: what is held may be too little"
+#define MILLISECONDS_BETWEEN_ASKING 5000
+
+static void tell(struct fileops_space *space, const char *text)
+{
+    snprintf(space->problem, sizeof space->problem, "%s", text);
+}
+
+struct thick_list {
+    struct fileops_ledger_file *rows;
+    size_t count, room;
+};
+
+static void add_thick(void *context, struct known_file *file)
+{
+    struct thick_list *list = context;
+    if (file->row.thick && list->count < list->room)
+        list->rows[list->count++] = file->row;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t difference(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What nobody holds. */
+static uint64_t free_for_all(const struct fileops_held *figures)
+{
+    return difference(figures->available, figures->unused);
+}
+
+int space_settle_marked(struct fileops_space *space)
+{
+    struct space_mark mark = {.charged = atomic_load(&space->ended)};
+    pthread_mutex_lock(&space->state);
+    mark.cloned = space->over;
+    pthread_mutex_unlock(&space->state);
+    const int error = space_settle(space);
+    if (error)
+        tell(space, NO_ANSWER);
+    else
+        space->mark = mark;
+    return error;
+}
+
+/* Bytes of blocks that thick files have already. */
+static uint64_t allocated_by(struct fileops_space *space, const struct thick_list *list)
+{
+    uint64_t allocated = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct stat status;
+        const int file = space_open_row(space, &list->rows[i], O_RDONLY);
+        if (file >= 0 && !fstat(file, &status))
+            allocated += (uint64_t)status.st_blocks * 512;
+        if (file >= 0)
+            close(file);
+    }
+    return allocated;
+}
+
+int space_measure(struct fileops_space *space)
+{
+    struct thick_list list = {0};
+    struct fileops_held figures;
+
+    pthread_mutex_lock(&space->state);
+    list.room = space->thick_count;
+    list.rows = calloc(list.room ? list.room : 1, sizeof *list.rows);
+    if (list.rows)
+        space_each(space, add_thick, &list);
+    pthread_mutex_unlock(&space->state);
+    if (!list.rows)
+        return ENOMEM;
+    /* Before the dataset's figure: what comes in between counts as thin too, rather than not at all. */
+    const uint64_t allocated = allocated_by(space, &list);
+    free(list.rows);
+    const int error = space->holder.read(space->holder.context, &figures);
+    if (error) {
+        tell(space, NO_ANSWER);
+        return error;
+    }
+    space->allocated = allocated;
+    pthread_mutex_lock(&space->state);
+    space->figures = figures;
+    space->figures_over = space->mark.cloned;
+    space->figures_time = space_milliseconds();
+    space->figures_wanted = false;
+    space->overwrites_unshare = figures.overwrites_unshare;
+    /* Far from full, nothing hurts the pool's books. */
+    space->overdraft = add(figures.overdraft, free_for_all(&figures) / 2);
+    pthread_mutex_unlock(&space->state);
+    return 0;
+}
+
+struct sum {
+    const struct fileops_space_holder *holder;
+    uint64_t sizes, cost;
+};
+
+static void add_cost(void *context, struct known_file *file)
+{
+    struct sum *sum = context;
+    if (!file->row.thick)
+        return;
+    sum->sizes = add(sum->sizes, file->row.promised);
+    sum->cost = add(sum->cost, sum->holder->cost(sum->holder->context, file->row.promised, file->row.block_size));
+}
+
+/* What thick files, all that shares, and thin files as they are now need, with slack. */
+void space_compute(struct fileops_space *space)
+{
+    struct sum sum = {.holder = &space->holder};
+    pthread_mutex_lock(&space->state);
+    space_each(space, add_cost, &sum);
+    /* No more can be shared than the pool knows of, but for what it could not know when it was asked. */
+    const uint64_t known = add(space->figures.shared, space->begun.shared - space->mark.cloned.shared);
+    const uint64_t map = fileops_share_map_bytes(space->map), shared = map < known ? map : known;
+    const uint64_t thin = add(difference(space->figures.referenced, space->allocated), space->begun.taken - space->mark.cloned.taken);
+    uint64_t slack = sum.sizes / 64;
+    slack = slack < space->holder.slack ? space->holder.slack : slack > SLACK_MOST && SLACK_MOST > space->holder.slack ? SLACK_MOST : slack;
+    space->needed = space->thick_count ? add(add(add(sum.cost, thin), shared), slack) : 0;
+    pthread_mutex_unlock(&space->state);
+}
+
+/* Sets what is held. The ledger knows of it first, so that a crash in between is no change behind our back. Lowering does not wait
+ * for that: on a full pool the ledger can't always be written, and what is not lowered makes the pool promise more than it has. */
+static int hold(struct fileops_space *space, uint64_t bytes)
+{
+    if (bytes == space->held)
+        return 0;
+    fileops_ledger_begin(space->ledger);
+    fileops_ledger_set(space->ledger, "held_before", space->held);
+    fileops_ledger_set(space->ledger, "held", bytes);
+    int error = fileops_ledger_commit(space->ledger);
+    if (error && bytes > space->held)
+        return error;
+    error = space->holder.hold(space->holder.context, bytes);
+    if (!error) {
+        space->held = bytes;
+        pthread_mutex_lock(&space->state);
+        space->figures.held = bytes;
+        pthread_mutex_unlock(&space->state);
+    }
+    return error;
+}
+
+/* Holds so much more than now: for what is about to be shared. What thin files may take stays as it is. */
+int space_hold_more(struct fileops_space *space, uint64_t bytes)
+{
+    if (!bytes)
+        return 0;
+    const int error = hold(space, add(space->held, bytes));
+    if (!error)
+        space->needed = add(space->needed, bytes);
+    return error;
+}
+
+int space_hold_needed(struct fileops_space *space, uint64_t ahead)
+{
+    const uint64_t let = difference(atomic_load(&space->limit), space->mark.charged), wanted = add(space->needed, ahead);
+    int error = 0;
+    /* A set costs a transaction group: small differences stay. */
+    const bool small = space->held >= add(space->needed, ahead / 2) && space->held <= add(wanted, ahead / 4 + 16 * MIB);
+    if (!small || space->held < add(space->needed, let))
+        error = ahead >= let ? hold(space, wanted) : ENOSPC;
+    if (error == ENOSPC) {
+        /* Thin files may take less from now on. None is let in until it is known what they have taken. */
+        atomic_store(&space->limit, 0);
+        const uint64_t least = add(space->needed, difference(atomic_load(&space->charged), space->mark.charged));
+        error = least > wanted ? ENOSPC : hold(space, wanted);
+        if (error == ENOSPC)
+            error = space->held < least || space->held > wanted ? hold(space, least) : 0;
+    }
+    atomic_store(&space->limit, add(space->mark.charged, difference(space->held, space->needed)));
+    return error;
+}
+
+/* Nothing is promised: nothing is held by us. */
+static int let_go(struct fileops_space *space, bool foreign)
+{
+    int error = 0;
+    atomic_store(&space->gate, false);
+    /* What others have set is theirs, as long as we promise nothing. */
+    if (foreign)
+        space->held = 0;
+    else if (space->held)
+        error = hold(space, 0);
+    space->problem[0] = 0;
+    return error;
+}
+
+int space_follow(struct fileops_space *space)
+{
+    const bool foreign = space->figures.held != space->held;
+    int error;
+    space_compute(space);
+    pthread_mutex_lock(&space->state);
+    const bool thick = space->thick_count != 0;
+    pthread_mutex_unlock(&space->state);
+    if (!thick)
+        return let_go(space, foreign);
+    if (foreign) {
+        space->foreign_changes++;
+        space->held = space->figures.held;
+    }
+    uint64_t ahead = free_for_all(&space->figures) / 8;
+    ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
+    error = space_hold_needed(space, ahead);
+    if (error || space->held < space->needed) {
+        char text[sizeof space->problem];
+        snprintf(text, sizeof text, "%" PRIu64 " MiB are needed for promises, %" PRIu64 " are held and no more can be", space->needed / MIB, space->held / MIB);
+        tell(space, text);
+    } else if (!space->figures.can_promise) {
+        tell(space, "deduplication is on: what it shares is in no ledger, promises may not hold");
+    } else {
+        space->problem[0] = 0;
+    }
+    atomic_store(&space->gate, true);
+    return error;
+}
+
+int space_ask_holder(struct fileops_space *space)
+{
+    struct fileops_space_holder holder;
+    if (atomic_load(&space->has_holder))
+        return 0;
+    if (!space->find_holder)
+        return EOPNOTSUPP;
+    if (space->asked && space_milliseconds() - space->asked < MILLISECONDS_BETWEEN_ASKING)
+        return EAGAIN;
+    int error = space->find_holder(space->path, &holder);
+    if (error == EOPNOTSUPP) {
+        space->find_holder = NULL;
+        pthread_mutex_lock(&space->state);
+        space->overwrites_unshare = true;
+        pthread_mutex_unlock(&space->state);
+        return error;
+    }
+    if (!error) {
+        space->holder = holder;
+        error = space_measure(space);
+        if (error && holder.close)
+            holder.close(holder.context);
+    }
+    space->asked = space_milliseconds();
+    pthread_mutex_lock(&space->state);
+    const bool thick = space->thick_count != 0;
+    pthread_mutex_unlock(&space->state);
+    if (error) {
+        tell(space, "zfs does not answer: nothing can be promised, and thin files may take nothing that may be promised");
+        atomic_store(&space->gate, thick);
+        return EAGAIN;
+    }
+    /* What somebody else has set is not ours to take away; a crash between ledger and holder is no change behind our back. */
+    if (space->figures.held == fileops_ledger_get(space->ledger, "held_before", 0))
+        space->held = space->figures.held;
+    atomic_store(&space->has_holder, true);
+    space->problem[0] = 0;
+    return 0;
+}
