@@ -38,17 +38,29 @@ struct fileops_overwritten {
     uint64_t sequence;
 };
 
-/* Adds what a clone of a range of `source` to one of `destination` (inode numbers) makes shared. What the source's range
- * refers to already (by whatever reference, as which is true may not be certain) is referred to once more; the rest becomes new extents. Old references of the destination's range
- * stay until they are removed. `uncertain`: the source is being written, so that what it refers to may be no longer true, and new
- * extents are made for all of it as well. `added` gets the new references, at most `capacity`; E2BIG: not enough, and nothing was added. */
-int fileops_share_map_clone(struct fileops_share_map *map, uint64_t source, uint64_t source_offset, uint64_t destination,
-                            uint64_t destination_offset, uint64_t length, const struct fileops_overwritten *overwritten,
-                            size_t overwritten_count, bool uncertain, struct fileops_reference *added, size_t capacity,
-                            size_t *count);
+/* By inode numbers; FILEOPS_OTHER_DATASET for either file. */
+struct fileops_clone_range {
+    uint64_t source, source_offset;
+    uint64_t destination, destination_offset;
+    uint64_t length;
+};
 
-/* Takes back what was just added by it. */
-void fileops_share_map_take_back(struct fileops_share_map *map, const struct fileops_reference *added, size_t count);
+/* References in the order they were added in. The list is the caller's to free. */
+struct fileops_references {
+    struct fileops_reference *list;
+    size_t count, room;
+};
+
+/* Adds what a clone of a range makes shared, to `added` too. What the source's range refers to already (by whatever reference, as which
+ * is true may not be certain) is referred to once more; the rest becomes new extents. Old references of the destination's
+ * range stay until they are removed. `uncertain`: what the source refers to may be no longer true, and a new extent is made
+ * for all of it as well: with no `overwritten` that is an upper bound in few references. E2BIG: more than `most` would be in
+ * `added`, and nothing was added. */
+int fileops_share_map_clone(struct fileops_share_map *map, const struct fileops_clone_range *range, const struct fileops_overwritten *overwritten,
+                            size_t overwritten_count, bool uncertain, size_t most, struct fileops_references *added);
+
+/* Takes back what was just added, but for the first `count`. */
+void fileops_share_map_take_back(struct fileops_share_map *map, struct fileops_references *added, size_t count);
 
 /* Whether one reference of the file covers all of the range; a range that several cover is not found. */
 bool fileops_share_map_covers(const struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length);
@@ -62,10 +74,10 @@ int fileops_share_map_remove(struct fileops_share_map *map, uint64_t inode, uint
                              uint64_t sequence, size_t most, fileops_reference_changed changed, void *context);
 
 /* What overwriting everything would newly take: the sum of (n - 1) x size over all parts. */
-uint64_t fileops_share_map_bytes(struct fileops_share_map *map);
+uint64_t fileops_share_map_bytes(const struct fileops_share_map *map);
 
 /* Bytes of the file that others refer to too. */
-uint64_t fileops_share_map_shared_of(struct fileops_share_map *map, uint64_t inode);
+uint64_t fileops_share_map_shared_of(const struct fileops_share_map *map, uint64_t inode);
 
 bool fileops_share_map_has(const struct fileops_share_map *map, uint64_t inode);
 /* The highest sequence number given. */

@@ -65,6 +65,7 @@ struct fileops_change {
     uint64_t sequence;
     uint64_t charge;
     int64_t first_retry;
+    unsigned clonings;
     enum fileops_change_kind kind;
     bool known;
     bool thick;

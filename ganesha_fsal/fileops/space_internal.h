@@ -31,6 +31,7 @@ struct known_file {
     struct fileops_ledger_file row;
     unsigned clones;    /* under way, from or to it */
     unsigned changes;   /* begun and not ended */
+    unsigned clonings;  /* clones that began from it */
     bool resized;       /* made smaller: the promise follows */
     bool filling;       /* a clone comes into it, or it is being emptied after one */
     bool removed, open; /* no name left; still open by us */

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define RANGES_AT_ONCE 256
 
 int space_settle(struct fileops_space *space)
 {
@@ -127,17 +130,25 @@ static void write_reference(void *context, const struct fileops_reference *befor
         fileops_ledger_put_reference(space->ledger, &left[i]);
 }
 
+static int by_all(const void *one, const void *other)
+{
+    const struct fileops_overwritten *a = one, *b = other;
+    if (a->offset != b->offset)
+        return a->offset > b->offset ? 1 : -1;
+    if (a->length != b->length)
+        return a->length > b->length ? 1 : -1;
+    return (a->sequence > b->sequence) - (a->sequence < b->sequence);
+}
+
 /* The ranges that were settled leave the list; those that came since stay. */
 static void drop_settled(struct known_file *file, const struct work *work)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < file->overwritten_count; i++) {
-        bool settled = false;
-        for (size_t j = 0; j < work->count && !settled; j++)
-            settled = !memcmp(&file->overwritten[i], &work->ranges[j], sizeof work->ranges[j]);
-        if (!settled)
+    if (work->count)
+        qsort(work->ranges, work->count, sizeof *work->ranges, by_all);
+    for (size_t i = 0; i < file->overwritten_count; i++)
+        if (!bsearch(&file->overwritten[i], work->ranges, work->count, sizeof *work->ranges, by_all))
             file->overwritten[kept++] = file->overwritten[i];
-    }
     file->overwritten_count = kept;
 }
 
@@ -146,9 +157,15 @@ static void apply(struct fileops_space *space, const struct work *work, bool ran
     struct known_file *file = space_find(space, work->inode);
     if (!file)
         return;
-    for (size_t i = 0; i < work->count && ranges_hold; i++)
+    for (size_t i = 0; i < work->count && ranges_hold; i++) {
+        if (i % RANGES_AT_ONCE == RANGES_AT_ONCE - 1) { /* writers wait no longer than for so many */
+            pthread_mutex_unlock(&space->state);
+            sched_yield();
+            pthread_mutex_lock(&space->state);
+        }
         fileops_share_map_remove(space->map, work->inode, work->ranges[i].offset, work->ranges[i].length, work->ranges[i].sequence,
                                  MOST_REFERENCES, write_reference, space);
+    }
     drop_settled(file, work);
     if (work->gone && file->removed && !file->clones && !file->changes) {
         fileops_share_map_remove(space->map, work->inode, 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, write_reference, space);

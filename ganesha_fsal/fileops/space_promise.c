@@ -2,6 +2,7 @@
 #include "space_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define AHEAD_LEAST (64 * MIB)
@@ -75,8 +76,7 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
 /* Blocks that nobody told us of may be shared with it: all of it counts, as far as the pool knows of sharing. */
 static int count_unknown(struct fileops_space *space, const struct fileops_ledger_file *row, const struct stat *status)
 {
-    struct fileops_reference added[2];
-    size_t count = 0;
+    struct fileops_references added = {0};
     int error = not_now(space_measure(space));
     if (error)
         return error;
@@ -85,17 +85,19 @@ static int count_unknown(struct fileops_space *space, const struct fileops_ledge
         status->st_blocks > 0) {
         error = space_find_or_make(space, row) ? 0 : ENOMEM;
         if (!error)
-            error = fileops_share_map_clone(space->map, row->inode, 0, FILEOPS_OTHER_DATASET, 0,
-                                            space_round_up((uint64_t)status->st_size, row->block_size), NULL, 0, false, added, 2, &count);
+            error = fileops_share_map_clone(space->map, &(const struct fileops_clone_range){.source = row->inode, .destination = FILEOPS_OTHER_DATASET,
+                                            .length = space_round_up((uint64_t)status->st_size, row->block_size)}, NULL, 0, false, 2, &added);
     }
     pthread_mutex_unlock(&space->state);
-    if (error || !count)
-        return error;
-    fileops_ledger_begin(space->ledger);
-    fileops_ledger_put_file(space->ledger, row);
-    for (size_t i = 0; i < count; i++)
-        fileops_ledger_put_reference(space->ledger, &added[i]);
-    return fileops_ledger_commit(space->ledger);
+    if (!error && added.count) {
+        fileops_ledger_begin(space->ledger);
+        fileops_ledger_put_file(space->ledger, row);
+        for (size_t i = 0; i < added.count; i++)
+            fileops_ledger_put_reference(space->ledger, &added.list[i]);
+        error = fileops_ledger_commit(space->ledger);
+    }
+    free(added.list);
+    return error;
 }
 
 static int reserve(struct fileops_space *space, int file, uint64_t least, uint64_t *reserved)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define SECONDS_FOR_FREEING 2
-#define MOST_ADDED (2 * MOST_REFERENCES)
+#define MOST_ADDED 65536u /* references by one clone; with more it is counted coarsely */
 
 struct side {
     struct fileops_space *space;
@@ -40,20 +40,44 @@ static bool is_freeing(struct fileops_space *space, uint64_t inode)
     return change != NULL;
 }
 
+/* What is about to be shared, in the map. With `state` held. */
+static int add_to_map(struct fileops_space *space, const struct known_file *source, const struct known_file *destination, uint64_t source_offset,
+                      uint64_t destination_offset, const struct space_segment *segments, size_t count, struct fileops_references *added)
+{
+    struct fileops_clone_range range = {.source = source ? source->row.inode : FILEOPS_OTHER_DATASET,
+                                        .destination = destination ? destination->row.inode : FILEOPS_OTHER_DATASET};
+    int error = 0;
+    for (size_t i = 0; i < count && !error; i++) {
+        range.source_offset = segments[i].offset;
+        range.destination_offset = destination_offset + (segments[i].offset - source_offset);
+        range.length = segments[i].length;
+        error = fileops_share_map_clone(space->map, &range, source ? source->overwritten : NULL, source ? source->overwritten_count : 0,
+                                        false, MOST_ADDED, added);
+    }
+    if (error != E2BIG)
+        return error;
+    /* More pieces than are worth it: as if nothing had been overwritten, and all were new besides. That is never too little. */
+    fileops_share_map_take_back(space->map, added, 0);
+    range.source_offset = segments[0].offset;
+    range.destination_offset = destination_offset + (segments[0].offset - source_offset);
+    range.length = segments[count - 1].offset + segments[count - 1].length - segments[0].offset;
+    error = fileops_share_map_clone(space->map, &range, NULL, 0, true, MOST_ADDED, added);
+    return error == E2BIG ? EBUSY : error;
+}
+
 /* In the books of one dataset. */
 static int count_side(const struct side *side, uint64_t source_offset, uint64_t destination_offset, const struct space_segment *segments,
                       size_t segment_count, struct space_cloned *cloned)
 {
     struct fileops_space *space = side->space;
-    struct fileops_reference *added = calloc(MOST_ADDED, sizeof *added);
+    struct fileops_references added = {0};
     struct known_file *source = NULL, *destination = NULL;
-    size_t count = 0;
     uint64_t data = 0;
-    int error = added ? 0 : ENOMEM;
+    int error = 0;
 
     pthread_mutex_lock(&space->state);
     const uint64_t before = fileops_share_map_bytes(space->map);
-    if (!error && side->source && !(source = begin_clone(space, side->source)))
+    if (side->source && !(source = begin_clone(space, side->source)))
         error = ENOMEM;
     if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
         error = ENOMEM;
@@ -64,17 +88,13 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         error = EBUSY;
     if (!error && destination && !space_wait_calm(space, is_freeing, destination->row.inode, SECONDS_FOR_FREEING))
         error = EBUSY;
-    for (size_t i = 0; i < segment_count && !error; i++) {
-        size_t more = 0;
-        error = fileops_share_map_clone(space->map, source ? source->row.inode : FILEOPS_OTHER_DATASET, segments[i].offset,
-                                        destination ? destination->row.inode : FILEOPS_OTHER_DATASET,
-                                        destination_offset + (segments[i].offset - source_offset), segments[i].length,
-                                        source ? source->overwritten : NULL, source ? source->overwritten_count : 0,
-                                        source && source->changes, added + count,
-                                        MOST_ADDED - count, &more);
-        count += more;
+    /* Changes of the source that go on may come before the clone or after: what they replace stays counted for both files. */
+    if (source)
+        source->clonings++;
+    if (!error && segment_count)
+        error = add_to_map(space, source, destination, source_offset, destination_offset, segments, segment_count, &added);
+    for (size_t i = 0; i < segment_count; i++)
         data += segments[i].length;
-    }
     const bool thick = space->thick_count != 0;
     *cloned = (struct space_cloned){.shared = fileops_share_map_bytes(space->map) - before};
     /* What a clone takes is charged in full, and a thick file has it already. */
@@ -93,17 +113,17 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
 
     if (!error && thick)
         error = atomic_load(&space->has_holder) ? space_hold_more(space, cloned->shared + cloned->taken) : ENOSPC;
-    if (!error && count) {
+    if (!error && added.count) {
         fileops_ledger_begin(space->ledger);
         for (size_t i = 0; i < row_count; i++)
             fileops_ledger_put_file(space->ledger, &rows[i]);
-        for (size_t i = 0; i < count; i++)
-            fileops_ledger_put_reference(space->ledger, &added[i]);
+        for (size_t i = 0; i < added.count; i++)
+            fileops_ledger_put_reference(space->ledger, &added.list[i]);
         error = fileops_ledger_commit(space->ledger);
     }
     if (error) {
         pthread_mutex_lock(&space->state);
-        fileops_share_map_take_back(space->map, added, count);
+        fileops_share_map_take_back(space->map, &added, 0);
         space->begun.shared -= cloned->shared;
         space->begun.taken -= cloned->taken;
         if (source)
@@ -112,8 +132,8 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
             end_clone(space, side->destination->inode);
         pthread_mutex_unlock(&space->state);
     }
-    free(added);
-    return error == E2BIG ? ENOSPC : error;
+    free(added.list);
+    return error;
 }
 
 static void end_side(struct fileops_space *space, const struct space_share *share, bool source, bool destination, bool done)

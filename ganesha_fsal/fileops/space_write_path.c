@@ -102,6 +102,7 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
         if (!file->row.thick || size <= file->row.promised) {
             file->changes++;
             change->known = true;
+            change->clonings = file->clonings;
             /* While a clone is under way nobody knows which came first: what it shares stays counted. */
             change->sequence = file->clones ? 0 : fileops_share_map_sequence(space->map);
             /* What is shared is backed already. */
@@ -173,20 +174,22 @@ int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileo
 
 static void note(struct fileops_space *space, struct known_file *file, const struct fileops_change *change)
 {
+    /* It was cloned meanwhile: nobody knows which came first. */
+    const uint64_t sequence = file->clonings == change->clonings ? change->sequence : 0;
     const uint64_t unit = file->row.block_size ? file->row.block_size : 1, end = change->offset + change->length;
     const uint64_t whole_from = space_round_up(change->offset, unit);
     switch (change->kind) {
     case FILEOPS_WRITE: /* each block that is touched is a new one */
         if (space->overwrites_unshare)
             space_overwritten(space, file, change->offset / unit * unit, space_round_up(end, unit) - change->offset / unit * unit,
-                              change->sequence);
+                              sequence);
         break;
     case FILEOPS_DEALLOCATE:
         if (end / unit * unit > whole_from)
-            space_overwritten(space, file, whole_from, end / unit * unit - whole_from, change->sequence);
+            space_overwritten(space, file, whole_from, end / unit * unit - whole_from, sequence);
         break;
     case FILEOPS_TRUNCATE:
-        space_overwritten(space, file, whole_from, UINT64_MAX - whole_from, change->sequence);
+        space_overwritten(space, file, whole_from, UINT64_MAX - whole_from, sequence);
         file->resized = true;
         break;
     case FILEOPS_ALLOCATE:

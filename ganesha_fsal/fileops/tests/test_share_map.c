@@ -10,17 +10,28 @@
 #include "share_map.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define INODE(file) ((uint64_t)(file) + 100)
 #define ADDED 512
 
+static int clone(struct fileops_share_map *map, int source, uint64_t from, int destination, uint64_t to, uint64_t count,
+                 const struct fileops_overwritten *overwritten, size_t overwritten_count, size_t most)
+{
+    struct fileops_references added = {0};
+    const struct fileops_clone_range range = {.source = INODE(source), .source_offset = from * BLOCK, .destination = INODE(destination),
+                                              .destination_offset = to * BLOCK, .length = count * BLOCK};
+    const int error = fileops_share_map_clone(map, &range, overwritten, overwritten_count, false, most, &added);
+    free(added.list);
+    return error;
+}
+
 static void clone_and_settle(struct fileops_share_map *map, int source, uint64_t from, int destination, uint64_t to, uint64_t count)
 {
-    struct fileops_reference added[ADDED];
-    size_t more;
     const uint64_t before = fileops_share_map_sequence(map);
-    assert_int_equal(fileops_share_map_clone(map, INODE(source), from * BLOCK, INODE(destination), to * BLOCK, count * BLOCK, NULL, 0, false, added, ADDED, &more), 0);
+    assert_int_equal(clone(map, source, from, destination, to, count, NULL, 0, ADDED), 0);
     assert_int_equal(fileops_share_map_remove(map, INODE(destination), to * BLOCK, count * BLOCK, before, SIZE_MAX, NULL, NULL), 0);
 }
 
@@ -66,9 +77,7 @@ static void is_never_below_the_model_while_something_is_not(void **state)
             const uint64_t count = 1 + choose(&random, BLOCKS / 2), from = choose(&random, BLOCKS - count + 1), to = choose(&random, BLOCKS - count + 1);
             const uint64_t before = fileops_share_map_sequence(map);
             if (choose(&random, 2) && source != destination) {
-                struct fileops_reference added[ADDED];
-                size_t more;
-                assert_int_equal(fileops_share_map_clone(map, INODE(source), from * BLOCK, INODE(destination), to * BLOCK, count * BLOCK, waiting[source], counts[source], false, added, ADDED, &more), 0);
+                assert_int_equal(clone(map, source, from, destination, to, count, waiting[source], counts[source], ADDED), 0);
                 model_clone(&model, source, from, destination, to, count);
             } else {
                 model_write(&model, destination, to, count);
@@ -108,10 +117,11 @@ static void another_dataset_never_lets_go(void **state)
 {
     (void)state;
     struct fileops_share_map *map = fileops_share_map_new();
-    struct fileops_reference added[4];
-    size_t count;
+    struct fileops_references added = {0};
     for (uint64_t file = 1; file < 3; file++)
-        assert_int_equal(fileops_share_map_clone(map, FILEOPS_OTHER_DATASET, 0, INODE(file), 0, BLOCK, NULL, 0, false, added, 4, &count), 0);
+        assert_int_equal(fileops_share_map_clone(map, &(struct fileops_clone_range){.source = FILEOPS_OTHER_DATASET, .destination = INODE(file), .length = BLOCK},
+                                                 NULL, 0, false, 4, &added), 0);
+    free(added.list);
     assert_int_equal(fileops_share_map_bytes(map), 2 * BLOCK);
     fileops_share_map_remove(map, INODE(1), 0, BLOCK, 100, SIZE_MAX, NULL, NULL);
     assert_int_equal(fileops_share_map_bytes(map), BLOCK);
@@ -122,13 +132,54 @@ static void refuses_what_does_not_fit(void **state)
 {
     (void)state;
     struct fileops_share_map *map = fileops_share_map_new();
-    struct fileops_reference added[3];
-    size_t count;
     clone_and_settle(map, 0, 0, 1, 0, 4);
     /* Half of it is known, half is new: three references. */
-    assert_int_equal(fileops_share_map_clone(map, INODE(0), 0, INODE(2), 0, 8 * BLOCK, NULL, 0, false, added, 2, &count), E2BIG);
+    assert_int_equal(clone(map, 0, 0, 2, 0, 8, NULL, 0, 2), E2BIG);
     assert_int_equal(fileops_share_map_bytes(map), 4 * BLOCK);
-    assert_int_equal(fileops_share_map_clone(map, INODE(0), UINT64_MAX - BLOCK, INODE(2), 0, 2 * BLOCK, NULL, 0, false, added, 3, &count), EINVAL);
+    assert_int_equal(clone(map, 0, 0, 2, 0, 8, NULL, 0, 3), 0);
+    assert_int_equal(clone(map, 0, UINT64_MAX / BLOCK, 2, 0, 2, NULL, 0, 3), EINVAL);
+    fileops_share_map_free(map);
+}
+
+/* A template with many clones, each written at random places: it takes time by what is written, not by how many have clones. */
+static void many_clones_written_at_random_cost_little(void **state)
+{
+    (void)state;
+    enum { CLONES = 200, WRITES = 2000, SIZE = 1 << 18 };
+    struct fileops_share_map *map = fileops_share_map_new();
+    uint64_t random = seed_of_run();
+    struct timespec begin, end;
+    for (int file = 1; file <= CLONES; file++)
+        assert_int_equal(clone(map, 0, 0, file, 0, SIZE, NULL, 0, 2), 0);
+    assert_int_equal(fileops_share_map_bytes(map), (uint64_t)CLONES * SIZE * BLOCK);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int file = 1; file <= CLONES; file++)
+        for (int i = 0; i < WRITES / (file == 1 ? 1 : 40); i++)
+            assert_int_equal(fileops_share_map_remove(map, INODE(file), choose(&random, SIZE) * BLOCK, BLOCK, UINT64_MAX, 4096, NULL, NULL), 0);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 20);
+    /* One much written is cloned whole, by as many references as it has. */
+    const uint64_t before = fileops_share_map_bytes(map);
+    assert_int_equal(clone(map, 1, 0, CLONES + 1, 0, SIZE, NULL, 0, 3 * WRITES + 4), 0);
+    assert_int_equal(fileops_share_map_bytes(map), before + (uint64_t)SIZE * BLOCK);
+    fileops_share_map_free(map);
+}
+
+/* With too many pieces: one reference for each of the source's, and one for all that may be new. */
+static void counted_coarsely_is_never_too_little(void **state)
+{
+    (void)state;
+    struct fileops_share_map *map = fileops_share_map_new();
+    struct fileops_references added = {0};
+    const struct fileops_clone_range range = {.source = INODE(0), .destination = INODE(2), .length = 16 * BLOCK};
+    clone_and_settle(map, 0, 0, 1, 0, 16);
+    assert_int_equal(fileops_share_map_clone(map, &range, NULL, 0, true, 3, &added), 0);
+    assert_int_equal(added.count, 3);
+    /* Either all is as it was, or all is new: in both cases what is left when one file goes is enough. */
+    assert_int_equal(fileops_share_map_bytes(map), 3 * 16 * BLOCK);
+    assert_int_equal(fileops_share_map_remove(map, INODE(0), 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, NULL, NULL), 0);
+    assert_int_equal(fileops_share_map_bytes(map), 16 * BLOCK);
+    free(added.list);
     fileops_share_map_free(map);
 }
 
@@ -140,6 +191,8 @@ int main(void)
         cmocka_unit_test(keeps_whole_what_has_too_many_pieces),
         cmocka_unit_test(another_dataset_never_lets_go),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(many_clones_written_at_random_cost_little),
+        cmocka_unit_test(counted_coarsely_is_never_too_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -351,6 +351,36 @@ static void blocks_are_not_freed_while_they_are_cloned(void **state)
     remove_world(world);
 }
 
+static void a_file_much_written_at_random_is_cloned_again(void **state)
+{
+    (void)state;
+    enum { PIECES = 6000 };
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int one = open_file(world, 0), other = open_file(world, 1), third = open_file(world, 2);
+    const uint64_t length = 2 * PIECES * BLOCK;
+    struct space_share share = {.source_space = space, .destination_space = space, .length = length};
+    const struct space_segment all = {0, length};
+    assert_int_equal(space_share_begin(&share, one, other, 0, &all, 1), 0);
+    space_share_end(&share, true);
+    for (int round = 0; round < 2; round++) {
+        for (uint64_t i = 0; i < PIECES; i++)
+            assert_int_equal(change(space, other, FILEOPS_WRITE, 2 * i * BLOCK, BLOCK), 0);
+        /* Before the look and after it. */
+        assert_int_equal(space_share_begin(&share, other, third, 0, &all, 1), 0);
+        space_share_end(&share, true);
+        assert_int_equal(fileops_space_maintain(space), 0);
+        assert_int_equal(space_share_begin(&share, other, third, 0, &all, 1), 0);
+        space_share_end(&share, true);
+        assert_true(status_of(space).shared_bytes >= length);
+    }
+    close(one);
+    close(other);
+    close(third);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
 struct crowd {
     struct fileops_space *space;
     const struct world *world;
@@ -439,6 +469,7 @@ int main(void)
         cmocka_unit_test(tells_of_a_change_behind_its_back),
         cmocka_unit_test(a_removed_file_that_is_open_keeps_its_promise),
         cmocka_unit_test(blocks_are_not_freed_while_they_are_cloned),
+        cmocka_unit_test(a_file_much_written_at_random_is_cloned_again),
         cmocka_unit_test(many_threads_leave_right_books),
         cmocka_unit_test(one_process_has_the_books),
     };
