@@ -65,7 +65,7 @@ struct vaai_nas_adapter {
      * Opens what `handle` names, after all that NFS would check: the export, the caller's address, flavour, port and squashed
      * credentials, the file's permissions. Errors: BAD_HANDLE, STALE, ACCESS, READ_ONLY, IS_DIRECTORY and NOT_DIRECTORY where
      * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory, BUSY
-     * where a share reservation (RFC 7530 9.9) or a delegation of another client is in the way.
+     * where a share reservation (RFC 7530 9.9) of a client is in the way.
      */
     enum vaai_nas_status (*open)(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                  enum vaai_nas_access access, struct vaai_nas_file *file);

@@ -22,14 +22,13 @@
 #include "nfs_creds.h"
 #include "nfs_exports.h"
 #include "nfs_fh.h"
-#include "sal_functions.h"
 
 /* Of a file that is open: what keeps it, and the names of it in ganesha's caches. */
 struct held {
     struct gsh_export *export;
     struct fsal_obj_handle *object;
     struct fsal_obj_handle *leaf;
-    fsal_openflags_t share; /* what it is open for, among the share reservations */
+    fsal_openflags_t share; /* what it is open for, among the share reservations (FSAL_VFS grants no delegations) */
 };
 
 _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
@@ -163,27 +162,6 @@ static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, en
     return status_of_fsal(status);
 }
 
-/*
- * A client with a delegation (RFC 7530 10.4) may have written, or read, what the server does not know of. It is told to give it
- * back, for the next time. Also where it is the caller's own host: what that has not written yet would be missing in a clone.
- */
-static bool recall_delegation(const struct held *held, bool write)
-{
-    const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
-    const struct file_deleg_stats *delegations = &held->object->state_hdl->file.fdeleg_stats;
-    struct gsh_buffdesc key;
-    bool conflict;
-
-    STATELOCK_lock(held->object);
-    conflict = delegations->fds_curr_delegations > 0 && (write || delegations->fds_deleg_type == OPEN_DELEGATE_WRITE);
-    STATELOCK_unlock(held->object);
-    if (!conflict)
-        return false;
-    held->leaf->obj_ops->handle_to_key(held->leaf, &key);
-    up_async_delegrecall(general_fridge, upcalls, &key, NULL, NULL);
-    return true;
-}
-
 struct open_call {
     struct vaai_nas_leaf_call call;
     struct vaai_nas_file *file;
@@ -215,8 +193,6 @@ static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_
     open_call->held->leaf = leaf;
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
 }
-
-static void adapter_close(struct vaai_nas_file *file);
 
 /* With op_ctx at the handle's export, the caller checked and its credentials known. */
 static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
@@ -264,10 +240,7 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     file->space = fsal_zvaai_space(held->leaf);
     get_gsh_export_ref(export);
     file->of_adapter = held;
-    if (held->share == FSAL_O_CLOSED || !recall_delegation(held, access == VAAI_NAS_WRITE))
-        return VAAI_NAS_OK;
-    adapter_close(file);
-    return VAAI_NAS_BUSY;
+    return VAAI_NAS_OK;
 exit:
     free(held);
     object->obj_ops->put_ref(object);

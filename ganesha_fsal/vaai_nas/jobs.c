@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The table of the jobs: what is entered, found, waited for, cancelled and forgotten. */
+/* What is asked of the jobs: to be submitted, waited for, shown, cancelled. */
 #include "jobs_internal.h"
 
 #include <stdio.h>
@@ -10,38 +10,6 @@
 /* Calls that wait keep a thread of the NFS server each, of which ntirpc has 200 (RPC_Ioq_ThrdMax). */
 #define WAITING_FAST_MAX 64u
 #define WAITING_ANY_MAX 32u
-
-static const uint8_t no_request_id[VAAI_NAS_REQUEST_ID_SIZE];
-
-static uint32_t milliseconds_between(const struct timespec *from, const struct timespec *to)
-{
-    int64_t milliseconds = (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
-
-    return milliseconds < 0 ? 0 : milliseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)milliseconds;
-}
-
-static void show(const struct job *job, struct vaai_nas_job *shown)
-{
-    struct timespec now = job->ended;
-
-    if (job_is_active(job))
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    *shown = job->shown;
-    shown->elapsed_milliseconds = milliseconds_between(&job->began, &now);
-}
-
-/* All but the request id. */
-static bool same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other)
-{
-    return one->source.length == other->source.length &&
-           memcmp(one->source.bytes, other->source.bytes, one->source.length) == 0 &&
-           one->destination.length == other->destination.length &&
-           memcmp(one->destination.bytes, other->destination.bytes, one->destination.length) == 0 &&
-           strcmp(one->name, other->name) == 0 && one->fast == other->fast && one->guarded == other->guarded &&
-           one->range == other->range &&
-           (!one->range || (one->source_offset == other->source_offset && one->length == other->length &&
-                            one->destination_offset == other->destination_offset));
-}
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters)
 {
@@ -98,54 +66,9 @@ void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs)
 
 /* The functions below to the next comment of this kind want the lock held. */
 
-static struct job *find_request(struct vaai_nas_jobs *jobs, const uint8_t id[VAAI_NAS_REQUEST_ID_SIZE])
-{
-    struct job *job = jobs->newest;
-
-    if (memcmp(id, no_request_id, VAAI_NAS_REQUEST_ID_SIZE) == 0)
-        return NULL;
-    while (job != NULL && memcmp(job->shown.request_id, id, VAAI_NAS_REQUEST_ID_SIZE) != 0)
-        job = job->older;
-    return job;
-}
-
-static struct job *find_id(struct vaai_nas_jobs *jobs, uint64_t id)
-{
-    struct job *job = jobs->newest;
-
-    while (job != NULL && job->shown.id != id)
-        job = job->older;
-    return job;
-}
-
 static bool is_of_another_daemon(const struct vaai_nas_jobs *jobs, uint64_t id)
 {
     return id < jobs->first_id || id >= jobs->next_id;
-}
-
-static struct job *find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name)
-{
-    struct job *job = jobs->newest;
-
-    while (job != NULL && (job->device != device || job->inode != inode || strcmp(job->clone.name, name) != 0))
-        job = job->older;
-    return job;
-}
-
-/* Forgets the oldest job that has ended. */
-static void forget_one(struct vaai_nas_jobs *jobs)
-{
-    struct job **link = &jobs->newest, **oldest_ended = NULL;
-
-    for (; *link != NULL; link = &(*link)->older)
-        if (!job_is_active(*link))
-            oldest_ended = link;
-    if (oldest_ended == NULL)
-        return;
-    struct job *job = *oldest_ended;
-    *oldest_ended = job->older;
-    free(job);
-    jobs->known--;
 }
 
 static struct timespec moment_in(uint32_t milliseconds)
@@ -177,17 +100,17 @@ static size_t *take_place(struct vaai_nas_jobs *jobs, bool fast)
 static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
     const struct timespec until = moment_in(milliseconds);
-    struct job *job = find_id(jobs, id);
+    struct job *job = jobs_find_id(jobs, id);
 
     while (job != NULL && job_is_active(job) && pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0)
-        job = find_id(jobs, id);
-    return find_id(jobs, id);
+        job = jobs_find_id(jobs, id);
+    return jobs_find_id(jobs, id);
 }
 
 /* Does not wait where all places are taken. */
 static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
-    struct job *job = find_id(jobs, id);
+    struct job *job = jobs_find_id(jobs, id);
     size_t *place = job != NULL && job_is_active(job) && milliseconds != 0 ? take_place(jobs, job->clone.fast) : NULL;
 
     if (place == NULL)
@@ -197,55 +120,24 @@ static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t mi
     return job;
 }
 
-static struct job *enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order)
-{
-    struct job *job = calloc(1, sizeof(*job));
-
-    if (job == NULL)
-        return NULL;
-    job->jobs = jobs;
-    job->order = order;
-    job->clone = order->clone;
-    job->device = order->destination.device;
-    job->inode = order->destination.inode;
-    clock_gettime(CLOCK_MONOTONIC, &job->began);
-    job->shown.id = jobs->next_id++;
-    job->shown.state = VAAI_NAS_WAITING;
-    job->shown.total_bytes = order->total_bytes;
-    job->shown.export_id = order->destination.export_id;
-    job->source_export_id = order->source.export_id;
-    job->owner = order->destination.owner;
-    memcpy(job->shown.request_id, order->clone.request_id, VAAI_NAS_REQUEST_ID_SIZE);
-    memcpy(job->shown.host, order->host, sizeof(job->shown.host));
-    memcpy(job->shown.name, order->clone.name, sizeof(job->shown.name));
-    if (jobs->known >= VAAI_NAS_JOBS_KNOWN_MAX)
-        forget_one(jobs);
-    job->older = jobs->newest;
-    jobs->newest = job;
-    jobs->known++;
-    jobs->active++;
-    jobs_enqueue(jobs, job);
-    return job;
-}
-
 /* The job to wait for; NULL with *status. *entered: the order is the job's now. */
 static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, enum vaai_nas_status *status,
                                  char reason[VAAI_NAS_REASON_SIZE], bool *entered)
 {
-    struct job *job = find_request(jobs, order->clone.request_id);
+    struct job *job = jobs_find_request(jobs, &order->clone);
 
     *entered = false;
     if (job != NULL) {
-        if (same_request(&job->clone, &order->clone))
+        if (job_is_same_request(&job->clone, &order->clone))
             return job;
         snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id was used for another request; nothing was done: use a new one");
         *status = VAAI_NAS_EXISTS;
         return NULL;
     }
-    job = find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
+    job = jobs_find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
     if (job != NULL && job_is_active(job)) {
-        if (memcmp(order->clone.request_id, no_request_id, VAAI_NAS_REQUEST_ID_SIZE) == 0 &&
-            same_request(&job->clone, &order->clone))
+        if (!job_has_request_id(&order->clone) &&
+            job_is_same_request(&job->clone, &order->clone))
             return job;
         snprintf(reason, VAAI_NAS_REASON_SIZE, "job %llu writes the destination; nothing was done: wait for it or cancel it",
                  (unsigned long long)job->shown.id);
@@ -262,7 +154,7 @@ static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_ord
         *status = VAAI_NAS_STALE;
         return NULL;
     }
-    job = enter(jobs, order);
+    job = jobs_enter(jobs, order);
     *entered = job != NULL;
     if (job == NULL)
         *status = VAAI_NAS_FAULT;
@@ -271,7 +163,7 @@ static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_ord
 
 static void show_listed(const struct job *job, struct vaai_nas_listed_job *listed)
 {
-    show(job, &listed->job);
+    job_show(job, &listed->job);
     listed->destination = job->clone.destination;
     listed->owner = job->owner;
 }
@@ -287,10 +179,10 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
     pthread_mutex_lock(&jobs->lock);
     struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
     if (job != NULL) {
-        show(job, shown); /* should it be forgotten while it is waited for */
+        job_show(job, shown); /* should it be forgotten while it is waited for */
         job = wait_for(jobs, shown->id, wait_milliseconds);
         if (job != NULL)
-            show(job, shown);
+            job_show(job, shown);
     }
     pthread_mutex_unlock(&jobs->lock);
     if (!entered)
@@ -327,7 +219,7 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
             status = job == NULL ? VAAI_NAS_FAULT : VAAI_NAS_OK; /* forgotten: 1024 others have ended since */
         }
         if (job != NULL) {
-            show(job, shown);
+            job_show(job, shown);
             if (shown->state != VAAI_NAS_COMPLETE) {
                 status = job_is_active(job) ? VAAI_NAS_BUSY : shown->status;
                 snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
@@ -346,9 +238,9 @@ enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, cons
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = find_request(jobs, clone->request_id);
+    const struct job *job = jobs_find_request(jobs, clone);
     if (job != NULL) {
-        status = same_request(&job->clone, clone) ? VAAI_NAS_OK : VAAI_NAS_EXISTS;
+        status = job_is_same_request(&job->clone, clone) ? VAAI_NAS_OK : VAAI_NAS_EXISTS;
         *id = job->shown.id;
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -377,9 +269,9 @@ enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = find_destination(jobs, device, inode, "");
+    const struct job *job = jobs_find_destination(jobs, device, inode, "");
     if (job != NULL) {
-        show(job, shown);
+        job_show(job, shown);
         status = VAAI_NAS_OK;
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -404,14 +296,14 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = id != 0 ? find_id(jobs, id) : find_destination(jobs, device, inode, "");
+    struct job *job = id != 0 ? jobs_find_id(jobs, id) : jobs_find_destination(jobs, device, inode, "");
     if (job != NULL && job->device == device && job->inode == inode) {
         id = job->shown.id;
         job->cancelled = true;
-        show(job, shown);
+        job_show(job, shown);
         job = wait_for(jobs, id, jobs->cancel_milliseconds);
         if (job != NULL)
-            show(job, shown);
+            job_show(job, shown);
         status = VAAI_NAS_OK;
     } else if (id != 0 && is_of_another_daemon(jobs, id)) {
         status = VAAI_NAS_INTERRUPTED;

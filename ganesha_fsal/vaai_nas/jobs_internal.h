@@ -7,7 +7,7 @@
 
 #include "jobs.h"
 
-/* What jobs.c (the table) and job_run.c (the threads) share. */
+/* What jobs.c (what is asked), job_table.c and job_run.c (the threads) share. */
 
 #define WORKERS_MAX 64u /* of each of the two kinds */
 
@@ -52,7 +52,24 @@ static inline bool job_is_active(const struct job *job)
     return job->shown.state == VAAI_NAS_WAITING || job->shown.state == VAAI_NAS_RUNNING;
 }
 
-/* With the lock held. */
+bool job_has_request_id(const struct vaai_nas_clone *clone);
+
+/* The same in all but the request id. */
+bool job_is_same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other);
+
+/* These want the lock held. */
+
+/* The job as it is at this moment. */
+void job_show(const struct job *job, struct vaai_nas_job *shown);
+
+/* NULL for none. By request id: also where the clone has none. By destination: the latest. */
+struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone);
+struct job *jobs_find_id(struct vaai_nas_jobs *jobs, uint64_t id);
+struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name);
+
+/* A new job in the table and in its queue; the oldest that has ended makes room. NULL without memory. */
+struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order);
+
 void jobs_enqueue(struct vaai_nas_jobs *jobs, struct job *job);
 
 /* Starts `workers` threads for all clones, and as many for fast ones alone. Their number is jobs->workers then. */

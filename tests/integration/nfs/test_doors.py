@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def served(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.T
             ("privileged", {"PrivilegedPort": "true"}, "sys", "3, 4"),
             ("anonymous", {}, "none", "3, 4"),
             ("version3", {}, "sys", "3"),
+            ("managed", {"Manage_Gids": "true"}, "sys", "3, 4"),
         ),
         start=1,
     ):
@@ -118,3 +120,27 @@ def test_an_export_of_version_3_alone_has_procedure_22_alone(served: dict[str, P
         assert procedure.clone(source, root, "copy").status == OK
         assert procedure.clone(source, handle_of("open", file=False), "stolen").status == ACCES
     assert (served["version3"] / "copy").read_bytes() == b"data" * 1024
+
+
+def test_groups_are_the_servers_where_the_export_wants_them(served: dict[str, Path]) -> None:
+    group, daemon = 1234, pwd.getpwnam("daemon")
+    user = User(daemon.pw_uid, daemon.pw_gid, (group,))
+    for export in ("open", "managed"):
+        shared = served[export] / "shared"
+        shared.write_bytes(b"the group's")
+        os.chown(shared, 0, group)
+        shared.chmod(0o640)
+        (served[export] / "his").mkdir()
+        os.chown(served[export] / "his", daemon.pw_uid, daemon.pw_gid)
+        with Nfs3() as nfs:
+            root = mount(f"/{export}")
+            source, folder = nfs.lookup(root, "shared"), nfs.lookup(root, "his")
+        program, errors = Program(user), set()
+        for number in range(50):  # each takes a reference to the groups, and gives it back
+            try:
+                program.clone(clone_arguments(source, folder, f"copy{number}"))
+                errors.add(OK)
+            except ProgramError as refused:
+                errors.add(refused.error)
+        assert errors == ({ACCESS} if export == "managed" else {OK}), export
+    assert by_program("managed") == OK
