@@ -16,3 +16,5 @@ fail() { say "$*"; exit 1; }
 
 # The packages of the named layers, one a line.
 packages() { local layer; for layer; do grep -v '^#' "$repository/packaging/rootfs/packages.$layer"; done; }
+# What Debian lacks of a layer, from PyPI; nothing for most layers.
+python_requirements() { [ ! -e "$repository/packaging/rootfs/python.$1" ] || grep -v '^#' "$repository/packaging/rootfs/python.$1"; }
