@@ -1,1 +1,3 @@
-"""The appliance: what rules over the data planes."""
+"""What rules over the data planes: see README.md."""
+
+__version__ = "0.1.0"

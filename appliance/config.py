@@ -1,0 +1,126 @@
+"""The appliance's configuration file (TOML). Every setting has a default; unknown ones are refused.
+
+    state_directory = "/var/lib/zvaai"          # database, certificate, keys; the service's own user's
+    runtime_directory = "/run/zvaai"            # sockets
+    [http]      address = "0.0.0.0", port = 8443, certificate, key
+    [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
+    [storage]   engine = "simulator", simulator_directory
+
+`ZVAAI_CONFIG` names another file than /etc/zvaai/appliance.toml.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
+
+
+class ConfigurationError(Exception):
+    """The file can't be read or is not what it should be; the text names the setting."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Http(_Section):
+    """Where the API listens. Without `certificate` and `key` it makes its own at the first start."""
+
+    address: str = "0.0.0.0"
+    port: Annotated[int, Field(ge=1, le=65535)] = 8443
+    certificate: Path | None = None
+    key: Path | None = None
+    threads: Annotated[int, Field(ge=4, le=128)] = 24
+    """Requests at once, streams of events among them."""
+
+
+class Target(_Section):
+    """The iSCSI target: its control socket, and the name it has for hosts."""
+
+    control: Path = Path("/run/zvaai-target/control.sock")
+    simulated: bool = False
+    """Instead of the daemon one in the worker's memory, for tests."""
+    name: Annotated[str, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = (
+        "iqn.2026-11.zvaai:datastores"
+    )
+
+
+class Ganesha(_Section):
+    """The NFS server: the folder its configuration includes exports from, and the message bus it is on. Without: no NFS."""
+
+    exports: Path | None = None
+    bus: str = "SYSTEM"
+
+
+class Storage(_Section):
+    """Who holds ZFS: so far a simulator in the worker's memory."""
+
+    engine: Literal["simulator"] = "simulator"
+    simulator_directory: Path | None = None
+    """The simulator's volumes are sparse files here, so that a target can serve them."""
+
+
+class Worker(_Section):
+    """How often the worker looks by itself."""
+
+    reconcile_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 30
+    inventory_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 10
+
+
+class Configuration(_Section):
+    """All settings."""
+
+    state_directory: Path = Path("/var/lib/zvaai")
+    runtime_directory: Path = Path("/run/zvaai")
+    http: Http = Http()
+    target: Target = Target()
+    ganesha: Ganesha = Ganesha()
+    storage: Storage = Storage()
+    worker: Worker = Worker()
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.state_directory / "appliance.sqlite"
+
+    @property
+    def worker_socket(self) -> Path:
+        """Where the worker is asked."""
+        return self.runtime_directory / "worker.sock"
+
+    @property
+    def setup_code(self) -> Path:
+        """The one-time code, until the first user is there."""
+        return self.state_directory / "setup-code"
+
+    @property
+    def secrets_key(self) -> Path:
+        """The key that secrets in the database are sealed with."""
+        return self.state_directory / "secrets.key"
+
+
+def load(path: Path | None = None) -> Configuration:
+    """Of a file, or of `ZVAAI_CONFIG`; the defaults when the default file is not there. Raises ConfigurationError."""
+    named = path or (Path(os.environ["ZVAAI_CONFIG"]) if "ZVAAI_CONFIG" in os.environ else None)
+    file = named or DEFAULT_PATH
+    try:
+        text = file.read_text()
+    except FileNotFoundError as error:
+        if named is None:
+            return Configuration()
+        raise ConfigurationError(f"{file}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    try:
+        return Configuration.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file}: {error}") from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        raise ConfigurationError(f"{file}: {problems}") from error

@@ -1,0 +1,4 @@
+"""The installation's database: SQLite by SQLAlchemy, its tables and their migrations.
+
+Datastores are not in it: what identifies them is in ZFS, with their data.
+"""

@@ -1,0 +1,217 @@
+"""The tables. Times are seconds since 1970, by the server's clock; lists and objects are JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, MetaData
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Base(DeclarativeBase):
+    """Of all tables."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON, list[str]: JSON}
+
+
+class Setting(Base):
+    """What an admin set for the whole installation, by name."""
+
+    __tablename__ = "settings"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[dict[str, Any]]
+
+
+class User(Base):
+    """Who may log in. `role` is viewer, operator or admin."""
+
+    __tablename__ = "users"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    role: Mapped[str]
+    password_hash: Mapped[str]
+    disabled: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[float]
+
+
+class LoginSession(Base):
+    """A browser's session. Of its cookie only the hash is here."""
+
+    __tablename__ = "sessions"
+    hash: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    address: Mapped[str]
+    created_at: Mapped[float]
+    used_at: Mapped[float]
+
+
+class Token(Base):
+    """An API token. Of its secret only the hash is here. `scope` is the most it may do, whatever its user may."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    scope: Mapped[str]
+    hash: Mapped[str]
+    created_at: Mapped[float]
+    expires_at: Mapped[float]
+    used_at: Mapped[float | None]
+
+
+class LoginFailure(Base):
+    """Failed logins of a user from an address, of an address, or of a user: who has too many waits."""
+
+    __tablename__ = "login_failures"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    count: Mapped[int]
+    last_at: Mapped[float] = mapped_column(index=True)
+    locked_until: Mapped[float]
+
+
+class HostGroup(Base):
+    """Hosts that see the same datastores. `disabled` are the offloads they are not offered."""
+
+    __tablename__ = "host_groups"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    disabled: Mapped[list[str]]
+    created_at: Mapped[float]
+
+
+class Host(Base):
+    """An ESXi host. `chap_secret` is sealed; `chap_revision` counts its changes, `chap_applied` is the one the target has."""
+
+    __tablename__ = "hosts"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    group_id: Mapped[str | None] = mapped_column(ForeignKey("host_groups.id"), index=True)
+    addresses: Mapped[list[str]]
+    chap_name: Mapped[str | None]
+    chap_secret: Mapped[str | None]
+    chap_revision: Mapped[int] = mapped_column(default=0)
+    chap_applied: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[float]
+
+
+class HostInitiator(Base):
+    """An iSCSI name of a host; of one host only."""
+
+    __tablename__ = "host_initiators"
+    iqn: Mapped[str] = mapped_column(primary_key=True)
+    host_id: Mapped[str] = mapped_column(ForeignKey("hosts.id", ondelete="CASCADE"), index=True)
+
+
+class Presentation(Base):
+    """How a VMFS datastore, by its UUID, is shown to hosts of this installation: the same LUN number to all of them."""
+
+    __tablename__ = "presentations"
+    datastore: Mapped[str] = mapped_column(primary_key=True)
+    lun: Mapped[int] = mapped_column(unique=True)
+
+
+class PresentationGroup(Base):
+    """A host group that sees a datastore."""
+
+    __tablename__ = "presentation_groups"
+    datastore: Mapped[str] = mapped_column(ForeignKey("presentations.datastore", ondelete="CASCADE"), primary_key=True)
+    group_id: Mapped[str] = mapped_column(ForeignKey("host_groups.id"), primary_key=True, index=True)
+
+
+class Job(Base):
+    """Long work. `parameters` hold every decision, made before it begins, so that it can be taken up again after a crash."""
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    sequence: Mapped[int] = mapped_column(unique=True)
+    kind: Mapped[str]
+    subject: Mapped[str] = mapped_column(index=True)
+    parameters: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(index=True)
+    step: Mapped[str] = mapped_column(default="")
+    percent: Mapped[int] = mapped_column(default=0)
+    cancel: Mapped[bool] = mapped_column(default=False)
+    problem: Mapped[dict[str, Any] | None]
+    result: Mapped[dict[str, Any] | None]
+    actor: Mapped[str]
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+
+
+class AuditEntry(Base):
+    """What somebody did or tried: only ever added."""
+
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[float]
+    actor: Mapped[str]
+    address: Mapped[str]
+    action: Mapped[str]
+    subject: Mapped[str]
+    before: Mapped[dict[str, Any] | None]
+    after: Mapped[dict[str, Any] | None]
+    status: Mapped[int]
+
+
+class Alert(Base):
+    """Something an admin should know of, until `cleared_at`. One at a time is open for each `key`."""
+
+    __tablename__ = "alerts"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    key: Mapped[str]
+    severity: Mapped[str]
+    subject: Mapped[str]
+    text: Mapped[str]
+    remedy: Mapped[str]
+    raised_at: Mapped[float]
+    cleared_at: Mapped[float | None]
+    acknowledged_at: Mapped[float | None]
+    acknowledged_by: Mapped[str | None]
+    __table_args__ = (Index("ix_alerts_key_cleared_at", "key", "cleared_at"),)
+
+
+class Event(Base):
+    """What changed, for who listens to the stream of events. Only the newest are kept."""
+
+    __tablename__ = "events"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[float]
+    kind: Mapped[str]
+    subject: Mapped[str]
+    data: Mapped[dict[str, Any]]
+
+
+class IdempotencyKey(Base):
+    """The answer to a request that may be sent again. `status` is null while the first is under way."""
+
+    __tablename__ = "idempotency_keys"
+    actor: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]
+    status: Mapped[int | None]
+    headers: Mapped[dict[str, Any]]
+    body: Mapped[str]
+    created_at: Mapped[float] = mapped_column(index=True)
+
+
+class Schedule(Base):
+    """Snapshots of datastores, taken by the clock in one atomic step, the newest `keep` of them kept."""
+
+    __tablename__ = "schedules"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    datastores: Mapped[list[str]]
+    every_minutes: Mapped[int]
+    keep: Mapped[int]
+    enabled: Mapped[bool]
+    last_at: Mapped[float | None]
+    created_at: Mapped[float]

@@ -1,0 +1,1 @@
+"""What the appliance is about, as plain typed code: no HTTP, no subprocess."""

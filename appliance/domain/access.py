@@ -1,0 +1,297 @@
+"""Who may do what: users and roles, the one-time code of the first start, sessions, API tokens, waiting after failures."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import LoginFailure, LoginSession, Setting, Token, User
+from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError, UnauthenticatedError
+from appliance.domain.secrets import digest, hash_password, new_token, password_is
+
+SESSION_IDLE_S = 30 * 60
+SESSION_LONGEST_S = 12 * 3600
+SESSIONS_PER_USER = 20
+TOKENS_PER_USER = 50
+USERS = 500
+TOKEN_LONGEST_S = 366 * 86400
+PASSWORD_SHORTEST, PASSWORD_LONGEST = 12, 256
+
+# Failed logins of one user from one address, of one address, of one user: how many are free.
+_FREE = {"pair": 5, "address": 20, "user": 50}
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 30, 900
+_FORGET_S = 3600
+_FAILURES_KEPT = 10_000
+
+
+class Role(IntEnum):
+    """Each may do what those before it may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def label(self) -> str:
+        """As the API has it."""
+        return self.name.lower()
+
+    @staticmethod
+    def of(label: str) -> Role:
+        """By its label."""
+        return Role[label.upper()]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks. `cookie` says that a browser's session does: then the CSRF token is needed."""
+
+    user_id: str
+    name: str
+    role: Role
+    cookie: bool
+    credential: str
+    """Hash of the session or identifier of the token."""
+
+
+# --- the first start
+
+
+def prepare_setup(session: Session, file: Path) -> str | None:
+    """Makes the one-time code while there is no user. It is in `file`, of mode 0600; returned when it is new."""
+    if session.scalar(select(func.count()).select_from(User)):
+        file.unlink(missing_ok=True)
+        return None
+    kept = session.get(Setting, "setup_code")
+    if kept is not None and file.exists() and kept.value["hash"] == digest(file.read_text().strip()):
+        return None
+    code = "-".join(secrets.token_hex(2) for _ in range(5))
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(f"{code}\n")
+    session.merge(Setting(name="setup_code", value={"hash": digest(code)}))
+    return code
+
+
+def setup_needed(session: Session) -> bool:
+    """Whether the first admin is still to be made."""
+    return not session.scalar(select(func.count()).select_from(User))
+
+
+def set_up(session: Session, code: str, name: str, password: str) -> User:
+    """Makes the first admin, once. Raises UnauthenticatedError for another code, ConflictError when it is done."""
+    if not setup_needed(session):
+        raise ConflictError("the appliance is set up already; log in")
+    kept = session.get(Setting, "setup_code")
+    if kept is None or not secrets.compare_digest(kept.value["hash"], digest(code.strip().lower())):
+        raise UnauthenticatedError(
+            "this is not the one-time code; it is printed in the log of the service and by `zvaai setup-code` on the server"
+        )
+    user = add_user(session, name, Role.ADMIN, password)
+    session.delete(kept)
+    return user
+
+
+# --- users
+
+
+def _check_password(name: str, password: str) -> None:
+    if not PASSWORD_SHORTEST <= len(password) <= PASSWORD_LONGEST:
+        raise InvalidError("password", "it has another length", f"{PASSWORD_SHORTEST} to {PASSWORD_LONGEST} characters")
+    if name.lower() in password.lower() or len(set(password)) < 5:
+        raise InvalidError("password", "it is easy to guess", "at least 5 different characters, and not the user's name")
+
+
+def add_user(session: Session, name: str, role: Role, password: str) -> User:
+    """A new user."""
+    _check_password(name, password)
+    if session.scalar(select(User).where(User.name == name)):
+        raise ConflictError("a user has this name", [name])
+    if (session.scalar(select(func.count()).select_from(User)) or 0) >= USERS:
+        raise ConflictError(f"there are {USERS} users already")
+    user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=hash_password(password), created_at=time.time())
+    session.add(user)
+    session.flush()
+    return user
+
+
+def user(session: Session, user_id: str) -> User:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(User, user_id)
+    if found is None:
+        raise NotFoundError("user", user_id)
+    return found
+
+
+def change_user(session: Session, user_id: str, *, role: Role | None, password: str | None, disabled: bool | None) -> User:
+    """Changes what is given. A new password and being disabled end the user's sessions. The last admin stays one."""
+    changed = user(session, user_id)
+    if password is not None:
+        _check_password(changed.name, password)
+        changed.password_hash = hash_password(password)
+    if role is not None:
+        changed.role = role.label
+    if disabled is not None:
+        changed.disabled = disabled
+    session.flush()
+    _keep_an_admin(session)
+    if password is not None or disabled:
+        session.execute(delete(LoginSession).where(LoginSession.user_id == user_id))
+    return changed
+
+
+def delete_user(session: Session, user_id: str) -> None:
+    """With its sessions and tokens."""
+    session.delete(user(session, user_id))
+    session.flush()
+    _keep_an_admin(session)
+
+
+def _keep_an_admin(session: Session) -> None:
+    if not session.scalar(select(func.count()).select_from(User).where(User.role == "admin", User.disabled.is_(False))):
+        raise ConflictError("the last admin who can log in has to stay one")
+
+
+# --- waiting after failures
+
+
+def _keys(name: str, address: str) -> dict[str, str]:
+    return {"pair": f"pair:{digest(name)}:{address}", "address": f"address:{address}", "user": f"user:{digest(name)}"}
+
+
+def check_wait(session: Session, name: str, address: str) -> None:
+    """Raises TooManyError while who failed too often has to wait."""
+    now = time.time()
+    for key in _keys(name, address).values():
+        failure = session.get(LoginFailure, key)
+        if failure is not None and failure.locked_until > now:
+            raise TooManyError("too many failed attempts", max(1, round(failure.locked_until - now)))
+
+
+def count_failure(session: Session, name: str, address: str) -> None:
+    """After so many that are free, each further one doubles the wait."""
+    now = time.time()
+    session.execute(delete(LoginFailure).where(LoginFailure.last_at < now - _FORGET_S, LoginFailure.locked_until < now))
+    for kind, key in _keys(name, address).items():
+        failure = session.get(LoginFailure, key) or LoginFailure(key=key, count=0, last_at=now, locked_until=0)
+        failure.count, failure.last_at = failure.count + 1, now
+        beyond = failure.count - _FREE[kind]
+        if beyond >= 0:
+            failure.locked_until = now + min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(beyond, 10))
+        session.add(failure)
+    session.flush()
+    surplus = (session.scalar(select(func.count()).select_from(LoginFailure)) or 0) - _FAILURES_KEPT
+    if surplus > 0:
+        oldest = select(LoginFailure.key).order_by(LoginFailure.last_at).limit(surplus)
+        session.execute(delete(LoginFailure).where(LoginFailure.key.in_(oldest)))
+
+
+# --- sessions
+
+
+def check_password(found: User | None, password: str) -> bool:
+    """Whether the user may log in with it. Takes long, so not inside a transaction that writes."""
+    return password_is(found.password_hash if found else None, password) and found is not None and not found.disabled
+
+
+def begin_session(session: Session, user_id: str, address: str) -> str:
+    """A session; its cookie. The oldest of too many end."""
+    now = time.time()
+    cookie = new_token()
+    session.execute(
+        delete(LoginSession).where(
+            (LoginSession.used_at < now - SESSION_IDLE_S) | (LoginSession.created_at < now - SESSION_LONGEST_S)
+        )
+    )
+    own = session.scalars(select(LoginSession).where(LoginSession.user_id == user_id).order_by(LoginSession.used_at.desc()))
+    for surplus in list(own)[SESSIONS_PER_USER - 1 :]:
+        session.delete(surplus)
+    session.add(LoginSession(hash=digest(cookie), user_id=user_id, address=address, created_at=now, used_at=now))
+    return cookie
+
+
+def csrf_token(cookie: str) -> str:
+    """What a page has to send beside the cookie, which it can't read and another site can't either."""
+    return digest(f"csrf {cookie}")
+
+
+def by_cookie(session: Session, cookie: str) -> Caller:
+    """Who is logged in. Raises UnauthenticatedError."""
+    now = time.time()
+    found = session.get(LoginSession, digest(cookie))
+    if found is None or found.used_at < now - SESSION_IDLE_S or found.created_at < now - SESSION_LONGEST_S:
+        raise UnauthenticatedError("the session has ended; log in")
+    owner = session.get(User, found.user_id)
+    if owner is None or owner.disabled:
+        raise UnauthenticatedError("the user is disabled")
+    return Caller(owner.id, owner.name, Role.of(owner.role), True, found.hash)
+
+
+def touch_session(session: Session, credential: str) -> None:
+    """It was used."""
+    found = session.get(LoginSession, credential)
+    if found is not None:
+        found.used_at = time.time()
+
+
+def session_needs_touch(session: Session, credential: str) -> bool:
+    """Not at each request: a write a minute is enough."""
+    found = session.get(LoginSession, credential)
+    return found is not None and found.used_at < time.time() - 60
+
+
+def end_session(session: Session, credential: str) -> None:
+    """Logs out."""
+    session.execute(delete(LoginSession).where(LoginSession.hash == credential))
+
+
+# --- API tokens
+
+_TOKEN = re.compile(r"zvaai_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
+
+
+def add_token(session: Session, caller: Caller, name: str, scope: Role, lifetime_s: int) -> tuple[Token, str]:
+    """A token of the caller's own, and its secret, which is told this once."""
+    if scope > caller.role:
+        raise ForbiddenError(f"you are {caller.role.label}: a token of yours can't be {scope.label}")
+    now = time.time()
+    session.execute(delete(Token).where(Token.user_id == caller.user_id, Token.expires_at < now))
+    if (session.scalar(select(func.count()).select_from(Token).where(Token.user_id == caller.user_id)) or 0) >= TOKENS_PER_USER:
+        raise ConflictError(f"you have {TOKENS_PER_USER} tokens already")
+    secret = new_token()
+    token = Token(
+        id=uuid.uuid4().hex, user_id=caller.user_id, name=name, scope=scope.label, hash=digest(secret), created_at=now,
+        expires_at=now + min(lifetime_s, TOKEN_LONGEST_S),
+    )  # fmt: skip
+    session.add(token)
+    return token, f"zvaai_{token.id}_{secret}"
+
+
+def by_token(session: Session, text: str) -> Caller:
+    """Who owns the token, with no more than its scope. Raises UnauthenticatedError."""
+    match = _TOKEN.fullmatch(text)
+    found = session.get(Token, match[1]) if match else None
+    if match is None or found is None or not secrets.compare_digest(found.hash, digest(match[2])):
+        raise UnauthenticatedError("no such token")
+    if found.expires_at < time.time():
+        raise UnauthenticatedError("the token has expired")
+    owner = session.get(User, found.user_id)
+    if owner is None or owner.disabled:
+        raise UnauthenticatedError("the user is disabled")
+    return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id)
+
+
+def delete_token(session: Session, caller: Caller, token_id: str) -> None:
+    """A token of one's own; an admin deletes those of others too."""
+    found = session.get(Token, token_id)
+    if found is None or (found.user_id != caller.user_id and caller.role < Role.ADMIN):
+        raise NotFoundError("token", token_id)
+    session.delete(found)

@@ -1,0 +1,151 @@
+"""What the domain refuses, and why. The API turns each into a problem+json, the CLI into a line and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+class DomainError(Exception):
+    """Any refusal; nothing was changed."""
+
+    code: ClassVar[str] = "refused"
+
+    def details(self) -> dict[str, Any]:
+        """What goes beside the text."""
+        return {}
+
+
+@dataclass(eq=False)
+class NotFoundError(DomainError):
+    """There is no such thing."""
+
+    kind: str
+    name: str
+    code: ClassVar[str] = "not_found"
+
+    def __str__(self) -> str:
+        return f"there is no {self.kind} {self.name!r}"
+
+
+@dataclass(eq=False)
+class InvalidError(DomainError):
+    """A value is not what it should be; `allowed` tells what is."""
+
+    field_name: str
+    reason: str
+    allowed: str = ""
+    code: ClassVar[str] = "invalid"
+
+    def __str__(self) -> str:
+        return f"{self.field_name}: {self.reason}" + (f"; allowed: {self.allowed}" if self.allowed else "")
+
+    def details(self) -> dict[str, Any]:
+        """The field and what it may be."""
+        return {"errors": [{"field": self.field_name, "reason": self.reason, "allowed": self.allowed}]}
+
+
+@dataclass(eq=False)
+class ConflictError(DomainError):
+    """Something is in the way: `blocking` names it, and `can_force` says whether `force` does it nevertheless."""
+
+    reason: str
+    blocking: Sequence[str] = ()
+    can_force: bool = False
+    code: ClassVar[str] = "conflict"
+
+    def __str__(self) -> str:
+        return self.reason + (f": {', '.join(self.blocking[:5])}" if self.blocking else "")
+
+    def details(self) -> dict[str, Any]:
+        """What is in the way, the first hundred."""
+        return {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
+
+
+@dataclass(eq=False)
+class UnauthenticatedError(DomainError):
+    """Nobody is logged in, or not any more."""
+
+    reason: str = "log in, or send a token"
+    code: ClassVar[str] = "unauthenticated"
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class ForbiddenError(DomainError):
+    """Who asks may not."""
+
+    reason: str
+    code: ClassVar[str] = "forbidden"
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class TooManyError(DomainError):
+    """Too many attempts: wait."""
+
+    reason: str
+    retry_after: int
+    code: ClassVar[str] = "too_many_requests"
+
+    def __str__(self) -> str:
+        return f"{self.reason}; try again in {self.retry_after} s"
+
+    def details(self) -> dict[str, Any]:
+        """How long to wait, in seconds."""
+        return {"retry_after": self.retry_after}
+
+
+@dataclass(eq=False)
+class UnavailableError(DomainError):
+    """The worker, the helper or the target does not answer. Whether a change was made has to be looked up."""
+
+    reason: str
+    code: ClassVar[str] = "unavailable"
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class StorageError(DomainError):
+    """OpenZFS refused, by the code of appliance.zfs.errors."""
+
+    zfs_code: str
+    reason: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    code: ClassVar[str] = "storage"
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def details(self) -> dict[str, Any]:
+        """The engine's own code and fields."""
+        return {"storage": {"code": self.zfs_code, **self.fields}}
+
+
+_CLASSES: dict[str, type[DomainError]] = {
+    error.code: error
+    for error in (
+        NotFoundError, InvalidError, ConflictError, UnauthenticatedError,
+        ForbiddenError, TooManyError, UnavailableError, StorageError,
+    )
+}  # fmt: skip
+
+
+def to_wire(error: DomainError) -> dict[str, Any]:
+    """As it goes over the worker's socket, and into a failed job."""
+    return {"code": error.code, "text": str(error), "fields": dict(vars(error))}
+
+
+def from_wire(problem: dict[str, Any]) -> DomainError:
+    """The error of `to_wire`."""
+    kind = _CLASSES.get(str(problem.get("code")))
+    if kind is None:
+        return UnavailableError(str(problem.get("text", "an error without a text")))
+    return kind(**problem["fields"])

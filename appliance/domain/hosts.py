@@ -1,0 +1,200 @@
+"""Hosts and host groups: who they are on the wire, what they may see, what offloads they are offered."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Host, HostGroup, HostInitiator, PresentationGroup
+from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain.secrets import Seal
+
+OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
+"""ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
+HOSTS = 4096
+GROUPS = 256
+_IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s\x00-\x1f]+)?|eui\.[0-9a-f]{16}|naa\.[0-9a-f]{16}([0-9a-f]{16})?")
+
+
+def group(session: Session, group_id: str) -> HostGroup:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(HostGroup, group_id)
+    if found is None:
+        raise NotFoundError("host group", group_id)
+    return found
+
+
+def add_group(session: Session, name: str, disabled: Sequence[str]) -> HostGroup:
+    """A new group, without hosts."""
+    _check_name(session, HostGroup, name, None)
+    if (session.scalar(select(func.count()).select_from(HostGroup)) or 0) >= GROUPS:
+        raise ConflictError(f"there are {GROUPS} host groups already")
+    added = HostGroup(id=str(uuid.uuid4()), name=name, disabled=sorted(set(disabled)), created_at=time.time())
+    session.add(added)
+    session.flush()
+    return added
+
+
+def change_group(session: Session, group_id: str, *, name: str | None, disabled: Sequence[str] | None) -> HostGroup:
+    """Changes what is given."""
+    changed = group(session, group_id)
+    if name is not None:
+        _check_name(session, HostGroup, name, group_id)
+        changed.name = name
+    if disabled is not None:
+        changed.disabled = sorted(set(disabled))
+    return changed
+
+
+def delete_group(session: Session, group_id: str) -> None:
+    """Refused while it has hosts or datastores."""
+    deleted = group(session, group_id)
+    hosts = session.scalars(select(Host.name).where(Host.group_id == group_id).order_by(Host.name)).all()
+    if hosts:
+        raise ConflictError("hosts are in this group", hosts)
+    datastores = session.scalars(select(PresentationGroup.datastore).where(PresentationGroup.group_id == group_id)).all()
+    if datastores:
+        raise ConflictError("datastores are presented to this group", datastores)
+    session.delete(deleted)
+
+
+def _check_name(session: Session, table: type[Host] | type[HostGroup], name: str, own: str | None) -> None:
+    taken = session.scalar(select(table.id).where(table.name == name))
+    if taken is not None and taken != own:
+        raise ConflictError("the name is taken", [name])
+
+
+def host(session: Session, host_id: str) -> Host:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(Host, host_id)
+    if found is None:
+        raise NotFoundError("host", host_id)
+    return found
+
+
+def initiators(session: Session, host_id: str) -> list[str]:
+    """The iSCSI names of a host."""
+    return list(session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host_id).order_by(HostInitiator.iqn)))
+
+
+def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> None:
+    wanted = sorted({name.lower() for name in names})
+    for name in wanted:
+        if len(name) > 223 or not _IQN.fullmatch(name):
+            raise InvalidError(
+                "iqns",
+                f"{name!r} is not an iSCSI name",
+                "iqn.YYYY-MM.DOMAIN[:NAME], eui.16HEX or naa.16HEX, 223 characters at most",
+            )
+        other = session.get(HostInitiator, name)
+        if other is not None and other.host_id != host_id:
+            raise ConflictError(f"{name} is of another host", [host(session, other.host_id).name])
+    session.execute(delete(HostInitiator).where(HostInitiator.host_id == host_id))
+    session.add_all(HostInitiator(iqn=name, host_id=host_id) for name in wanted)
+
+
+def _check_addresses(addresses: Sequence[str]) -> list[str]:
+    try:
+        return sorted({str(ipaddress.ip_address(address)) for address in addresses})
+    except ValueError as error:
+        raise InvalidError("addresses", str(error), "IPv4 or IPv6 addresses") from error
+
+
+def check_chap(name: str | None, secret: str | None) -> None:
+    """RFC 7143, 9.2.1: 96 bits at least. The target refuses the others too; so early it can be told by field."""
+    if (name is None) != (secret is None):
+        raise InvalidError("chap", "name and secret go together")
+    if name is not None and secret is not None:
+        if not 12 <= len(secret.encode()) <= 255 or len(set(secret)) < 5:
+            raise InvalidError("chap.secret", "it is too weak", "12 to 255 bytes, at least 5 different")
+        if secret == name:
+            raise InvalidError("chap.secret", "it is the name", "something else")
+
+
+def add_host(
+    session: Session,
+    seal: Seal,
+    *,
+    name: str,
+    iqns: Sequence[str],
+    addresses: Sequence[str],
+    group_id: str | None,
+    chap: tuple[str, str] | None,
+) -> Host:
+    """A new host."""
+    _check_name(session, Host, name, None)
+    if group_id is not None:
+        group(session, group_id)
+    if (session.scalar(select(func.count()).select_from(Host)) or 0) >= HOSTS:
+        raise ConflictError(f"there are {HOSTS} hosts already")
+    added = Host(
+        id=str(uuid.uuid4()), name=name, group_id=group_id, addresses=_check_addresses(addresses), created_at=time.time()
+    )
+    session.add(added)
+    session.flush()
+    _set_initiators(session, added.id, iqns)
+    if chap is not None:
+        set_chap(session, seal, added.id, chap)
+    session.flush()
+    return added
+
+
+def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] | None) -> None:
+    """The name and secret the host proves itself with; None takes them away. The secret is never shown again."""
+    changed = host(session, host_id)
+    if chap is not None:
+        check_chap(*chap)
+        same = session.scalar(select(Host).where(Host.chap_name == chap[0], Host.id != host_id))
+        if same is not None:
+            raise ConflictError(f"the CHAP name {chap[0]!r} is another host's", [same.name])
+    changed.chap_name, changed.chap_secret = (chap[0], seal.seal(chap[1])) if chap else (None, None)
+    changed.chap_revision += 1
+
+
+def change_host(
+    session: Session,
+    host_id: str,
+    *,
+    name: str | None,
+    iqns: Sequence[str] | None,
+    addresses: Sequence[str] | None,
+) -> Host:
+    """Changes what is given."""
+    changed = host(session, host_id)
+    if name is not None:
+        _check_name(session, Host, name, host_id)
+        changed.name = name
+    if addresses is not None:
+        changed.addresses = _check_addresses(addresses)
+    if iqns is not None:
+        _set_initiators(session, host_id, iqns)
+    session.flush()
+    return changed
+
+
+def move_host(session: Session, host_id: str, group_id: str | None) -> Host:
+    """Into another group, or out of all."""
+    moved = host(session, host_id)
+    if group_id is not None:
+        group(session, group_id)
+    moved.group_id = group_id
+    session.flush()
+    return moved
+
+
+def delete_host(session: Session, host_id: str) -> None:
+    """With its initiators: it can't log in any more."""
+    session.delete(host(session, host_id))
+
+
+def check_unused(session: Session, host_id: str, logged_in: set[str], force: bool) -> None:
+    """Refused while the host is logged in, unless forced: it would lose its disks."""
+    used = sorted(set(initiators(session, host_id)) & logged_in)
+    if used and not force:
+        raise ConflictError("the host is logged in, and would lose its datastores", used, can_force=True)

@@ -1,0 +1,110 @@
+"""What identifies a datastore, in the user properties of its own dataset, and when it counts.
+
+User properties are inherited, and travel with received copies; two LUNs with one NAA identifier corrupt VMFS. So an identity
+counts only when it is set on the dataset itself, the GUID stored with it is the dataset's own, and no other dataset claims the
+same. Anything else is a copy: shown, and not served until it is adopted or given a new identity.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid as uuids
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from appliance.zfs.model import Dataset, Property, Source
+
+UUID = "zvaai:uuid"
+GUID = "zvaai:guid"
+NAME = "zvaai:name"
+LUN = "zvaai:lun"
+"""The number it had last; what another appliance gives it if that is free."""
+SOFT_THRESHOLD = "zvaai:soft_threshold"
+"""Percent of its size."""
+DELETED = "zvaai:deleted"
+"""When it was deleted, in seconds since 1970."""
+CREATED_BY = "zvaai:job"
+"""The job that made it, so that the job knows it again after a crash."""
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
+"""Of a datastore; as long as VMFS takes (VMware KB: 42 characters)."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Of a datastore."""
+
+    uuid: str
+    name: str
+    lun: int | None
+    soft_threshold: int | None
+    deleted_at: int | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Not a datastore, and why; `of` is the UUID it claims."""
+
+    of: str
+    name: str
+    reason: str
+
+
+def _local(properties: Mapping[str, Property], name: str) -> str | None:
+    found = properties.get(name)
+    return found.value if found is not None and found.source == Source.LOCAL else None
+
+
+def _number(text: str | None, largest: int) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) and int(text) <= largest else None
+
+
+def judge(dataset: Dataset) -> Identity | Copy | None:
+    """The identity of a dataset; why it is a copy; None when it claims nothing."""
+    claimed = dataset.properties.get(UUID)
+    if claimed is None or claimed.value in ("", "-"):
+        return None
+    shown = dataset.properties.get(NAME)
+    name = shown.value if shown else dataset.name.rsplit("/", 1)[-1]
+    if claimed.source != Source.LOCAL:
+        came = f"inherited from {claimed.inherited_from}" if claimed.source == Source.INHERITED else claimed.source.value
+        return Copy(claimed.value, name, f"its identity is {came}, not its own")
+    try:
+        uuid = str(uuids.UUID(claimed.value))
+    except ValueError:
+        return Copy(claimed.value, name, f"{UUID} is no UUID")
+    stored = _local(dataset.properties, GUID)
+    if stored != str(dataset.guid):
+        what = (
+            "no GUID is stored with its identity"
+            if stored is None
+            else f"its identity belongs to the dataset with the GUID {stored}"
+        )
+        return Copy(uuid, name, what)
+    local_name = _local(dataset.properties, NAME)
+    if local_name is None or not re.fullmatch(NAME_PATTERN, local_name):
+        return Copy(uuid, name, f"{NAME} is missing or no name of a datastore")
+    return Identity(
+        uuid=uuid,
+        name=local_name,
+        lun=_number(_local(dataset.properties, LUN), 16383),
+        soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
+        deleted_at=_number(_local(dataset.properties, DELETED), 10**15),
+    )
+
+
+def judge_all(datasets: Iterable[Dataset]) -> dict[str, Identity | Copy]:
+    """By dataset, those that claim something. Where two have one identity, as after splitting a pool, neither counts."""
+    judged = {dataset.name: found for dataset in datasets if (found := judge(dataset)) is not None}
+    holders: dict[str, list[str]] = {}
+    for dataset_name, found in judged.items():
+        if isinstance(found, Identity):
+            holders.setdefault(found.uuid, []).append(dataset_name)
+    for names in holders.values():
+        if len(names) > 1:
+            for dataset_name in names:
+                found = judged[dataset_name]
+                others = ", ".join(name for name in names if name != dataset_name)
+                if isinstance(found, Identity):
+                    judged[dataset_name] = Copy(found.uuid, found.name, f"{others} has the same identity")
+    return judged

@@ -1,0 +1,110 @@
+"""Jobs as the database has them: what is asked for, how far it is, how it ended. Who runs them is appliance.worker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Job
+from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain.journal import tell
+
+QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
+ACTIVE = (QUEUED, RUNNING)
+QUEUE = 1000
+KEPT = 20_000
+
+
+def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any], actor: str) -> Job:
+    """A new job. Refused while another one is under way for the subject."""
+    busy(session, subject)
+    if (session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(ACTIVE))) or 0) >= QUEUE:
+        raise ConflictError(f"{QUEUE} jobs are waiting")
+    sequence = (session.scalar(select(func.max(Job.sequence))) or 0) + 1
+    job = Job(
+        id=str(uuid.uuid4()),
+        sequence=sequence,
+        kind=kind,
+        subject=subject,
+        parameters=parameters,
+        state=QUEUED,
+        step="",
+        percent=0,
+        cancel=False,
+        actor=actor,
+        created_at=time.time(),
+    )
+    session.add(job)
+    session.flush()
+    if sequence % 200 == 0:
+        session.execute(delete(Job).where(Job.sequence <= sequence - KEPT, Job.state.not_in(ACTIVE)))
+    _changed(session, job)
+    return job
+
+
+def busy(session: Session, subject: str) -> None:
+    """Raises ConflictError while a job is under way for the subject."""
+    other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
+    if other is not None:
+        raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
+
+
+def job(session: Session, job_id: str) -> Job:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(Job, job_id)
+    if found is None:
+        raise NotFoundError("job", job_id)
+    return found
+
+
+def active(session: Session) -> list[Job]:
+    """Those under way, in their order."""
+    return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
+
+
+def begin(session: Session, job_id: str) -> Job:
+    """It runs, or is taken up again."""
+    found = job(session, job_id)
+    found.state = RUNNING
+    found.started_at = found.started_at or time.time()
+    _changed(session, found)
+    return found
+
+
+def advance(session: Session, job_id: str, step: str, percent: int) -> None:
+    """How far it is."""
+    found = job(session, job_id)
+    found.step, found.percent = step, percent
+    _changed(session, found)
+
+
+def end(
+    session: Session, job_id: str, state: str, *, result: dict[str, Any] | None = None, problem: dict[str, Any] | None = None
+) -> None:
+    """It ended."""
+    found = job(session, job_id)
+    found.state, found.result, found.problem, found.ended_at = state, result, problem, time.time()
+    if state == SUCCEEDED:
+        found.percent = 100
+    _changed(session, found)
+
+
+def ask_to_cancel(session: Session, job_id: str) -> Job:
+    """A queued job is cancelled at once, a running one unless it has begun to change something. Raises ConflictError."""
+    found = job(session, job_id)
+    if found.state not in ACTIVE:
+        raise ConflictError(f"the job has {found.state}")
+    found.cancel = True
+    if found.state == QUEUED:
+        found.state, found.ended_at = CANCELLED, time.time()
+    _changed(session, found)
+    return found
+
+
+def _changed(session: Session, changed: Job) -> None:
+    how_far = {"state": changed.state, "step": changed.step, "percent": changed.percent}
+    tell(session, "job", changed.id, job_kind=changed.kind, about=changed.subject, **how_far)

@@ -1,0 +1,237 @@
+"""Readiness: one check for each thing that keeps offloads from working in the field, with what was seen and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Host, HostGroup, HostInitiator, Setting
+from appliance.dataplane.target import LoggedIn, ServedTarget, Status
+from appliance.domain.datastores import Datastore
+from appliance.domain.secrets import Seal, SealedError
+from appliance.zfs.model import FeatureState, Pool
+
+OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, what was seen, and what to do about it."""
+
+    id: str
+    title: str
+    result: str
+    evidence: str
+    remedy: str = ""
+    subject: str = ""
+
+
+@dataclass
+class Facts:
+    """What there is to look at. A problem says that a part could not be asked."""
+
+    target_name: str
+    pools: list[Pool] = field(default_factory=list)
+    stores: list[Datastore] = field(default_factory=list)
+    storage_problem: str | None = None
+    targets: list[ServedTarget] = field(default_factory=list)
+    status: Status | None = None
+    sessions: list[LoggedIn] = field(default_factory=list)
+    target_problem: str | None = None
+
+
+def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
+    """All of them."""
+    return [*_storage(facts), *_target(facts), *_datastores(facts), *_hosts(facts, session, seal)]
+
+
+def _storage(facts: Facts) -> Iterator[Check]:
+    if facts.storage_problem:
+        yield Check("storage", "OpenZFS answers", FAILED, facts.storage_problem, "start zvaai-helper, and load the zfs module")
+        return
+    if not facts.pools:
+        yield Check("storage", "OpenZFS answers", WARNING, "no pool is imported", "create or import one")
+    for pool in facts.pools:
+        state = pool.features.get("block_cloning")
+        cloning = state in (FeatureState.ENABLED, FeatureState.ACTIVE)
+        yield Check(
+            "block_cloning",
+            "The pool can clone blocks",
+            OK if cloning else UNKNOWN if state is None else FAILED,
+            f"feature@block_cloning is {state.value if state else 'not told'}",
+            "" if cloning else f"zpool set feature@block_cloning=enabled {pool.name}; until then XCOPY reads and writes",
+            pool.name,
+        )
+        healthy = pool.health == "ONLINE" and not pool.error_count
+        yield Check(
+            "pool_health",
+            "The pool is healthy",
+            OK if healthy else FAILED,
+            f"{pool.health}; {pool.status or 'no errors'}",
+            pool.action,
+            pool.name,
+        )
+        percent = 100 * pool.allocated // pool.size if pool.size else 0
+        yield Check(
+            "pool_space", "The pool has room", OK if percent < 80 else WARNING, f"{percent} % is used",
+            "" if percent < 80 else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
+        )  # fmt: skip
+
+
+def _target(facts: Facts) -> Iterator[Check]:
+    if facts.target_problem or facts.status is None:
+        yield Check(
+            "target", "The iSCSI target runs", FAILED, facts.target_problem or "it was not asked", "systemctl start zvaai-target"
+        )
+        return
+    portals = ", ".join(facts.status.portals) or "none"
+    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, portals {portals}")
+    if all(portal.startswith(("127.", "[::1]")) for portal in facts.status.portals):
+        yield Check(
+            "portals",
+            "Hosts reach a portal",
+            FAILED,
+            f"it listens at {portals} only",
+            "add a portal at an address of the storage network",
+        )
+    elif len(facts.status.portals) == 1 and not facts.status.portals[0].startswith(("0.0.0.0", "[::]")):
+        yield Check(
+            "portals",
+            "Hosts have two paths",
+            WARNING,
+            f"there is one portal, {portals}",
+            "add a portal in a second network, with a group tag of its own",
+        )
+    else:
+        yield Check("portals", "Hosts have two paths", OK, f"portals {portals}")
+
+
+def _datastores(facts: Facts) -> Iterator[Check]:
+    served = {lun.lun.uuid: lun for target in facts.targets if target.name == facts.target_name for lun in target.luns}
+    for store in facts.stores:
+        if store.state == "copy":
+            yield Check(
+                "copy",
+                "The copy is not served",
+                WARNING,
+                store.copy_reason or "",
+                "adopt it with a new identity, or destroy it",
+                store.dataset,
+            )
+            continue
+        if store.state != "active":
+            continue
+        lun = served.get(store.uuid or "")
+        if lun is None:
+            yield Check(
+                "served",
+                "The datastore is served",
+                UNKNOWN if facts.target_problem else FAILED,
+                "the target has no LUN for it",
+                "zvaai reconcile; see the alerts",
+                store.id,
+            )
+        elif lun.state != "serving":
+            yield Check("served", "The datastore is served", FAILED, lun.reason, "", store.id)
+        else:
+            yield Check("served", "The datastore is served", OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
+        if not store.host_groups:
+            yield Check(
+                "presented",
+                "Hosts see the datastore",
+                WARNING,
+                "it is presented to no host group",
+                "set its host_groups",
+                store.id,
+            )
+        if store.sync == "disabled":
+            yield Check(
+                "sync",
+                "Writes are stable",
+                FAILED,
+                "sync=disabled: a power cut loses what hosts were told is written",
+                "zfs set sync=standard",
+                store.id,
+            )
+        if store.block_size > 1 << 20:
+            yield Check(
+                "unmap",
+                "VMFS reclaims space",
+                FAILED,
+                f"blocks of {store.block_size} bytes are larger than VMFS reclaims",
+                "use 64K",
+                store.id,
+            )
+
+
+def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
+    logged_in = {one.initiator for one in facts.sessions}
+    groups = {group.id: group for group in session.scalars(select(HostGroup))}
+    used = {group_id for store in facts.stores for group_id in store.host_groups}
+    setting = session.get(Setting, "iscsi")
+    chap = bool(setting and setting.value.get("chap_required"))
+    iqns: dict[str, list[str]] = {}
+    for row in session.scalars(select(HostInitiator)):
+        iqns.setdefault(row.host_id, []).append(row.iqn)
+    for host in session.scalars(select(Host).order_by(Host.name)):
+        group = groups.get(host.group_id or "")
+        if host.group_id is None or group is None:
+            yield Check(
+                "grouped", "The host is in a group", WARNING, "it is in none, and sees nothing", "move it into one", host.id
+            )
+        elif group.disabled:
+            evidence = f"group {group.name} is not offered {', '.join(group.disabled)}"
+            yield Check("offloads", "The host is offered all offloads", WARNING, evidence, "enable them for the group", host.id)
+        names = iqns.get(host.id, [])
+        if not names:
+            yield Check(
+                "initiator",
+                "The host has an iSCSI name",
+                FAILED,
+                "no iSCSI name of it is known",
+                "esxcli iscsi adapter list; then set its iqns",
+                host.id,
+            )
+        elif host.group_id in used:
+            seen = [name for name in names if name in logged_in]
+            result = UNKNOWN if facts.target_problem else OK if seen else WARNING
+            remedy = "" if seen else "esxcli iscsi adapter discovery sendtarget add -A vmhba64 -a PORTAL, and rescan all adapters"
+            yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
+        if chap and host.chap_secret is None:
+            yield Check(
+                "chap",
+                "The host can prove itself",
+                FAILED,
+                "CHAP is required, and the host has no secret",
+                "set its CHAP secret",
+                host.id,
+            )
+        elif host.chap_secret is not None:
+            try:
+                seal.open(host.chap_secret)
+            except SealedError as error:
+                yield Check(
+                    "chap", "The host can prove itself", FAILED, str(error), "put the key back, or set the secret anew", host.id
+                )
+
+
+def esxcli_lines(target_name: str, portals: list[str], naas: list[str]) -> list[str]:
+    """What an admin types on each host, once. Vendor and product are what the target's INQUIRY has."""
+    lines = [
+        'esxcli storage nmp satp rule add -s VMW_SATP_ALUA -V ZVAAI -P VMW_PSP_RR -O "policy=iops;iops=1" -c tpgs_on',
+        'esxcli storage core claimrule add -r 914 -t vendor -V ZVAAI -M "*" -P VAAI_FILTER -c Filter',
+        'esxcli storage core claimrule add -r 914 -t vendor -V ZVAAI -M "*" -P VMW_VAAIP_T10 -c VAAI -a -s -m 16',
+        "esxcli storage core claimrule load -c Filter",
+        "esxcli storage core claimrule load -c VAAI",
+        "esxcli system settings advanced set -o /DataMover/HardwareAcceleratedMove -i 1",
+        "esxcli system settings advanced set -o /DataMover/HardwareAcceleratedInit -i 1",
+        "esxcli system settings advanced set -o /VMFS3/HardwareAcceleratedLocking -i 1",
+        "esxcli system settings advanced set -o /DataMover/MaxHWTransferSize -i 16384",
+    ]
+    lines += [f"esxcli iscsi adapter discovery sendtarget add -A vmhba64 -a {portal}" for portal in portals]
+    lines.append("esxcli storage core adapter rescan --all")
+    lines += [f"esxcli storage core device vaai status get -d {naa}" for naa in naas]
+    return lines

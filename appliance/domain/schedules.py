@@ -1,0 +1,121 @@
+"""Snapshots by the clock: when one is due, what it is called, which are too old."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Schedule
+from appliance.domain.errors import ConflictError, DomainError, NotFoundError
+from appliance.domain.journal import Finding, settle
+from appliance.zfs.model import Snapshot
+
+SCHEDULES = 256
+
+
+def schedule(session: Session, schedule_id: str) -> Schedule:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(Schedule, schedule_id)
+    if found is None:
+        raise NotFoundError("schedule", schedule_id)
+    return found
+
+
+def add(session: Session, *, name: str, datastores: Sequence[str], every_minutes: int, keep: int, enabled: bool) -> Schedule:
+    """The first snapshot is taken at once."""
+    _check_name(session, name, None)
+    if (session.scalar(select(func.count()).select_from(Schedule)) or 0) >= SCHEDULES:
+        raise ConflictError(f"there are {SCHEDULES} schedules already")
+    added = Schedule(
+        id=str(uuid.uuid4()),
+        name=name,
+        datastores=list(dict.fromkeys(datastores)),
+        every_minutes=every_minutes,
+        keep=keep,
+        enabled=enabled,
+        created_at=time.time(),
+    )
+    session.add(added)
+    session.flush()
+    return added
+
+
+def change(
+    session: Session,
+    schedule_id: str,
+    *,
+    name: str | None,
+    datastores: Sequence[str] | None,
+    every_minutes: int | None,
+    keep: int | None,
+    enabled: bool | None,
+) -> Schedule:
+    """Changes what is given."""
+    changed = schedule(session, schedule_id)
+    if name is not None:
+        _check_name(session, name, schedule_id)
+        changed.name = name
+    if datastores is not None:
+        changed.datastores = list(dict.fromkeys(datastores))
+    if every_minutes is not None:
+        changed.every_minutes = every_minutes
+    if keep is not None:
+        changed.keep = keep
+    if enabled is not None:
+        changed.enabled = enabled
+    return changed
+
+
+def delete(session: Session, schedule_id: str) -> None:
+    """Its snapshots stay."""
+    session.delete(schedule(session, schedule_id))
+
+
+def _check_name(session: Session, name: str, own: str | None) -> None:
+    taken = session.scalar(select(Schedule).where(Schedule.name == name))
+    if taken is not None and taken.id != own:
+        raise ConflictError("the name is taken", [name])
+
+
+def due(one: Schedule, now: float) -> bool:
+    """Whether it is time; what was missed while the appliance was off is taken once."""
+    return one.enabled and (one.last_at is None or now >= one.last_at + 60 * one.every_minutes)
+
+
+def snapshot_name(one: Schedule, now: float) -> str:
+    """By schedule and time, UTC."""
+    return f"auto-{one.id[:8]}-{time.strftime('%Y-%m-%d_%H%M%S', time.gmtime(now))}"
+
+
+def taken(session: Session, schedule_id: str, now: float, problem: DomainError | None) -> None:
+    """It was its time, whether or not it could be done: an alert says so."""
+    found = session.get(Schedule, schedule_id)
+    if found is None:
+        return
+    found.last_at = now
+    area = f"schedule-{schedule_id}"
+    settle(
+        session,
+        area,
+        [Finding(f"{area}:failed", "warning", found.name, f"schedule {found.name}: {problem}", "change the schedule")]
+        if problem
+        else [],
+    )
+
+
+def surplus(snapshots: Iterable[Snapshot], kept: Mapping[str, int]) -> list[Snapshot]:
+    """Those of a schedule's own beyond the number it keeps of each datastore; never held ones or those with clones."""
+    own: dict[tuple[str, str], list[Snapshot]] = {}
+    for snapshot in snapshots:
+        mark = snapshot.properties.get("zvaai:schedule")
+        if mark is not None and mark.value in kept and snapshot.tag.startswith(f"auto-{mark.value[:8]}-"):
+            own.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
+    found = []
+    for (_dataset, schedule_id), taken_ones in own.items():
+        old = sorted(taken_ones, key=lambda one: one.createtxg)[: -kept[schedule_id]]
+        found += [snapshot for snapshot in old if not snapshot.holds and not snapshot.clones]
+    return found

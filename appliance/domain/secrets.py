@@ -1,0 +1,86 @@
+"""Passwords by argon2id, random tokens by their hash, and what has to be had again sealed with the installation's key."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHash, VerificationError
+from cryptography.fernet import Fernet, InvalidToken
+
+# RFC 9106, 4: the second recommended option, 64 MiB.
+_HASHER = PasswordHasher(time_cost=3, memory_cost=65536, parallelism=4)
+# So many at once, or a flood of logins takes the memory.
+_AT_ONCE = threading.BoundedSemaphore(2)
+_NOBODY: str = _HASHER.hash(secrets.token_hex(16))
+
+
+class SealedError(Exception):
+    """A sealed secret can't be opened: the key is another one."""
+
+
+def hash_password(password: str) -> str:
+    """By argon2id, as a PHC string."""
+    with _AT_ONCE:
+        return str(_HASHER.hash(password))
+
+
+def password_is(password_hash: str | None, password: str) -> bool:
+    """Whether it is; without a hash never, in the same time."""
+    with _AT_ONCE:
+        try:
+            return bool(_HASHER.verify(password_hash or _NOBODY, password)) and password_hash is not None
+        except (VerificationError, InvalidHash):
+            return False
+
+
+def new_token() -> str:
+    """256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(token: str) -> str:
+    """What is kept of a random token: it needs no slow hash."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Seal:
+    """Seals secrets with a key from a file, which it makes at the first use."""
+
+    def __init__(self, key: Path) -> None:
+        self._path = key
+        self._fernet: Fernet | None = None
+        self._lock = threading.Lock()
+
+    def _open(self) -> Fernet:
+        with self._lock:
+            if self._fernet is None:
+                new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+                descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(Fernet.generate_key())
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    os.link(new, self._path)  # the first of several processes makes it
+                except FileExistsError:
+                    pass
+                finally:
+                    new.unlink()
+                self._fernet = Fernet(self._path.read_bytes())
+            return self._fernet
+
+    def seal(self, secret: str) -> str:
+        """Sealed."""
+        return self._open().encrypt(secret.encode()).decode()
+
+    def open(self, sealed: str) -> str:
+        """The secret again. Raises SealedError."""
+        try:
+            return self._open().decrypt(sealed.encode()).decode()
+        except InvalidToken as error:
+            raise SealedError(f"{self._path} is not the key this secret was sealed with") from error

@@ -1,0 +1,75 @@
+"""Whose identity counts: two LUNs with one NAA identifier would corrupt VMFS."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.identity import Copy, Identity, judge, judge_all
+from appliance.zfs.model import Property, Source, Space, Volume
+
+UUID = str(uuid.UUID(int=7))
+SPACE = Space(
+    used=0, available=0, referenced=0, used_by_dataset=0, used_by_snapshots=0, used_by_children=0, used_by_refreservation=0,
+    logical_used=0, logical_referenced=0, written=0, compress_ratio=1.0,
+)  # fmt: skip
+
+
+def volume(dataset: str = "tank/zvaai/store", own_guid: int = 42, source: Source = Source.LOCAL, **properties: str) -> Volume:
+    own = {"uuid": UUID, "guid": "42", "name": "store"} | properties
+    return Volume(
+        name=dataset, guid=own_guid, createtxg=1, creation=1, space=SPACE, volsize=1 << 30, volblocksize=65536, refreservation=0,
+        properties={f"zvaai:{key}": Property(value, source) for key, value in own.items()},
+    )  # fmt: skip
+
+
+def test_its_own() -> None:
+    found = judge(volume(lun="3", soft_threshold="80"))
+    assert found == Identity(UUID, "store", 3, 80, None)
+
+
+def test_none() -> None:
+    assert judge(replace(volume(), properties={})) is None
+
+
+@pytest.mark.parametrize("source", [Source.INHERITED, Source.RECEIVED, Source.DEFAULT, Source.TEMPORARY])
+def test_what_is_not_set_on_the_dataset_itself_does_not_count(source: Source) -> None:
+    assert isinstance(judge(volume(source=source)), Copy)
+
+
+@pytest.mark.parametrize("name", ["uuid", "guid", "name"])
+@pytest.mark.parametrize("source", [Source.INHERITED, Source.RECEIVED])
+def test_each_part_has_to_be_its_own(name: str, source: Source) -> None:
+    one = volume()
+    mixed = {**one.properties, f"zvaai:{name}": replace(one.properties[f"zvaai:{name}"], source=source)}
+    assert isinstance(judge(replace(one, properties=mixed)), Copy)
+
+
+@pytest.mark.parametrize("guid", [41, 43, 0])
+def test_another_dataset_with_these_properties_is_a_copy(guid: int) -> None:
+    assert isinstance(judge(volume(own_guid=guid)), Copy)
+
+
+@pytest.mark.parametrize("bad", [{"uuid": "no"}, {"guid": ""}, {"name": "a/b"}, {"name": ""}])
+def test_nonsense_does_not_count(bad: dict[str, str]) -> None:
+    found = judge(volume("tank/zvaai/store", 42, Source.LOCAL, **bad))
+    assert isinstance(found, Copy)
+
+
+def test_numbers_out_of_range_are_left_out() -> None:
+    found = judge(volume(lun="99999", soft_threshold="x", deleted="-1"))
+    assert isinstance(found, Identity) and (found.lun, found.soft_threshold, found.deleted_at) == (None, None, None)
+
+
+def test_of_two_with_one_identity_neither_counts() -> None:
+    """A pool that was split, or copied disk by disk: names and GUIDs of datasets are the same."""
+    judged = judge_all(
+        [volume("tank/zvaai/store"), volume("split/zvaai/store"), volume("tank/zvaai/other", uuid=str(uuid.UUID(int=8)))]
+    )
+    assert isinstance(judged["tank/zvaai/store"], Copy) and isinstance(judged["split/zvaai/store"], Copy)
+    assert isinstance(judged["tank/zvaai/other"], Identity)
+
+
+def test_of_a_copy_and_its_source_the_source_counts() -> None:
+    judged = judge_all([volume("tank/zvaai/store"), volume("tank/zvaai/received", own_guid=43)])
+    assert isinstance(judged["tank/zvaai/store"], Identity) and isinstance(judged["tank/zvaai/received"], Copy)
