@@ -1,0 +1,355 @@
+"""Client of the iSCSI target's control socket (zvol_target/docs/control.md): JSON-RPC 2.0, a message a line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Access = tuple[str, ...] | None
+"""Who is admitted: initiators by name, nobody when empty; None stands for any."""
+
+_LONGEST_ANSWER = 64 << 20
+
+
+class TargetError(Exception):
+    """Any failure of the target."""
+
+
+class TargetUnreachableError(TargetError):
+    """The daemon does not answer. Whether a change was made has to be looked up."""
+
+
+class TargetRefusedError(TargetError):
+    """The daemon refused, by the code of its table of errors."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+NOT_THERE = -32001
+TAKEN = -32002
+
+
+@dataclass(frozen=True)
+class Lun:
+    """What a LUN is to be: as `luns.create` has it, with the daemon's own choice for what is not here."""
+
+    number: int
+    uuid: str
+    path: str
+    initiators: Access = ()
+    soft_threshold: int | None = None
+    """Percent of its size."""
+
+
+@dataclass(frozen=True)
+class ServedLun:
+    """What a LUN is. `size` is None unless it is serving."""
+
+    lun: Lun
+    state: str
+    reason: str
+    size: int | None
+    naa: str
+    serial_number: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """A CHAP account of a host; the secret is never told back."""
+
+    name: str
+    initiator: str | None
+
+
+@dataclass(frozen=True)
+class ServedTarget:
+    """An iSCSI target as it is."""
+
+    name: str
+    initiators: Access
+    luns: tuple[ServedLun, ...] = ()
+    chap_required: bool = False
+    accounts: tuple[Account, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostGroup:
+    """Hosts and the offloads they are not offered."""
+
+    name: str
+    initiators: tuple[str, ...]
+    disabled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoggedIn:
+    """A session of an initiator."""
+
+    initiator: str
+    target: str
+    peer: str
+    portal: str
+    since: float
+    account: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """What runs."""
+
+    version: str
+    uptime_seconds: float
+    portals: tuple[str, ...]
+    luns_serving: int
+    luns_failed: int
+    sessions: int
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class TargetControl(ABC):
+    """The target, as far as the appliance needs it. Any method raises TargetUnreachableError or TargetRefusedError."""
+
+    @abstractmethod
+    def status(self) -> Status:
+        """What runs."""
+
+    @abstractmethod
+    def targets(self) -> list[ServedTarget]:
+        """All iSCSI targets with their LUNs."""
+
+    @abstractmethod
+    def create_target(self, name: str) -> None:
+        """One that admits nobody; it may be there already."""
+
+    @abstractmethod
+    def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
+        """Who may log in; or of those, who sees the LUN. Sessions of who is not admitted any more end."""
+
+    @abstractmethod
+    def create_lun(self, target: str, lun: Lun) -> None:
+        """Serves it. Refused when its path can't be opened."""
+
+    @abstractmethod
+    def change_lun(self, target: str, lun: Lun) -> None:
+        """Its path and threshold, while hosts use it."""
+
+    @abstractmethod
+    def delete_lun(self, target: str, number: int) -> bool:
+        """Takes it away; one that is not there is well. Whether its path is closed."""
+
+    @abstractmethod
+    def refresh_lun(self, target: str, number: int) -> None:
+        """Looks at its size now; one that is not there is well."""
+
+    @abstractmethod
+    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
+        """A CHAP account. From the first on CHAP is required."""
+
+    @abstractmethod
+    def delete_account(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+
+    @abstractmethod
+    def require_chap(self, target: str, required: bool) -> None:
+        """Whether CHAP is; "not" is refused while there are accounts."""
+
+    @abstractmethod
+    def host_groups(self) -> list[HostGroup]:
+        """All."""
+
+    @abstractmethod
+    def set_host_group(self, group: HostGroup) -> None:
+        """By its name."""
+
+    @abstractmethod
+    def delete_host_group(self, name: str) -> None:
+        """One that is not there is well."""
+
+    @abstractmethod
+    def sessions(self, target: str) -> list[LoggedIn]:
+        """Normal sessions of a target."""
+
+    @abstractmethod
+    def statistics(self, target: str) -> dict[str, Any]:
+        """`statistics.get`, as the daemon tells it."""
+
+    @abstractmethod
+    def space(self) -> dict[str, Any]:
+        """`space.get`, as the daemon tells it."""
+
+
+def _access(value: Any) -> Access:
+    return None if value == "any" else tuple(value)
+
+
+class TargetSocket(TargetControl):
+    """The real daemon. For several threads at once: each call has a connection of its own."""
+
+    def __init__(self, control: Path, timeout_s: float = 60) -> None:
+        self._path = control
+        self._timeout_s = timeout_s
+        self._ids = itertools.count(1)
+
+    def _call(self, method: str, **parameters: Any) -> Any:
+        request = json.dumps({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": parameters})
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self._path))
+                connection.sendall(request.encode() + b"\n")
+                with connection.makefile("rb") as lines:
+                    line = lines.readline(_LONGEST_ANSWER)
+            answer = json.loads(line)
+        except (OSError, ValueError) as error:
+            raise TargetUnreachableError(f"the iSCSI target does not answer at {self._path}: {error}") from error
+        if "error" in answer:
+            raise TargetRefusedError(int(answer["error"]["code"]), str(answer["error"]["message"]))
+        return answer["result"]
+
+    def _gone_is_well(self, method: str, **parameters: Any) -> Any:
+        try:
+            return self._call(method, **parameters)
+        except TargetRefusedError as error:
+            if error.code != NOT_THERE:
+                raise
+            return None
+
+    def status(self) -> Status:
+        """What runs."""
+        told = self._call("status")
+        return Status(
+            version=told["version"],
+            uptime_seconds=told["uptime_seconds"],
+            portals=tuple(portal["address"] for portal in told["portals"]),
+            luns_serving=told["luns_serving"],
+            luns_failed=told["luns_failed"],
+            sessions=told["sessions"],
+            details=told,
+        )
+
+    def targets(self) -> list[ServedTarget]:
+        """All iSCSI targets with their LUNs."""
+        return [
+            ServedTarget(
+                name=target["name"],
+                initiators=_access(target["initiators"]),
+                luns=tuple(_served(lun) for lun in target["luns"]),
+                chap_required=target["accounts"]["required"],
+                accounts=tuple(Account(account["name"], account.get("initiator")) for account in target["accounts"]["incoming"]),
+            )
+            for target in self._call("targets.list")["targets"]
+        ]
+
+    def create_target(self, name: str) -> None:
+        """One that admits nobody; it may be there already."""
+        try:
+            self._call("targets.create", name=name)
+        except TargetRefusedError as error:
+            if error.code != TAKEN:  # there, with another access list
+                raise
+
+    def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
+        """Who may log in, or sees the LUN."""
+        which = {} if lun is None else {"number": lun}
+        self._call("access.set", target=target, initiators=list(initiators), **which)
+
+    def create_lun(self, target: str, lun: Lun) -> None:
+        """Serves it."""
+        content: dict[str, Any] = {"number": lun.number, "uuid": lun.uuid, "path": lun.path}
+        content["initiators"] = "any" if lun.initiators is None else list(lun.initiators)
+        if lun.soft_threshold is not None:
+            content["soft_threshold"] = {"percent": lun.soft_threshold}
+        self._call("luns.create", target=target, lun=content)
+
+    def change_lun(self, target: str, lun: Lun) -> None:
+        """Its path and threshold."""
+        threshold = None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
+        self._call("luns.change", target=target, number=lun.number, path=lun.path, soft_threshold=threshold)
+
+    def delete_lun(self, target: str, number: int) -> bool:
+        """Whether its path is closed."""
+        told = self._gone_is_well("luns.delete", target=target, number=number)
+        return told is None or bool(told["closed"])
+
+    def refresh_lun(self, target: str, number: int) -> None:
+        """Looks at its size now."""
+        self._gone_is_well("luns.refresh", target=target, number=number)
+
+    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
+        """A CHAP account."""
+        bound = {} if initiator is None else {"initiator": initiator}
+        self._call("accounts.set", target=target, name=name, secret=secret, **bound)
+
+    def delete_account(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+        self._gone_is_well("accounts.delete", target=target, name=name)
+
+    def require_chap(self, target: str, required: bool) -> None:
+        """Whether CHAP is."""
+        self._call("accounts.require", target=target, required=required)
+
+    def host_groups(self) -> list[HostGroup]:
+        """All."""
+        return [
+            HostGroup(group["name"], () if group["initiators"] == "any" else tuple(group["initiators"]), tuple(group["disabled"]))
+            for group in self._call("host_groups.list")["host_groups"]
+        ]
+
+    def set_host_group(self, group: HostGroup) -> None:
+        """By its name."""
+        self._call("host_groups.set", name=group.name, initiators=list(group.initiators), disabled=list(group.disabled))
+
+    def delete_host_group(self, name: str) -> None:
+        """One that is not there is well."""
+        self._gone_is_well("host_groups.delete", name=name)
+
+    def sessions(self, target: str) -> list[LoggedIn]:
+        """Normal sessions of a target."""
+        told = self._gone_is_well("sessions.list", target=target)
+        return [
+            LoggedIn(
+                session["initiator"],
+                session["target"],
+                session["peer"],
+                session["portal"],
+                float(session["since"]),
+                session["account"],
+            )
+            for session in (told["sessions"] if told else ())
+            if session["type"] == "normal"
+        ]
+
+    def statistics(self, target: str) -> dict[str, Any]:
+        """`statistics.get`."""
+        told = self._gone_is_well("statistics.get", target=target)
+        return dict(told) if told else {"luns": [], "sessions": [], "hosts": []}
+
+    def space(self) -> dict[str, Any]:
+        """`space.get`."""
+        return dict(self._call("space.get"))
+
+
+def _served(told: dict[str, Any]) -> ServedLun:
+    threshold = told.get("soft_threshold")
+    return ServedLun(
+        lun=Lun(
+            number=told["number"],
+            uuid=told["uuid"],
+            path=told["path"],
+            initiators=_access(told["initiators"]),
+            soft_threshold=threshold.get("percent") if threshold else None,
+        ),
+        state=told["state"],
+        reason=told.get("reason", ""),
+        size=told.get("size_bytes"),
+        naa=told["naa"],
+        serial_number=told["serial_number"],
+    )

@@ -1,0 +1,157 @@
+"""The iSCSI target in memory, for tests of the API and of the console: it serves nobody."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from appliance.dataplane.target import (
+    NOT_THERE,
+    TAKEN,
+    Account,
+    HostGroup,
+    LoggedIn,
+    Lun,
+    ServedLun,
+    ServedTarget,
+    Status,
+    TargetControl,
+    TargetRefusedError,
+)
+
+
+class TargetSimulator(TargetControl):
+    """Keeps what it is told, and refuses what the daemon would."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._targets: dict[str, ServedTarget] = {}
+        self._groups: dict[str, HostGroup] = {}
+        self.logged_in: list[LoggedIn] = []
+        """What `sessions` tells, for tests to set."""
+
+    def _target(self, name: str) -> ServedTarget:
+        if name not in self._targets:
+            raise TargetRefusedError(NOT_THERE, f"there is no target {name}")
+        return self._targets[name]
+
+    def status(self) -> Status:
+        """What runs."""
+        with self._lock:
+            luns = sum(len(target.luns) for target in self._targets.values())
+            return Status("simulator", 0, (), luns, 0, len(self.logged_in))
+
+    def targets(self) -> list[ServedTarget]:
+        """All."""
+        with self._lock:
+            return list(self._targets.values())
+
+    def create_target(self, name: str) -> None:
+        """One that admits nobody."""
+        with self._lock:
+            self._targets.setdefault(name, ServedTarget(name, ()))
+
+    def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
+        """Who may log in, or sees the LUN."""
+        with self._lock:
+            found = self._target(target)
+            if lun is None:
+                self._targets[target] = replace(found, initiators=tuple(initiators))
+                return
+            if all(served.lun.number != lun for served in found.luns):
+                raise TargetRefusedError(NOT_THERE, f"there is no LUN {lun}")
+            luns = tuple(
+                replace(served, lun=replace(served.lun, initiators=tuple(initiators))) if served.lun.number == lun else served
+                for served in found.luns
+            )
+            self._targets[target] = replace(found, luns=luns)
+
+    def create_lun(self, target: str, lun: Lun) -> None:
+        """Serves it."""
+        with self._lock:
+            found = self._target(target)
+            for served in found.luns:
+                if served.lun.number == lun.number or served.lun.uuid == lun.uuid:
+                    if served.lun == lun:
+                        return
+                    raise TargetRefusedError(TAKEN, f"LUN {served.lun.number} is there")
+            named = uuid.UUID(lun.uuid).hex
+            served = ServedLun(lun, "serving", "", 0, f"naa.6{named[:31]}", named)
+            self._targets[target] = replace(found, luns=(*found.luns, served))
+
+    def change_lun(self, target: str, lun: Lun) -> None:
+        """Its path and threshold."""
+        with self._lock:
+            found = self._target(target)
+            luns = tuple(
+                replace(served, lun=replace(served.lun, path=lun.path, soft_threshold=lun.soft_threshold))
+                if served.lun.number == lun.number
+                else served
+                for served in found.luns
+            )
+            self._targets[target] = replace(found, luns=luns)
+
+    def delete_lun(self, target: str, number: int) -> bool:
+        """Closed at once."""
+        with self._lock:
+            found = self._targets.get(target)
+            if found is not None:
+                self._targets[target] = replace(found, luns=tuple(served for served in found.luns if served.lun.number != number))
+            return True
+
+    def refresh_lun(self, target: str, number: int) -> None:
+        """Nothing to look at."""
+
+    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
+        """A CHAP account."""
+        with self._lock:
+            found = self._target(target)
+            others = tuple(account for account in found.accounts if account.name != name)
+            self._targets[target] = replace(found, chap_required=True, accounts=(*others, Account(name, initiator)))
+
+    def delete_account(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+        with self._lock:
+            found = self._target(target)
+            self._targets[target] = replace(found, accounts=tuple(account for account in found.accounts if account.name != name))
+
+    def require_chap(self, target: str, required: bool) -> None:
+        """Whether CHAP is."""
+        with self._lock:
+            found = self._target(target)
+            if not required and found.accounts:
+                raise TargetRefusedError(-32602, "required: there are accounts")
+            self._targets[target] = replace(found, chap_required=required)
+
+    def host_groups(self) -> list[HostGroup]:
+        """All."""
+        with self._lock:
+            return list(self._groups.values())
+
+    def set_host_group(self, group: HostGroup) -> None:
+        """A host is in one group at most."""
+        with self._lock:
+            for other in self._groups.values():
+                if other.name != group.name and set(other.initiators) & set(group.initiators):
+                    raise TargetRefusedError(-32602, f"host_groups: a host is in {other.name!r} already")
+            self._groups[group.name] = group
+
+    def delete_host_group(self, name: str) -> None:
+        """One that is not there is well."""
+        with self._lock:
+            self._groups.pop(name, None)
+
+    def sessions(self, target: str) -> list[LoggedIn]:
+        """What a test says."""
+        return [session for session in self.logged_in if session.target == target]
+
+    def statistics(self, target: str) -> dict[str, Any]:
+        """None."""
+        return {"luns": [], "sessions": [], "hosts": []}
+
+    def space(self) -> dict[str, Any]:
+        """None."""
+        return {"pools": [], "luns": []}

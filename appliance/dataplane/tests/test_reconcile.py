@@ -1,0 +1,147 @@
+"""The reconciler: from any state to any other, and never through one that shows too much."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.dataplane.reconcile import Wanted, WantedAccount, differences, reconcile
+from appliance.dataplane.target import Account, HostGroup, Lun, TargetRefusedError
+from appliance.dataplane.target_simulator import TargetSimulator
+
+NAME = "iqn.2026-11.zvaai:test"
+IQNS = [f"iqn.1998-01.com.vmware:esx{number}" for number in range(4)]
+UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 6)]
+
+
+@st.composite
+def wanted(draw: st.DrawFn) -> Wanted:
+    chosen = draw(
+        st.lists(
+            st.tuples(st.integers(0, 6), st.sampled_from(UUIDS)), unique_by=(lambda one: one[0], lambda one: one[1]), max_size=5
+        )
+    )
+    some = st.lists(st.sampled_from(IQNS), unique=True, max_size=4)
+    luns = {
+        number: Lun(
+            number,
+            name,
+            f"/volumes/{draw(st.integers(0, 1))}-{name}",
+            tuple(sorted(draw(some))),
+            draw(st.sampled_from([None, 80])),
+        )
+        for number, name in chosen
+    }
+    members = draw(st.lists(st.sampled_from([None, "zvaai:a", "zvaai:b"]), min_size=4, max_size=4))
+    groups = {}
+    for name in ("zvaai:a", "zvaai:b"):
+        own = tuple(iqn for iqn, group in zip(IQNS, members, strict=True) if group == name)
+        if draw(st.booleans()):
+            groups[name] = HostGroup(
+                name, own, tuple(draw(st.lists(st.sampled_from(["unmap", "token"]), unique=True, min_size=1)))
+            )
+    chap = draw(st.booleans())
+    accounts = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) if chap else []
+    return Wanted(
+        target=NAME,
+        luns=luns,
+        groups=groups,
+        chap_required=chap,
+        accounts={name: WantedAccount(name, f"{name} is a secret") for name in accounts},
+        initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
+    )
+
+
+class Watched(TargetSimulator):
+    """Tells what it shows after each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[set[tuple[str, str]]] = []
+
+    def look(self) -> set[tuple[str, str]]:
+        """Pairs of initiator and volume: who could read what."""
+        return {
+            (iqn, served.lun.uuid)
+            for target in self.targets()
+            for served in target.luns
+            for iqn in served.lun.initiators or ()
+            if iqn in (target.initiators or ())
+        }
+
+    def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
+        """Watched."""
+        super().set_access(target, initiators, lun)
+        self.shown.append(self.look())
+
+    def create_lun(self, target: str, lun: Lun) -> None:
+        """Watched."""
+        super().create_lun(target, lun)
+        self.shown.append(self.look())
+
+    def delete_lun(self, target: str, number: int) -> bool:
+        """Watched."""
+        closed = super().delete_lun(target, number)
+        self.shown.append(self.look())
+        return closed
+
+
+def pairs(one: Wanted) -> set[tuple[str, str]]:
+    return {(iqn, lun.uuid) for lun in one.luns.values() for iqn in lun.initiators or ()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(before=wanted(), after=wanted())
+def test_from_anything_to_anything(before: Wanted, after: Wanted) -> None:
+    target = Watched()
+    assert not reconcile(target, before).failures
+    target.shown.clear()
+    outcome = reconcile(target, after)
+    assert not outcome.failures
+    assert target.look() == pairs(after)
+    # On the way nobody saw what neither state shows.
+    for shown in target.shown:
+        assert shown <= pairs(before) | pairs(after)
+    served = target.targets()[0]
+    assert {found.lun.number: found.lun for found in served.luns} == dict(after.luns)
+    assert {account.name for account in served.accounts} == set(after.accounts) and served.chap_required == after.chap_required
+    assert {group.name: group for group in target.host_groups()} == {
+        name: HostGroup(name, tuple(group.initiators), tuple(group.disabled)) for name, group in after.groups.items()
+    }
+    assert reconcile(target, after).differences == ()
+
+
+def test_others_are_left_alone() -> None:
+    target = TargetSimulator()
+    target.create_target("iqn.2026-11.somebody:else")
+    target.set_host_group(HostGroup("by hand", (IQNS[0],), ("unmap",)))
+    reconcile(target, Wanted(NAME, {}, {}))
+    assert {one.name for one in target.targets()} == {NAME, "iqn.2026-11.somebody:else"}
+    assert [group.name for group in target.host_groups()] == ["by hand"]
+
+
+def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
+    class Refusing(TargetSimulator):
+        def create_lun(self, target: str, lun: Lun) -> None:
+            if lun.number == 1:
+                raise TargetRefusedError(-32003, f"{lun.path}: there is no such file")
+            super().create_lun(target, lun)
+
+    target = Refusing()
+    luns = {number: Lun(number, UUIDS[number], f"/volumes/{number}") for number in range(3)}
+    outcome = reconcile(target, Wanted(NAME, luns, {}))
+    assert [failure.subject for failure in outcome.failures] == [UUIDS[1]]
+    assert [served.lun.number for served in target.targets()[0].luns] == [0, 2]
+
+
+def test_a_changed_secret_is_set_again() -> None:
+    target = TargetSimulator()
+    account: dict[str, Any] = {"name": "one", "secret": "one is a secret"}
+    reconcile(target, Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account)}))
+    assert target.targets()[0].accounts == (Account("one", None),)
+    stale = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account, stale=True)})
+    assert [step.text for step in differences(stale, target.targets()[0], [])] == ["CHAP account one is another one"]
