@@ -1,0 +1,1 @@
+"""The worker: the only process that changes storage and data planes. It owns jobs, schedules and reconciliation."""

@@ -1,0 +1,80 @@
+"""`python3 -m appliance.worker`: runs until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from appliance import config
+from appliance.config import Configuration
+from appliance.database.store import Store
+from appliance.dataplane.target import TargetControl, TargetSocket
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain.secrets import Seal
+from appliance.logs import to_standard_error
+from appliance.worker import simulated
+from appliance.worker.context import Context
+from appliance.worker.server import WorkerServer
+from appliance.worker.service import Service
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.model import Volume
+
+_log = logging.getLogger(__name__)
+
+
+def engine_of(configuration: Configuration) -> tuple[ZfsEngine, Callable[[Volume], str]]:
+    """The configured one, and where its volumes are opened."""
+    return simulated.engine(configuration.state_directory), simulated.devices(configuration.storage.simulator_directory)
+
+
+def target_of(configuration: Configuration) -> TargetControl:
+    """The configured one."""
+    return TargetSimulator() if configuration.target.simulated else TargetSocket(configuration.target.control)
+
+
+def main() -> int:
+    """Exit code 78 (EX_CONFIG) for a configuration that can't be used, 75 (EX_TEMPFAIL) while another worker runs."""
+    to_standard_error()
+    try:
+        configuration = config.load()
+    except config.ConfigurationError as error:
+        _log.error("%s", error)
+        return 78
+    configuration.state_directory.mkdir(parents=True, exist_ok=True)
+    with (configuration.state_directory / "worker.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _log.error("another worker has %s", configuration.state_directory)
+            return 75
+        engine, device = engine_of(configuration)
+        context = Context(
+            configuration=configuration,
+            store=Store(configuration.database),
+            engine=engine,
+            device=device,
+            target=target_of(configuration),
+            seal=Seal(configuration.secrets_key),
+        )
+        service = Service(context)
+        server = WorkerServer(configuration.worker_socket, service)
+        stopping = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+        threading.Thread(target=server.serve_forever, name="socket", daemon=True).start()
+        service.start()
+        _log.info("ready at %s", configuration.worker_socket)
+        stopping.wait()
+        server.shutdown()
+        server.server_close()
+        service.stop()
+        context.store.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

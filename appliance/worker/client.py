@@ -1,0 +1,40 @@
+"""How the HTTP process asks the worker. It imports nothing that changes storage."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from appliance.domain.errors import UnavailableError, from_wire
+
+_LONGEST_ANSWER = 256 << 20
+
+
+class WorkerClient:
+    """The worker behind its socket. For several threads at once: each call has a connection of its own."""
+
+    def __init__(self, path: Path, timeout_s: float = 60) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """The result. Raises the DomainError that the worker did, UnavailableError when it does not answer."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self._path))
+                connection.sendall(json.dumps({"method": method, "params": parameters}).encode() + b"\n")
+                with connection.makefile("rb") as lines:
+                    line = lines.readline(_LONGEST_ANSWER)
+            answer = json.loads(line)
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"the worker does not answer: {error}") from error
+        if "error" in answer:
+            raise from_wire(answer["error"])
+        return answer["result"]
+
+    def submit(self, kind: str, actor: str, **parameters: Any) -> str:
+        """A job's identifier, once it is checked and queued. Raises DomainError when it is refused."""
+        return str(self.call("submit", kind=kind, actor=actor, parameters=parameters)["job"])

@@ -1,0 +1,247 @@
+"""What the worker's parts share: the engine, the database, the target, and what they know of each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.config import Configuration
+from appliance.database.models import Host, HostGroup, HostInitiator, Setting
+from appliance.database.store import Store
+from appliance.dataplane import reconcile as planes
+from appliance.dataplane.target import HostGroup as TargetHostGroup
+from appliance.dataplane.target import Lun, TargetControl, TargetRefusedError, TargetUnreachableError
+from appliance.domain import datastores as domain
+from appliance.domain import jobs
+from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, StorageError, UnavailableError
+from appliance.domain.journal import Finding, settle, tell
+from appliance.domain.secrets import Seal, SealedError
+from appliance.zfs import errors as zfs
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.model import Snapshot, Volume
+
+
+def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911  # a table
+    """What a refusal of ZFS is for who asked."""
+    match error:
+        case zfs.HasDependants():
+            return ConflictError(f"{error.name} has dependants", error.dependants)
+        case zfs.NewerSnapshots():
+            return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer, can_force=True)
+        case zfs.SnapshotHeld() | zfs.DatasetBusy():
+            return ConflictError(str(error))
+        case zfs.DatasetExists() | zfs.SnapshotExists():
+            return ConflictError(str(error), [error.name])
+        case zfs.DifferentPools():
+            return ConflictError("they are not in one pool", error.names)
+        case zfs.ScanRunning() | zfs.NoScanRunning() | zfs.OutOfSpace():
+            return ConflictError(str(error))
+        case zfs.NoSuchPool():
+            return NotFoundError("pool", error.pool)
+        case zfs.NoSuchDataset() | zfs.NoSuchSnapshot():
+            return NotFoundError("dataset or snapshot", error.name)
+        case zfs.InvalidProperty():
+            return InvalidError(error.property, error.reason, ", ".join(error.allowed))
+        case zfs.InvalidName():
+            return InvalidError("name", str(error))
+        case zfs.EngineUnavailable() | zfs.PoolUnavailable() | zfs.Timeout():
+            return UnavailableError(str(error))
+        case _:
+            plain = {name: value for name, value in error.details().items() if isinstance(value, (str, int, float, bool))}
+            return StorageError(error.code, str(error), plain)
+
+
+@contextmanager
+def as_domain_errors() -> Iterator[None]:
+    """The one border where the engine's and the target's errors become the domain's."""
+    try:
+        yield
+    except zfs.ZfsError as error:
+        raise domain_error(error) from error
+    except TargetUnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except TargetRefusedError as error:
+        raise ConflictError(f"the iSCSI target refuses: {error}") from error
+
+
+@dataclass
+class Context:
+    """Of one worker."""
+
+    configuration: Configuration
+    store: Store
+    engine: ZfsEngine
+    target: TargetControl
+    seal: Seal
+    device: Callable[[Volume], str] = lambda volume: volume.device
+    """Where a volume is opened: the simulator's are files."""
+    _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
+    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _reconciling: threading.Lock = field(default_factory=threading.Lock)
+    reconciled_at: float = 0
+    reconcile_problem: str | None = "not yet reconciled"
+
+    # --- looking
+
+    def look(self, newest: float | None = None) -> Inventory:
+        """What ZFS has; with `newest` not older than so many seconds, else as last looked at. Raises DomainError."""
+        if newest is not None and time.monotonic() - self._inventory.at <= newest:
+            return self._inventory
+        with self._looking:
+            asked = time.monotonic()
+            with as_domain_errors():
+                volumes = tuple(self.engine.volumes())
+                self._inventory = Inventory(
+                    at=asked,
+                    pools=tuple(self.engine.pools()),
+                    volumes=volumes,
+                    snapshots=tuple(self._snapshots()),
+                    devices={volume.name: self.device(volume) for volume in volumes},
+                )
+            return self._inventory
+
+    def _snapshots(self) -> list[Snapshot]:
+        return self.engine.snapshots(user_properties=("zvaai:job", "zvaai:schedule"))
+
+    def datastores(self, newest: float | None = 0) -> list[Datastore]:
+        """All datastores, freshly looked at unless told."""
+        inventory = self.look(newest or None)
+        with self.store.reading() as session:
+            return domain.datastores(inventory, session)
+
+    # --- who uses what
+
+    def logged_in(self, uuid: str) -> list[str]:
+        """Hosts that see the datastore and are logged in: "HOST (IQN)". Raises UnavailableError when the target can't tell."""
+        with self.store.reading() as session:
+            admitted = domain.admitted(session, uuid)
+        if not admitted:
+            return []
+        with as_domain_errors():
+            sessions = self.target.sessions(self.configuration.target.name)
+        names = {session.initiator for session in sessions}
+        return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
+
+    # --- reconciling
+
+    def wanted(self, stores: list[Datastore], session: Session) -> planes.Wanted:
+        """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
+        out = {
+            uuid for job in jobs.active(session) for uuid in job.parameters.get("out_of_service", ()) if job.state == jobs.RUNNING
+        }
+        members: dict[str, list[str]] = {}
+        rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
+        for iqn, group_id in rows:
+            members.setdefault(group_id or "", []).append(iqn)
+        luns = {}
+        for store in stores:
+            if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:
+                seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
+                luns[store.lun] = Lun(store.lun, store.uuid, store.device, tuple(seen_by), store.soft_threshold)
+        groups = {
+            f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
+                f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
+            )
+            for group in session.scalars(select(HostGroup))
+            if group.disabled
+        }
+        setting = session.get(Setting, "iscsi")
+        chap_required = bool(setting and setting.value.get("chap_required"))
+        return planes.Wanted(
+            target=self.configuration.target.name,
+            luns=luns,
+            groups=groups,
+            chap_required=chap_required,
+            accounts=self._accounts(session) if chap_required else {},
+            initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
+        )
+
+    def _accounts(self, session: Session) -> dict[str, planes.WantedAccount]:
+        accounts = {}
+        for host in session.scalars(select(Host).where(Host.chap_name.is_not(None))):
+            if host.chap_name and host.chap_secret:
+                try:
+                    secret = self.seal.open(host.chap_secret)
+                except SealedError:
+                    continue  # readiness tells of it
+                stale = host.chap_applied != host.chap_revision
+                accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, None, stale)
+        return accounts
+
+    def reconcile(self, cause: str) -> planes.Outcome:
+        """Makes the target serve what it should. What was otherwise without a cause of ours is drift. Raises UnavailableError."""
+        with self._reconciling:
+            try:
+                stores = self.datastores()
+                self._present_found(stores)
+                with self.store.reading() as session:
+                    wanted = self.wanted(domain.datastores(self._inventory, session), session)
+                    revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
+                with as_domain_errors():
+                    outcome = planes.reconcile(self.target, wanted)
+            except DomainError as error:
+                self.reconcile_problem = str(error)
+                with self.store.session() as session:
+                    settle(
+                        session,
+                        "reconcile",
+                        [Finding("reconcile:unavailable", "critical", "appliance", str(error), "start what does not answer")],
+                    )
+                raise
+            self.reconciled_at = time.time()
+            self.reconcile_problem = "; ".join(failure.text for failure in outcome.failures) or None
+            failed = {failure.subject for failure in outcome.failures}
+            if outcome.differences or outcome.failures or cause != "periodic":
+                with self.store.session() as session:
+                    self._settle(session, outcome, cause, wanted, failed, revisions)
+            return outcome
+
+    def _settle(
+        self,
+        session: Session,
+        outcome: planes.Outcome,
+        cause: str,
+        wanted: planes.Wanted,
+        failed: set[str],
+        revisions: dict[str | None, int],
+    ) -> None:
+        for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
+            if host.chap_name not in failed:
+                host.chap_applied = revisions.get(host.chap_name, 0)
+        if outcome.differences:
+            tell(
+                session,
+                "drift" if cause == "periodic" else "reconciled",
+                "target",
+                cause=cause,
+                differences=list(outcome.differences),
+            )
+        settle(
+            session,
+            "reconcile",
+            [
+                Finding(f"reconcile:{failure.subject or failure.text}", "critical", failure.subject, failure.text)
+                for failure in outcome.failures
+            ],
+        )
+
+    def _present_found(self, stores: list[Datastore]) -> None:
+        """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it."""
+        found = [store for store in stores if store.state == "active" and store.uuid and store.lun is None]
+        if not found:
+            return
+        volumes = {volume.name: volume for volume in self._inventory.volumes}
+        with self.store.session() as session:
+            making = {job.subject for job in jobs.active(session)}
+            for store in found:
+                if store.uuid and store.uuid not in making:
+                    hint = volumes[store.dataset].properties.get("zvaai:lun")
+                    number = int(hint.value) if hint and hint.value.isdigit() else None
+                    domain.present(session, store.uuid, domain.free_lun(session, number), None)

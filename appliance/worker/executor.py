@@ -1,0 +1,131 @@
+"""Runs jobs, one after the other, and takes up those a crash has interrupted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from appliance.database.models import Job
+from appliance.domain import jobs
+from appliance.domain.errors import DomainError, NotFoundError, UnavailableError, to_wire
+from appliance.worker import operations, snapshot_operations
+from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.steps import Cancelled, Operation, Parameters
+
+OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS}
+_TRIES = 5
+_log = logging.getLogger(__name__)
+
+
+class Executor:
+    """The one thread that changes storage."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._wake = threading.Condition()
+        self._submitting = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobs")
+
+    def start(self) -> None:
+        """Begins with what was under way."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for the job under way."""
+        self._stopping.set()
+        with self._wake:
+            self._wake.notify_all()
+        self._thread.join()
+
+    def submit(self, kind: str, asked: Parameters, actor: str) -> str:
+        """Checks what is asked for and queues it; the job's identifier. Raises DomainError, and then nothing has changed."""
+        operation = OPERATIONS.get(kind)
+        if operation is None:
+            raise NotFoundError("kind of job", kind)
+        with self._submitting, as_domain_errors():
+            plan = operation.plan(self._context, asked)
+            with self._context.store.session() as session:
+                for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
+                    if also and also != plan.subject:
+                        jobs.busy(session, str(also))
+                job = jobs.submit(session, kind, plan.subject, plan.parameters, actor)
+                job_id = job.id
+        with self._wake:
+            self._wake.notify_all()
+        return job_id
+
+    def _next(self) -> Job | None:
+        with self._context.store.reading() as session:
+            return next(iter(jobs.active(session)), None)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            job = self._next()
+            if job is None:
+                with self._wake:
+                    if not self._stopping.is_set() and self._next() is None:
+                        self._wake.wait(5)
+                continue
+            try:
+                self._one(job.id, OPERATIONS[job.kind], job.parameters)
+            except Exception:
+                _log.exception("job %s (%s)", job.id, job.kind)
+                self._end(
+                    job, jobs.FAILED, problem={"code": "internal", "text": "the worker is at fault; see its log", "fields": {}}
+                )
+            if job.parameters.get("out_of_service"):
+                self._back_in_service()
+
+    def _back_in_service(self) -> None:
+        try:
+            self._context.reconcile("back in service")
+        except DomainError as error:  # told as an alert, and tried again
+            _log.warning("reconciling after a job: %s", error)
+
+    def _end(self, job: Job, state: str, *, result: Parameters | None = None, problem: Parameters | None = None) -> None:
+        with self._context.store.session() as session:
+            jobs.end(session, job.id, state, result=result, problem=problem)
+
+    def _one(self, job_id: str, operation: Operation, decided: Parameters) -> None:
+        with self._context.store.session() as session:
+            job = jobs.job(session, job_id)
+            if job.state == jobs.CANCELLED:
+                return None
+            resumed = job.state == jobs.RUNNING
+            jobs.begin(session, job_id)
+
+        def advance(step: str, percent: int) -> None:
+            with self._context.store.session() as session:
+                # What has begun comes to its end: half of it would be worse than either.
+                if jobs.job(session, job_id).cancel and percent <= 10 and not resumed:
+                    raise Cancelled
+                jobs.advance(session, job_id, step, percent)
+
+        for attempt in range(1, _TRIES + 1):
+            try:
+                with as_domain_errors():
+                    result = operation.run(self._context, decided, job_id, advance)
+            except Cancelled:
+                return self._end(job, jobs.CANCELLED)
+            except UnavailableError as error:
+                if attempt < _TRIES and not self._stopping.wait(min(8.0, 0.5 * 2**attempt)):
+                    continue
+                if self._stopping.is_set():
+                    return None  # still running in the database: taken up again at the next start
+                problem: DomainError = error
+            except DomainError as error:
+                problem = error
+            else:
+                return self._end(job, jobs.SUCCEEDED, result=result)
+            self._undo(operation, decided)
+            return self._end(job, jobs.FAILED, problem=to_wire(problem))
+        return None
+
+    def _undo(self, operation: Operation, decided: Parameters) -> None:
+        try:
+            with as_domain_errors():
+                operation.undo(self._context, decided)
+                self._context.look()
+        except DomainError as error:
+            _log.warning("taking back %s: %s", operation.kind, error)

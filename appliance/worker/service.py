@@ -1,0 +1,233 @@
+"""What the worker answers on its socket, and what it does by the clock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from appliance.database.models import Schedule
+from appliance.domain import capacity, readiness, schedules
+from appliance.domain import datastores as domain
+from appliance.domain import jobs as job_store
+from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
+from appliance.domain.journal import settle
+from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.executor import Executor
+from appliance.zfs.model import Pool
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """One running worker."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.executor = Executor(context)
+        self.now: Callable[[], float] = time.time
+        self._stopping = threading.Event()
+        self._asked = threading.Event()
+        self._clock = threading.Thread(target=self._by_the_clock, name="clock")
+        self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "status": self._status,
+            "pools": lambda _: [pool_as_wire(pool) for pool in self._look().pools],
+            "datastores": lambda _: [asdict(store) for store in context.datastores(self._fresh)],
+            "snapshots": self._snapshots,
+            "volumes": self._volumes,
+            "sessions": self._sessions,
+            "offloads": self._offloads,
+            "readiness": lambda _: [asdict(check) for check in self._readiness()],
+            "submit": lambda asked: {"job": self.executor.submit(asked["kind"], asked["parameters"], asked["actor"])},
+            "reconcile": self._reconcile,
+        }
+
+    @property
+    def _fresh(self) -> float:
+        return self.context.configuration.worker.inventory_seconds
+
+    def _look(self) -> domain.Inventory:
+        return self.context.look(self._fresh)
+
+    def start(self) -> None:
+        """Jobs that were under way go on; all is reconciled."""
+        self.executor.start()
+        self._clock.start()
+
+    def stop(self) -> None:
+        """After the job under way."""
+        self._stopping.set()
+        self._asked.set()
+        self.executor.stop()
+        self._clock.join()
+
+    # --- answers
+
+    def _status(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        context = self.context
+        iscsi: dict[str, Any] = {
+            "running": False,
+            "version": "",
+            "portals": [],
+            "luns_serving": 0,
+            "luns_failed": 0,
+            "sessions": 0,
+        }
+        try:
+            with as_domain_errors():
+                target = context.target.status()
+            told = {name: getattr(target, name) for name in ("version", "luns_serving", "luns_failed", "sessions")}
+            iscsi |= {**told, "running": True, "portals": list(target.portals), "problem": None}
+        except DomainError as error:
+            iscsi["problem"] = str(error)
+        try:
+            inventory = self._look()
+            pools = [
+                {"name": pool.name, "health": pool.health.value, "size": pool.size, "free": pool.free, "problem": pool.status}
+                for pool in inventory.pools
+            ]
+            storage_problem = None
+        except DomainError as error:
+            pools, storage_problem = [], str(error)
+        return {
+            "target": iscsi,
+            "pools": pools,
+            "storage_problem": storage_problem,
+            "reconciled_at": context.reconciled_at or None,
+            "reconcile_problem": context.reconcile_problem,
+        }
+
+    def _snapshots(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        stores = self.context.datastores(self._fresh)
+        chosen = [domain.find(stores, asked["datastore"])] if asked.get("datastore") else stores
+        by_dataset = {store.dataset: store for store in chosen}
+        return [
+            {
+                "datastore": by_dataset[snapshot.dataset].id,
+                "name": snapshot.tag,
+                "full_name": snapshot.name,
+                "guid": snapshot.guid,
+                "created_at": snapshot.creation,
+                "used": snapshot.used,
+                "referenced": snapshot.referenced,
+                "holds": snapshot.holds,
+                "clones": list(snapshot.clones),
+            }
+            for snapshot in self._look().snapshots
+            if snapshot.dataset in by_dataset
+        ]
+
+    def _volumes(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._look()
+        known = {store.dataset: store for store in self.context.datastores(self._fresh)}
+        return [
+            {"dataset": volume.name, "size": volume.volsize, "block_size": volume.volblocksize, "guid": volume.guid,
+             "datastore": known[volume.name].id if volume.name in known else None}
+            for volume in inventory.volumes
+        ]  # fmt: skip
+
+    def _sessions(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        with as_domain_errors():
+            return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
+
+    def _offloads(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        with as_domain_errors():
+            return self.context.target.statistics(self.context.configuration.target.name)
+
+    def _readiness(self) -> list[readiness.Check]:
+        context = self.context
+        facts = readiness.Facts(target_name=context.configuration.target.name)
+        try:
+            facts.pools = list(self._look().pools)
+            facts.stores = context.datastores(self._fresh)
+        except DomainError as error:
+            facts.storage_problem = str(error)
+        try:
+            with as_domain_errors():
+                facts.targets = context.target.targets()
+                facts.status = context.target.status()
+                facts.sessions = context.target.sessions(context.configuration.target.name)
+        except DomainError as error:
+            facts.target_problem = str(error)
+        with context.store.reading() as session:
+            return readiness.checks(facts, session, context.seal)
+
+    def _reconcile(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if not asked.get("wait"):
+            self._asked.set()
+            return {}
+        outcome = self.context.reconcile(str(asked.get("cause", "asked")))
+        return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
+
+    # --- by the clock
+
+    def _by_the_clock(self) -> None:
+        cause, settings = "start", self.context.configuration.worker
+        while not self._stopping.is_set():
+            for step in (lambda cause=cause: self.context.reconcile(cause), self._schedules, self._capacity):
+                try:
+                    step()
+                except DomainError as error:
+                    _log.warning("by the clock: %s", error)
+                except Exception:
+                    _log.exception("by the clock")
+            cause = "changed" if self._asked.wait(settings.reconcile_seconds) else "periodic"
+            self._asked.clear()
+
+    def _capacity(self) -> None:
+        inventory = self._look()
+        with self.context.store.reading() as session:
+            findings = capacity.findings(inventory, domain.datastores(inventory, session))
+        with self.context.store.session() as session:
+            settle(session, "capacity", findings)
+
+    def _schedules(self) -> None:
+        with self.context.store.reading() as session:
+            due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
+        for schedule in due:
+            name = schedules.snapshot_name(schedule, self.now())
+            asked = {"name": name, "datastores": schedule.datastores, "schedule": schedule.id}
+            problem: DomainError | None = None
+            try:
+                self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}")
+            except UnavailableError:
+                raise
+            except DomainError as error:
+                problem = error
+            with self.context.store.session() as session:
+                schedules.taken(session, schedule.id, self.now(), problem)
+        self._retention()
+
+    def _retention(self) -> None:
+        with self.context.store.reading() as session:
+            kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
+            stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
+            busy = {job.subject for job in job_store.active(session)}
+        for snapshot in schedules.surplus(self._look().snapshots, kept):
+            store = stores.get(snapshot.dataset)
+            if store is None or store.state != "active" or f"{store.id}@{snapshot.tag}" in busy:
+                continue
+            try:
+                self.executor.submit("snapshot.delete", {"id": store.id, "snapshot": snapshot.tag}, "retention")
+            except DomainError as error:
+                _log.info("retention leaves %s: %s", snapshot.name, error)
+
+    def call(self, method: str, asked: dict[str, Any]) -> Any:
+        """One call of the socket. Raises DomainError."""
+        if method not in self.methods:
+            raise NotFoundError("method", method)
+        return self.methods[method](asked)
+
+
+def pool_as_wire(pool: Pool) -> dict[str, Any]:
+    """A pool as it goes over the socket."""
+    told = asdict(pool)
+    told["features"] = {}
+    if pool.scan is not None:
+        told["scan"]["progress"] = pool.scan.progress
+    return told

@@ -1,0 +1,232 @@
+"""What jobs do with snapshots, and with pools."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+
+from appliance.domain import datastores as domain
+from appliance.domain import identity
+from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.worker.context import Context
+from appliance.worker.steps import (
+    Advance,
+    Operation,
+    Parameters,
+    Plan,
+    check_groups,
+    check_name,
+    choose_lun,
+    complete,
+    ensure_folder,
+    identity_properties,
+    in_service,
+    out_of_service,
+    own_volume,
+    serve,
+    take_back,
+    unused,
+)  # fmt: skip
+from appliance.zfs import errors as zfs
+
+TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+
+
+class TakeSnapshot(Operation):
+    """Of one or several datastores of a pool, in one atomic step."""
+
+    kind = "snapshot.create"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """All have to be there, in one pool, without such a snapshot."""
+        stores = context.datastores()
+        if not re.fullmatch(TAG, asked["name"]):
+            raise InvalidError(
+                "name", "not a name of a snapshot", "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit"
+            )
+        chosen = [domain.find(stores, one, "active") for one in dict.fromkeys(asked["datastores"])]
+        if len({store.pool for store in chosen}) > 1:
+            raise ConflictError("one step is of one pool", sorted({store.pool for store in chosen}))
+        names = [f"{store.dataset}@{asked['name']}" for store in chosen]
+        there = {snapshot.name for snapshot in context.look(60).snapshots}
+        if there & set(names):
+            raise ConflictError("there is such a snapshot", sorted(there & set(names)))
+        return Plan(f"snapshot {asked['name']} of {chosen[0].id}", {"names": names, "schedule": asked.get("schedule")})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One step."""
+        advance("taking it", 10)
+        properties = {identity.CREATED_BY: job_id}
+        if decided.get("schedule"):
+            properties["zvaai:schedule"] = decided["schedule"]
+        try:
+            context.engine.snapshot(decided["names"], properties=properties)
+        except zfs.SnapshotExists:
+            made = context.engine.properties(decided["names"][0]).get(identity.CREATED_BY)
+            if made is None or made.value != job_id:
+                raise
+        context.look()
+        return {"snapshots": decided["names"]}
+
+
+def _snapshot_of(context: Context, asked: Parameters) -> tuple[domain.Datastore, str]:
+    store = domain.find(context.datastores(), asked["id"], "active")
+    name = f"{store.dataset}@{asked['snapshot']}"
+    if name not in {snapshot.name for snapshot in context.look(60).snapshots}:
+        raise NotFoundError("snapshot", name)
+    return store, name
+
+
+class DeleteSnapshot(Operation):
+    """Destroys one."""
+
+    kind = "snapshot.delete"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """Refused while clones depend on it, or it is held."""
+        store, name = _snapshot_of(context, asked)
+        found = next(snapshot for snapshot in context.look(60).snapshots if snapshot.name == name)
+        if found.clones:
+            raise ConflictError("clones depend on it", found.clones)
+        if found.holds:
+            raise ConflictError("it is held", [hold.tag for hold in context.engine.holds(name)])
+        return Plan(f"{store.id}@{asked['snapshot']}", {"name": name})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One that is gone is well."""
+        advance("destroying it", 10)
+        context.engine.destroy_snapshots([decided["name"]])
+        context.look()
+        return {"snapshot": decided["name"]}
+
+
+class Rollback(Operation):
+    """Puts a datastore back to a snapshot. What was written since is lost."""
+
+    kind = "snapshot.rollback"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """Refused while hosts are logged in or newer snapshots would go, unless forced; while clones of those depend, always."""
+        store, name = _snapshot_of(context, asked)
+        force = bool(asked.get("force"))
+        own = [snapshot for snapshot in context.look(60).snapshots if snapshot.dataset == store.dataset]
+        position = next(index for index, snapshot in enumerate(own) if snapshot.name == name)
+        newer = own[position + 1 :]
+        clones = [clone for snapshot in newer for clone in snapshot.clones]
+        if clones:
+            raise ConflictError("clones depend on newer snapshots", clones)
+        if newer and not force:
+            raise ConflictError("newer snapshots would be destroyed", [snapshot.name for snapshot in newer], can_force=True)
+        unused(context, store, force, "what they have in memory does not fit the data after a rollback")
+        return Plan(
+            store.id,
+            {"uuid": store.uuid, "name": name, "newer": [snapshot.name for snapshot in newer], "out_of_service": [store.uuid]},
+        )
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """Out of service, back, in service again. Once hosts may write again it is not done a second time."""
+        if not decided.get("done"):
+            self._roll_back(context, decided, advance)
+            in_service(context, job_id)
+        advance("serving it", 80)
+        return {"datastore": decided["uuid"], **serve(context, decided["uuid"], self.kind)}
+
+    def _roll_back(self, context: Context, decided: Parameters, advance: Advance) -> None:
+        advance("taking it out of service", 10)
+        out_of_service(context, decided["uuid"])
+        advance("putting it back", 50)
+        # Only what was shown is destroyed: one taken meanwhile is in the way.
+        dataset = decided["name"].split("@", 1)[0]
+        own = [snapshot.name for snapshot in context.engine.snapshots(dataset, recursive=False)]
+        unseen = set(own[own.index(decided["name"]) + 1 :] if decided["name"] in own else ()) - set(decided["newer"])
+        if unseen:
+            raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
+        context.engine.rollback(decided["name"], destroy_newer=bool(decided["newer"]))
+
+
+class Clone(Operation):
+    """An instant copy of a datastore with an identity of its own. Hosts take it for a snapshot LUN and have to resignature it."""
+
+    kind = "snapshot.clone"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """From a snapshot, or from now."""
+        stores = context.datastores()
+        store = domain.find(stores, asked["id"], "active")
+        check_name(context, stores, asked["name"])
+        check_groups(context, asked.get("host_groups"))
+        uuid = domain.new_uuid()
+        if asked.get("snapshot"):
+            _, snapshot = _snapshot_of(context, asked)
+        else:
+            snapshot = f"{store.dataset}@clone-{uuid[:8]}"
+        return Plan(
+            uuid,
+            {
+                "uuid": uuid,
+                "name": asked["name"],
+                "source": store.uuid,
+                "snapshot": snapshot,
+                "take": not asked.get("snapshot"),
+                "dataset": domain.dataset_name(store.pool, asked["name"], uuid),
+                "soft_threshold": store.soft_threshold,
+                "compression": store.compression or "lz4",
+                "sync": store.sync or "standard",
+                "lun": choose_lun(context, asked.get("lun")),
+                "host_groups": asked.get("host_groups") or [],
+            },
+        )
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """Snapshot, clone, identity, target."""
+        dataset, uuid = decided["dataset"], decided["uuid"]
+        advance("cloning", 10)
+        ensure_folder(context, dataset.rsplit("/", 1)[0])
+        if not own_volume(context, dataset, uuid):
+            if decided["take"]:
+                with contextlib.suppress(zfs.SnapshotExists):  # its name is of this job's own random identity
+                    context.engine.snapshot([decided["snapshot"]], properties={identity.CREATED_BY: job_id})
+            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"])
+            native = {"compression": decided["compression"], "sync": decided["sync"]}
+            context.engine.clone(decided["snapshot"], dataset, properties={**native, **own})
+        advance("giving it its identity", 50)
+        with context.store.session() as session:
+            domain.present(session, uuid, decided["lun"], decided["host_groups"])
+        complete(context, dataset)
+        advance("serving it", 70)
+        return {"datastore": uuid, "snapshot": decided["snapshot"], **serve(context, uuid, self.kind)}
+
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """No volume without an identity stays."""
+        take_back(context, decided["dataset"], decided["uuid"])
+
+
+class Scrub(Operation):
+    """Starts, pauses or stops the scrub of a pool; how far it is, the pool tells."""
+
+    kind = "pool.scrub"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """The pool has to be there."""
+        if asked["pool"] not in {pool.name for pool in context.look().pools}:
+            raise NotFoundError("pool", asked["pool"])
+        return Plan(f"pool {asked['pool']}", {"pool": asked["pool"], "action": asked["action"]})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call."""
+        advance(decided["action"], 10)
+        pool = decided["pool"]
+        if decided["action"] == "start":
+            context.engine.scrub_start(pool)
+        elif decided["action"] == "pause":
+            context.engine.scrub_pause(pool)
+        else:
+            context.engine.scrub_stop(pool)
+        context.look()
+        return {"pool": pool}
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    operation.kind: operation for operation in (TakeSnapshot(), DeleteSnapshot(), Rollback(), Clone(), Scrub())
+}

@@ -1,0 +1,261 @@
+"""The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
+
+from typing import Any
+
+import pytest
+
+from appliance.database.models import Schedule
+from appliance.dataplane.target import LoggedIn, ServedLun
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.testing import GIB, Appliance
+from appliance.zfs.errors import EngineUnavailable, OutOfSpace
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+
+
+def served(appliance: Appliance) -> dict[int, ServedLun]:
+    found = [target for target in appliance.target.targets() if target.name == appliance.configuration.target.name]
+    return {lun.lun.number: lun for target in found for lun in target.luns}
+
+
+def log_in(appliance: Appliance, iqn: str = ESX) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    name = appliance.configuration.target.name
+    appliance.target.logged_in.append(LoggedIn(iqn, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
+
+
+def everything(appliance: Appliance) -> tuple[Any, ...]:
+    """All that a refusal must not change."""
+    return appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
+
+
+def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
+    """The problem of a 409, after which all is as it was."""
+    before = everything(appliance)
+    answer = appliance.request(method, path, body)
+    assert answer.status_code == 409, answer.text
+    assert everything(appliance) == before
+    return answer.json
+
+
+def test_its_identity_lies_with_its_data(appliance: Appliance) -> None:
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group], soft_threshold=80)
+    volume = appliance.simulator.volumes()[0]
+    own = {name: one.value for name, one in volume.properties.items() if name.startswith("zvaai:")}
+    assert own == {
+        "zvaai:uuid": store,
+        "zvaai:guid": str(volume.guid),
+        "zvaai:name": "first",
+        "zvaai:lun": "0",
+        "zvaai:soft_threshold": "80",
+    }
+    lun = served(appliance)[0].lun
+    assert (lun.uuid, lun.initiators, lun.soft_threshold) == (store, (ESX,), 80)
+
+
+def test_a_new_name_leaves_the_volume_where_it_is(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    before = appliance.get(f"/datastores/{store}")
+    appliance.job("PATCH", f"/datastores/{store}", {"name": "other"})
+    after = appliance.get(f"/datastores/{store}")
+    assert after["name"] == "other" and after["dataset"] == before["dataset"]
+    appliance.datastore("first")  # the old name is free again
+
+
+def test_names_are_taken_once(appliance: Appliance) -> None:
+    appliance.datastore("first")
+    problem = refused(appliance, "POST", "/datastores", {"name": "FIRST", "pool": "tank", "size": str(GIB)})
+    assert problem["blocking"]
+
+
+def test_lun_numbers_are_taken_once_and_found(appliance: Appliance) -> None:
+    first = appliance.datastore("first", lun=5)
+    assert refused(appliance, "POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB), "lun": 5})[
+        "blocking"
+    ] == [first]
+    second = appliance.datastore("second")
+    assert appliance.get(f"/datastores/{second}")["lun"] == 0
+    appliance.job("PATCH", f"/datastores/{second}", {"lun": 9})
+    assert {number: lun.lun.uuid for number, lun in served(appliance).items()} == {5: first, 9: second}
+
+
+def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    appliance.job("POST", f"/datastores/{store}/grow", {"size": str(3 * GIB)})
+    assert appliance.get(f"/datastores/{store}")["size"] == str(3 * GIB)
+    answer = appliance.request("POST", f"/datastores/{store}/grow", {"size": str(2 * GIB)})
+    assert answer.status_code == 422 and answer.json is not None
+    assert answer.json["errors"][0]["field"] == "size" and str(3 * GIB) in answer.json["errors"][0]["allowed"]
+
+
+def test_delete_restore_purge(appliance: Appliance) -> None:
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group])
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert not served(appliance)
+    deleted = appliance.get(f"/datastores/{store}")
+    assert deleted["state"] == "deleted" and deleted["dataset"].startswith("tank/zvaai-deleted/") and deleted["deleted_at"]
+    appliance.job("POST", f"/datastores/{store}/restore", {"host_groups": [group]})
+    assert served(appliance)[0].lun.uuid == store and served(appliance)[0].lun.initiators == (ESX,)
+    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == ["first"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    assert appliance.simulator.volumes() == []
+    assert appliance.request("GET", f"/datastores/{store}").status_code == 404
+
+
+def test_what_hosts_use_is_not_taken_away_unless_forced(appliance: Appliance) -> None:
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    log_in(appliance)
+    for method, path, body in (
+        ("DELETE", f"/datastores/{store}", None),
+        ("PATCH", f"/datastores/{store}", {"host_groups": []}),
+        ("PATCH", f"/datastores/{store}", {"lun": 7}),
+        ("POST", f"/datastores/{store}/snapshots/one/rollback", {}),
+    ):
+        problem = refused(appliance, method, path, body)
+        assert problem["can_force"] and problem["blocking"] == [f"host of cluster ({ESX})"]
+    host = appliance.get("/hosts")["items"][0]["id"]
+    assert appliance.request("DELETE", f"/hosts/{host}").status_code == 409
+    assert appliance.request("PATCH", f"/hosts/{host}", {"group": None}).status_code == 409
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    assert served(appliance)[0].lun.uuid == store  # served again after it
+    appliance.job("DELETE", f"/datastores/{store}?force=true")
+    assert not served(appliance)
+
+
+def test_a_rollback_shows_what_it_would_destroy(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    for name in ("one", "two", "three"):
+        appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {})
+    assert [name.split("@")[1] for name in problem["blocking"]] == ["two", "three"] and problem["can_force"]
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    assert not problem["can_force"] and appliance.get(f"/datastores/{clone}")["dataset"] in problem["blocking"]
+    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"]
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    assert [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+
+
+def test_snapshots_of_several_are_of_one_moment(appliance: Appliance) -> None:
+    stores = [appliance.datastore(name) for name in ("first", "second", "third")]
+    appliance.job("POST", "/snapshots", {"name": "together", "datastores": stores})
+    assert len({snapshot.createtxg for snapshot in appliance.simulator.snapshots()}) == 1
+    assert len(refused(appliance, "POST", "/snapshots", {"name": "together", "datastores": stores})["blocking"]) == 3
+
+
+def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
+    store = appliance.datastore("first", soft_threshold=70)
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
+    assert clone != store and {lun.lun.uuid for lun in served(appliance).values()} == {store, clone}
+    assert len({lun.naa for lun in served(appliance).values()}) == 2
+    told = appliance.get(f"/datastores/{clone}")
+    assert told["origin"] and told["soft_threshold"] == 70
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [told["dataset"]]
+
+
+def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    source = appliance.simulator.volumes()[0]
+    own = {name: one.value for name, one in source.properties.items() if name.startswith("zvaai:")}
+    appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
+    appliance.request("POST", "/reconcile")
+    copy = next(one for one in appliance.get("/datastores?state=copy")["items"])
+    assert copy["copy_of"] == store and str(source.guid) in copy["copy_reason"]
+    assert [lun.lun.uuid for lun in served(appliance).values()] == [store]
+    keep = {"dataset": "tank/received", "name": "kept", "identity": "keep"}
+    assert refused(appliance, "POST", "/volumes/adopt", keep)["blocking"] == [source.name]
+    adopted = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/received", "name": "adopted"})["result"]["datastore"]
+    assert adopted != store and len(served(appliance)) == 2
+    assert refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/received", "name": "again"})
+
+
+def test_a_received_copy_keeps_the_identity_when_the_source_is_gone(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    source = appliance.simulator.volumes()[0]
+    own = {name: one.value for name, one in source.properties.items() if name.startswith("zvaai:")}
+    appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/received", "name": "again", "identity": "keep"})
+    assert [lun.lun.uuid for lun in served(appliance).values()] == [store]
+
+
+def test_drift_is_told_and_mended(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    name = appliance.configuration.target.name
+    appliance.target.delete_lun(name, 0)
+    told = appliance.request("POST", "/reconcile").json
+    assert told == {"differences": ["LUN 0 is not served"], "failures": []}
+    assert served(appliance)[0].lun.uuid == store
+    assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
+
+
+def test_a_job_that_fails_leaves_nothing_behind(appliance: Appliance) -> None:
+    appliance.simulator.fail_next("create_volume", OutOfSpace("tank"))
+    job = appliance.job("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)}, expect="failed")
+    assert job["problem"]["code"] == "conflict"
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank"))  # after the volume was made
+    appliance.job("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)}, expect="failed")
+    assert appliance.simulator.volumes() == [] and not served(appliance) and appliance.get("/datastores")["items"] == []
+    assert appliance.get(f"/datastores/{appliance.datastore('first')}")["lun"] == 0  # its number is free again
+
+
+def test_a_job_waits_for_an_engine_that_is_away(appliance: Appliance) -> None:
+    appliance.simulator.fail_next("create_volume", EngineUnavailable("the helper restarts"))
+    appliance.datastore("first")
+
+
+def test_space_that_is_not_there_is_not_promised(appliance: Appliance) -> None:
+    body = {"name": "first", "pool": "tank", "size": str(8192 * GIB), "thick": True}
+    assert refused(appliance, "POST", "/datastores", body)["blocking"] == ["tank"]
+
+
+@pytest.mark.parametrize("action", ["pause", "stop"])
+def test_a_scrub_that_does_not_run(action: str, appliance: Appliance) -> None:
+    appliance.job("POST", "/pools/tank/scrub", {"action": action}, expect="failed")
+
+
+def test_alerts_come_and_go(appliance: Appliance) -> None:
+    store = appliance.datastore("first", soft_threshold=10)
+    appliance.simulator.write(appliance.simulator.volumes()[0].name, GIB // 2)
+    appliance.service.context.look()
+    appliance.service._capacity()
+    alerts = appliance.get("/alerts")["items"]
+    assert [(alert["subject"], alert["severity"]) for alert in alerts] == [(store, "warning")]
+    acknowledged = appliance.request("POST", f"/alerts/{alerts[0]['id']}/acknowledge").json
+    assert acknowledged is not None and acknowledged["acknowledged_by"] == "admin"
+    appliance.job("PATCH", f"/datastores/{store}", {"soft_threshold": None})
+    appliance.service._capacity()
+    assert appliance.get("/alerts")["items"] == []
+
+
+def test_schedules_take_and_keep(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 2}
+    schedule = appliance.request("POST", "/schedules", body).json
+    assert schedule is not None
+    context, now = appliance.service.context, [1_800_000_000.0]
+    appliance.service.now = lambda: now[0]
+    with appliance.store.session() as session:
+        found = session.get(Schedule, schedule["id"])
+        assert found is not None
+        found.last_at = now[0] - 301
+    for _ in range(4):
+        appliance.service._schedules()
+        for job in appliance.get("/jobs")["items"]:
+            appliance.ended(job["id"])
+        context.look()
+        appliance.service._schedules()  # not due: only what is too old goes
+        for job in appliance.get("/jobs")["items"]:
+            appliance.ended(job["id"])
+        context.look()
+        now[0] += 300
+    assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 2
