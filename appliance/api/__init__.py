@@ -1,0 +1,1 @@
+"""HTTP: resources, schemas, who may what. No logic: it asks the domain, the database and the worker."""

@@ -1,0 +1,91 @@
+"""`python3 -m appliance.api`: the HTTP process, gunicorn with threads and TLS. Runs until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from gunicorn.app.base import BaseApplication
+
+from appliance import config
+from appliance.api import certificate
+from appliance.api.application import create
+from appliance.api.operation import Services
+from appliance.config import Configuration
+from appliance.database.store import Store
+from appliance.domain import access
+from appliance.domain.secrets import Seal
+from appliance.logs import to_standard_error
+from appliance.worker.client import WorkerClient
+
+_log = logging.getLogger(__name__)
+
+
+def services_of(configuration: Configuration) -> Services:
+    """What the views ask."""
+    return Services(
+        configuration, Store(configuration.database), WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key)
+    )
+
+
+class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, settings: dict[str, Any], configuration: Configuration) -> None:
+        self._settings = settings
+        self._configuration = configuration
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Nothing from files or the environment."""
+        for name, value in self._settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """The application; in the process that serves, after the fork."""
+        return create(services_of(self._configuration))
+
+
+def main() -> int:
+    """Exit code 78 (EX_CONFIG) for a configuration that can't be used."""
+    to_standard_error()
+    try:
+        configuration = config.load()
+    except config.ConfigurationError as error:
+        _log.error("%s", error)
+        return 78
+    configuration.state_directory.mkdir(parents=True, exist_ok=True)
+    store = Store(configuration.database)
+    with store.session() as session:
+        code = access.prepare_setup(session, configuration.setup_code)
+    store.close()
+    if code is not None:
+        print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
+    http = configuration.http
+    own = http.certificate is None or http.key is None
+    pem = configuration.state_directory / "certificate.pem" if own else http.certificate
+    key = configuration.state_directory / "certificate.key" if own else http.key
+    assert pem is not None and key is not None
+    if own:
+        _log.info("the certificate has the SHA-256 fingerprint %s", certificate.ensure(pem, key))
+    settings = {
+        "bind": f"[{http.address}]:{http.port}" if ":" in http.address else f"{http.address}:{http.port}",
+        "worker_class": "gthread",
+        "workers": 1,
+        "threads": http.threads,
+        "worker_connections": 256,
+        "certfile": str(pem),
+        "keyfile": str(key),
+        "timeout": 120,
+        "graceful_timeout": 5,
+        "keepalive": 15,
+        "limit_request_line": 4094,
+        "limit_request_fields": 64,
+        "limit_request_field_size": 8190,
+        "proc_name": "zvaai-api",
+    }
+    _Server(settings, configuration).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

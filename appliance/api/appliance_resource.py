@@ -1,0 +1,88 @@
+"""The appliance as a whole: status, readiness, settings, reconciling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import func, select
+
+from appliance import __version__
+from appliance.api.operation import Call, Resource
+from appliance.api.schemas import Healthy, IscsiSettings, OffloadsTold, ReadinessTold, ReconcileTold, StatusTold
+from appliance.database.models import Alert, Job, Setting
+from appliance.domain import jobs
+from appliance.domain.access import Role
+from appliance.domain.errors import UnavailableError
+from appliance.domain.readiness import esxcli_lines
+
+resource = Resource("appliance")
+
+
+@resource.operation("GET", "/health", role=None, answer=Healthy)
+def read_health(call: Call) -> BaseModel:
+    """That the API and its database answer."""
+    with call.services.store.reading() as session:
+        session.scalar(select(func.count()).select_from(Setting))
+    return Healthy(status="ok")
+
+
+@resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusTold)
+def read_status(call: Call) -> BaseModel:
+    """What an admin wants to know first. Answers also while the worker does not."""
+    with call.services.store.reading() as session:
+        open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
+        active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
+    told: dict[str, Any] = {
+        "version": __version__,
+        "worker": True,
+        "worker_problem": None,
+        "open_alerts": open_alerts,
+        "active_jobs": active,
+    }
+    try:
+        told |= call.services.worker.call("status")
+    except UnavailableError as error:
+        told |= {"worker": False, "worker_problem": str(error), "target": None, "pools": [], "storage_problem": None,
+                 "reconciled_at": None, "reconcile_problem": None}  # fmt: skip
+    return StatusTold.model_validate(told)
+
+
+@resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessTold)
+def read_readiness(call: Call) -> BaseModel:
+    """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
+    checks = call.services.worker.call("readiness")
+    status = call.services.worker.call("status")
+    naas = [check["evidence"].rsplit(", ", 1)[1] for check in checks if check["id"] == "served" and check["result"] == "ok"]
+    lines = esxcli_lines(call.services.configuration.target.name, status["target"]["portals"], naas)
+    return ReadinessTold.model_validate({"checks": checks, "esxcli": lines})
+
+
+@resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
+def read_iscsi(call: Call) -> BaseModel:
+    """Whether hosts have to prove themselves by CHAP."""
+    with call.services.store.reading() as session:
+        found = session.get(Setting, "iscsi")
+        return IscsiSettings.model_validate(found.value if found else {"chap_required": False})
+
+
+@resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", body=IscsiSettings, answer=IscsiSettings)
+def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
+    """Holds from each host's next login on."""
+    call.match(read_iscsi(call))
+    with call.services.store.session() as session:
+        session.merge(Setting(name="iscsi", value=body.model_dump()))
+    call.services.worker.call("reconcile")
+    return body
+
+
+@resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileTold)
+def reconcile(call: Call) -> BaseModel:
+    """Makes the data planes serve what they should, now, and tells what was otherwise. Run again it finds nothing."""
+    return ReconcileTold.model_validate(call.services.worker.call("reconcile", wait=True, cause="asked"))
+
+
+@resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsTold)
+def read_offloads(call: Call) -> BaseModel:
+    """Offloads as the iSCSI target counts them, with the reason of each byte that was not cloned."""
+    return OffloadsTold.model_validate(call.services.worker.call("offloads"))

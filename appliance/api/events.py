@@ -1,0 +1,87 @@
+"""Server-sent events: what changed, as it changes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+from flask import Response, request
+from pydantic import BaseModel
+from sqlalchemy import func, select, text
+
+from appliance.api.operation import Call, Resource
+from appliance.api.schemas import Empty
+from appliance.database.models import Event
+from appliance.database.store import Store
+from appliance.domain.access import Role
+from appliance.domain.errors import TooManyError
+
+resource = Resource("events")
+STREAMS = 8
+LONGEST_S = 3600
+_LOOK_S = 0.25
+_COMMENT_S = 15
+_free = threading.BoundedSemaphore(STREAMS)
+
+
+@resource.operation("GET", "/events", role=Role.VIEWER, answer=Empty)
+def stream_events(call: Call) -> BaseModel | Response:
+    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. Ends after an hour."""
+    if not _free.acquire(blocking=False):
+        raise TooManyError(f"{STREAMS} streams of events are open", 30)
+    store = call.services.store
+    try:
+        last = request.headers.get("Last-Event-ID", "")
+        with store.reading() as session:
+            newest = session.scalar(select(func.max(Event.id))) or 0
+        after = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else newest
+        events = _Stream(store, after)
+    except BaseException:
+        _free.release()
+        raise
+    response = Response(events, content_type="text/event-stream")
+    response.call_on_close(events.close)
+    return response
+
+
+class _Stream:
+    """The events of one listener; gives its place back once, however it ends."""
+
+    def __init__(self, store: Store, after: int) -> None:
+        self._events = _events(store, after)
+        self._closed = threading.Lock()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._events
+
+    def close(self) -> None:
+        """The listener has gone."""
+        if self._closed.acquire(blocking=False):
+            _free.release()
+
+
+def _events(store: Store, after: int) -> Iterator[bytes]:
+    yield b"retry: 2000\n\n"
+    began = said = time.monotonic()
+    seen: int | None = None
+    with store.engine.connect().execution_options(zvaai_reading=True) as connection:
+        while time.monotonic() - began < LONGEST_S:
+            version = connection.scalar(text("PRAGMA data_version"))
+            connection.rollback()
+            if version != seen:
+                seen = version
+                with store.reading() as session:
+                    new = session.scalars(select(Event).where(Event.id > after).order_by(Event.id).limit(500)).all()
+                for event in new:
+                    after, said = event.id, time.monotonic()
+                    data = json.dumps({"at": event.at, "subject": event.subject, **event.data})
+                    yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
+                if len(new) == 500:
+                    seen = None
+                    continue
+            if time.monotonic() - said > _COMMENT_S:
+                said = time.monotonic()
+                yield b": here\n\n"
+            time.sleep(_LOOK_S)

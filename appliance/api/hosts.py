@@ -1,0 +1,196 @@
+"""Hosts, host groups, and who is logged in."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas import (
+    Chap,
+    Empty,
+    ForceQuery,
+    GroupAsked,
+    GroupChange,
+    GroupPage,
+    GroupTold,
+    HostAsked,
+    HostChange,
+    HostPage,
+    HostTold,
+    ListQuery,
+    SessionPage,
+)
+from appliance.database.models import Host, HostGroup
+from appliance.domain import hosts
+from appliance.domain.access import Role
+
+resource = Resource("hosts")
+
+
+def _host(session: Session, host: Host) -> HostTold:
+    return HostTold(
+        id=host.id, name=host.name, group=host.group_id, iqns=hosts.initiators(session, host.id), addresses=host.addresses,
+        chap_name=host.chap_name, created_at=host.created_at,
+    )  # fmt: skip
+
+
+def _group(session: Session, group: HostGroup) -> GroupTold:
+    members = session.scalars(select(Host.id).where(Host.group_id == group.id).order_by(Host.name)).all()
+    return GroupTold.model_validate(
+        {
+            "id": group.id,
+            "name": group.name,
+            "disabled_offloads": group.disabled,
+            "hosts": list(members),
+            "created_at": group.created_at,
+        }
+    )
+
+
+def _changed(call: Call) -> None:
+    call.services.worker.call("reconcile")
+
+
+def _logged_in(call: Call) -> set[str]:
+    return {str(session["initiator"]) for session in call.services.worker.call("sessions")}
+
+
+@resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
+def list_hosts(call: Call, query: ListQuery) -> BaseModel:
+    """All hosts."""
+    with call.services.store.reading() as session:
+        found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
+        return HostPage.model_validate({**found, "items": [_host(session, host) for host in found["items"]]})
+
+
+@resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostAsked, answer=HostTold, status=201)
+def create_host(call: Call, body: HostAsked) -> BaseModel:
+    """A new host."""
+    chap = (body.chap.name, body.chap.secret) if body.chap else None
+    with call.services.store.session() as session:
+        added = hosts.add_host(
+            session, call.services.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
+        )
+        told = _host(session, added)
+    call.subject = told.id
+    _changed(call)
+    return told
+
+
+@resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostTold)
+def read_host(call: Call, host_id: str) -> BaseModel:
+    """One host."""
+    with call.services.store.reading() as session:
+        return _host(session, hosts.host(session, host_id))
+
+
+@resource.operation("PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostChange, answer=HostTold)
+def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
+    """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
+    moves = "group" in body.model_fields_set
+    logged_in = _logged_in(call) if moves or body.iqns is not None else set()
+    with call.services.store.session() as session:
+        host = hosts.host(session, host_id)
+        call.match(_host(session, host))
+        if moves and host.group_id not in (None, body.group):
+            hosts.check_unused(session, host_id, logged_in, body.force)
+        if body.iqns is not None and set(hosts.initiators(session, host_id)) - {name.lower() for name in body.iqns}:
+            hosts.check_unused(session, host_id, logged_in, body.force)
+        host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)
+        if moves:
+            host = hosts.move_host(session, host_id, body.group)
+        told = _host(session, host)
+    _changed(call)
+    return told
+
+
+@resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", query=ForceQuery, answer=Empty)
+def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
+    """It can't log in any more. Refused while it is logged in, unless forced."""
+    logged_in = _logged_in(call)
+    with call.services.store.session() as session:
+        call.match(_host(session, hosts.host(session, host_id)))
+        hosts.check_unused(session, host_id, logged_in, query.force)
+        hosts.delete_host(session, host_id)
+    _changed(call)
+    return Empty()
+
+
+@resource.operation("PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=Chap, answer=HostTold)
+def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
+    """How it proves itself; holds from its next login on, if CHAP is required (settings/iscsi)."""
+    with call.services.store.session() as session:
+        call.match(_host(session, hosts.host(session, host_id)))
+        hosts.set_chap(session, call.services.seal, host_id, (body.name, body.secret))
+        told = _host(session, hosts.host(session, host_id))
+    _changed(call)
+    return told
+
+
+@resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", answer=HostTold)
+def delete_chap(call: Call, host_id: str) -> BaseModel:
+    """Its secret goes. While CHAP is required it can't log in then."""
+    with call.services.store.session() as session:
+        call.match(_host(session, hosts.host(session, host_id)))
+        hosts.set_chap(session, call.services.seal, host_id, None)
+        told = _host(session, hosts.host(session, host_id))
+    _changed(call)
+    return told
+
+
+@resource.operation("GET", "/host-groups", role=Role.VIEWER, query=ListQuery, answer=GroupPage)
+def list_groups(call: Call, query: ListQuery) -> BaseModel:
+    """All host groups."""
+    with call.services.store.reading() as session:
+        found = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
+        return GroupPage.model_validate({**found, "items": [_group(session, group) for group in found["items"]]})
+
+
+@resource.operation(
+    "POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", body=GroupAsked, answer=GroupTold, status=201
+)
+def create_group(call: Call, body: GroupAsked) -> BaseModel:
+    """A new host group, without hosts."""
+    with call.services.store.session() as session:
+        told = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
+    call.subject = told.id
+    _changed(call)
+    return told
+
+
+@resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupTold)
+def read_group(call: Call, group_id: str) -> BaseModel:
+    """One host group."""
+    with call.services.store.reading() as session:
+        return _group(session, hosts.group(session, group_id))
+
+
+@resource.operation(
+    "PATCH", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.change", body=GroupChange, answer=GroupTold
+)
+def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
+    """Its name, and the offloads its hosts are not offered."""
+    with call.services.store.session() as session:
+        call.match(_group(session, hosts.group(session, group_id)))
+        told = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
+    _changed(call)
+    return told
+
+
+@resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", answer=Empty)
+def delete_group(call: Call, group_id: str) -> BaseModel:
+    """Refused while it has hosts, or datastores are presented to it."""
+    with call.services.store.session() as session:
+        call.match(_group(session, hosts.group(session, group_id)))
+        hosts.delete_group(session, group_id)
+    _changed(call)
+    return Empty()
+
+
+@resource.operation("GET", "/sessions", role=Role.VIEWER, query=ListQuery, answer=SessionPage)
+def list_sessions(call: Call, query: ListQuery) -> BaseModel:
+    """Who is logged in to the iSCSI target, by which path."""
+    sessions = sorted(call.services.worker.call("sessions"), key=lambda one: (one["initiator"], one["peer"]))
+    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one['initiator']}\0{one['peer']}"))

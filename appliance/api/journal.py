@@ -1,0 +1,65 @@
+"""Jobs, alerts, audit."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from sqlalchemy import select
+
+from appliance.api.operation import Call, Resource, before_number, newest_first
+from appliance.api.schemas import AlertPage, AlertQuery, AlertTold, AuditPage, JobPage, JobQuery, JobTold, ListQuery
+from appliance.database.models import Alert, AuditEntry, Job
+from appliance.domain import jobs, journal
+from appliance.domain.access import Role
+
+resource = Resource("journal")
+
+
+@resource.operation("GET", "/jobs", role=Role.VIEWER, query=JobQuery, answer=JobPage)
+def list_jobs(call: Call, query: JobQuery) -> BaseModel:
+    """Jobs, the newest first."""
+    with call.services.store.reading() as session:
+        chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
+        if query.state is not None:
+            chosen = chosen.where(Job.state == query.state)
+        return JobPage.model_validate(newest_first(session.scalars(chosen), query, lambda job: job.sequence))
+
+
+@resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobTold)
+def read_job(call: Call, job_id: str) -> BaseModel:
+    """One job."""
+    with call.services.store.reading() as session:
+        return JobTold.model_validate(jobs.job(session, job_id))
+
+
+@resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel", answer=JobTold)
+def cancel_job(call: Call, job_id: str) -> BaseModel:
+    """A job that waits is cancelled; one that has begun to change something comes to its end."""
+    with call.services.store.session() as session:
+        return JobTold.model_validate(jobs.ask_to_cancel(session, job_id))
+
+
+@resource.operation("GET", "/alerts", role=Role.VIEWER, query=AlertQuery, answer=AlertPage)
+def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
+    """Alerts, the newest first; the open ones unless told."""
+    with call.services.store.reading() as session:
+        chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
+        if query.open:
+            chosen = chosen.where(Alert.cleared_at.is_(None))
+        return AlertPage.model_validate(newest_first(session.scalars(chosen), query, lambda alert: alert.id))
+
+
+@resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge", answer=AlertTold)
+def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
+    """Somebody looks after it."""
+    with call.services.store.session() as session:
+        return AlertTold.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
+
+
+@resource.operation("GET", "/audit", role=Role.ADMIN, query=ListQuery, answer=AuditPage)
+def list_audit(call: Call, query: ListQuery) -> BaseModel:
+    """Who did or tried what, the newest first."""
+    with call.services.store.reading() as session:
+        chosen = (
+            select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
+        )
+        return AuditPage.model_validate(newest_first(session.scalars(chosen), query, lambda entry: entry.id))

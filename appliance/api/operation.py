@@ -1,0 +1,348 @@
+"""How every operation of the API is declared and carried out.
+
+A declaration says the path, who may (`role`; None: anybody), what the audit calls it (`audit`; all that changes something has
+one), what it takes and what it answers. Carried out in this order: who asks, CSRF, role, body, idempotency key, the view, audit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar
+
+from apiflask import APIBlueprint
+from flask import Response, current_app, g, request
+from pydantic import BaseModel
+from sqlalchemy import delete
+from sqlalchemy.exc import IntegrityError
+from werkzeug.exceptions import BadRequest, HTTPException
+
+from appliance.api.problems import answer_of, problem_of
+from appliance.api.schemas import JobTold
+from appliance.config import Configuration
+from appliance.database.models import IdempotencyKey
+from appliance.database.store import Store
+from appliance.domain import access, jobs
+from appliance.domain.access import Caller, Role
+from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
+from appliance.domain.journal import record
+from appliance.domain.secrets import Seal
+from appliance.worker.client import WorkerClient
+
+COOKIE = "__Host-zvaai"
+CSRF_HEADER = "X-CSRF-Token"
+_KEYS_KEPT_S = 86400
+_MEASURED = {"used", "referenced", "snapshot_bytes"}
+_SECRET_FIELDS = {"password", "secret", "code", "current", "new", "chap"}
+
+
+class PreconditionError(DomainError):
+    """If-Match names another version than there is."""
+
+    code = "precondition_failed"
+
+    def __str__(self) -> str:
+        return "it has changed since it was read; read it again"
+
+
+@dataclass
+class Services:
+    """What views ask."""
+
+    configuration: Configuration
+    store: Store
+    worker: WorkerClient
+    seal: Seal
+
+
+@dataclass
+class Call:
+    """One request: who asks, what is asked, and what the audit is to say."""
+
+    services: Services
+    caller: Caller | None
+    address: str
+    subject: str = ""
+    before: dict[str, Any] | None = None
+    cookies: list[tuple[str, int | None]] = field(default_factory=list)
+
+    @property
+    def who(self) -> Caller:
+        """The caller of an operation that has a role."""
+        assert self.caller is not None
+        return self.caller
+
+    def submit(self, kind: str, **parameters: Any) -> BaseModel:
+        """A job, checked and queued."""
+        job_id = self.services.worker.submit(kind, self.who.name, **parameters)
+        with self.services.store.reading() as session:
+            return JobTold.model_validate(jobs.job(session, job_id))
+
+    def match(self, current: BaseModel) -> None:
+        """Refuses when If-Match names another version."""
+        self.before = json.loads(current.model_dump_json())
+        asked = request.headers.get("If-Match")
+        if asked is not None and asked.strip() != "*" and etag(current) not in [one.strip() for one in asked.split(",")]:
+            raise PreconditionError
+
+
+View = TypeVar("View", bound=Callable[..., BaseModel | Response])
+"""What an operation's function is: takes the call, then path, body and query by name."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of an operation."""
+
+    method: str
+    path: str
+    role: Role | None
+    audit: str | None
+    status: int
+    has_body: bool
+    has_query: bool
+    single: bool
+
+
+DECLARATIONS: dict[str, Declaration] = {}
+"""By endpoint."""
+
+
+def services() -> Services:
+    """Of this application."""
+    found: Services = current_app.extensions["zvaai"]
+    return found
+
+
+def etag(model: BaseModel) -> str:
+    """Of a representation: what an admin may change, not what is measured."""
+    return _etag_of(model.model_dump(mode="json"))
+
+
+def _etag_of(told: Any) -> str:
+    if isinstance(told, dict):
+        told = {name: value for name, value in told.items() if name not in _MEASURED}
+    return f'"{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]}"'
+
+
+class Resource:
+    """Operations of one resource."""
+
+    def __init__(self, name: str) -> None:
+        self.blueprint = APIBlueprint(name, __name__, url_prefix="/api/v1")
+        self._name = name
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        role: Role | None,
+        answer: type[BaseModel],
+        audit: str | None = None,
+        body: type[BaseModel] | None = None,
+        query: type[BaseModel] | None = None,
+        status: int = 200,
+    ) -> Callable[[View], View]:
+        """Declares one."""
+        assert (audit is not None) == (method != "GET"), "all that changes something is audited"
+
+        def declare(view: View) -> View:
+            endpoint = f"{self._name}.{view.__name__}"
+            declared = Declaration(
+                method,
+                f"/api/v1{path}",
+                role,
+                audit,
+                status,
+                body is not None,
+                query is not None,
+                "items" not in answer.model_fields,
+            )
+            DECLARATIONS[endpoint] = declared
+            function: Any = view
+            plain: Any = wraps(function)(lambda **asked: function(g.zvaai_call, **asked))
+            plain = self.blueprint.output(answer, status_code=status)(plain)
+            if body is not None:
+                plain = self.blueprint.input(body, location="json", arg_name="body")(plain)
+            if query is not None:
+                plain = self.blueprint.input(query, location="query", arg_name="query")(plain)
+            carried_out = wraps(plain)(lambda **asked: _carry_out(declared, plain, asked))
+            route: Any = self.blueprint.route(path, methods=[method])
+            route(carried_out)
+            return view
+
+        return declare
+
+
+# --- carrying out
+
+
+def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str, Any]) -> Response:
+    call = Call(services(), None, request.remote_addr or "")
+    g.zvaai_call = call
+    call.subject = "/".join(str(value) for value in asked.values())
+    claimed: str | None = None
+    try:
+        call.caller = _who(declared, call)
+        if declared.has_body:
+            _read_body()
+        claimed, earlier = _claim(declared, call)
+        if earlier is not None:
+            return earlier
+        response: Response = current_app.make_response(view(**asked))
+    except (DomainError, HTTPException) as error:
+        response = answer_of(problem_of(error))
+    except Exception as error:
+        if not hasattr(error, "status_code"):  # APIFlask's own are answers
+            _finish(declared, call, None, claimed)
+            raise
+        response = answer_of(problem_of(error))
+    for value, age in call.cookies:
+        response.set_cookie(COOKIE, value, max_age=age, secure=True, httponly=True, samesite="Strict", path="/")
+    if declared.method == "GET" and response.status_code == 200 and not response.is_streamed:
+        told = response.get_json()
+        tag = response.headers["ETag"] = _etag_of(told)
+        if not _MEASURED & told.keys() and tag in [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]:
+            return Response(status=304, headers={"ETag": tag})
+    if response.status_code == 202:
+        response.headers["Location"] = f"/api/v1/jobs/{response.get_json()['id']}"
+    _finish(declared, call, response, claimed)
+    return response
+
+
+def _who(declared: Declaration, call: Call) -> Caller | None:
+    if declared.role is None:
+        return None
+    store = call.services.store
+    authorization = request.headers.get("Authorization", "")
+    cookie = request.cookies.get(COOKIE)
+    with store.reading() as session:
+        if authorization:
+            kind, _, token = authorization.partition(" ")
+            if kind.lower() != "bearer":
+                raise UnauthenticatedError("the kind of authorization is Bearer")
+            caller = access.by_token(session, token.strip())
+        elif cookie:
+            caller = access.by_cookie(session, cookie)
+            touch = access.session_needs_touch(session, caller.credential)
+        else:
+            raise UnauthenticatedError
+    if caller.cookie:
+        if declared.method != "GET" and request.headers.get(CSRF_HEADER) != access.csrf_token(cookie or ""):
+            raise ForbiddenError(f"the header {CSRF_HEADER} is missing or not the session's")
+        if touch:
+            with store.session() as session:
+                access.touch_session(session, caller.credential)
+    if caller.role < declared.role:
+        call.caller = caller  # for the audit
+        raise ForbiddenError(f"this needs the role {declared.role.label}; you are {caller.role.label}")
+    return caller
+
+
+def _read_body() -> None:
+    try:
+        request.get_json(force=True)
+    except RecursionError as error:
+        raise BadRequest("the JSON is too deep") from error
+
+
+def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | None]:
+    """Takes the idempotency key for this request; or the answer of the one that had it before."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None or declared.method == "GET" or call.caller is None:
+        return None, None
+    if not 1 <= len(key) <= 128 or not key.isprintable():
+        raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
+    asked = [declared.method.encode(), request.full_path.encode(), request.get_data()]
+    digest = hashlib.sha256(b"\0".join(asked)).hexdigest()
+    store, actor, now = call.services.store, call.caller.user_id, time.time()
+    with store.session() as session:
+        session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEYS_KEPT_S))
+    try:
+        with store.session() as session:
+            session.add(IdempotencyKey(actor=actor, key=key, digest=digest, headers={}, body="", created_at=now))
+        return key, None
+    except IntegrityError:
+        with store.reading() as session:
+            earlier = session.get(IdempotencyKey, (actor, key))
+    if earlier is None or earlier.digest != digest:
+        raise ConflictError("this idempotency key was used for another request", [key])
+    if earlier.status is None:
+        raise ConflictError("the request with this idempotency key is under way", [key])
+    return None, Response(earlier.body, earlier.status, earlier.headers)
+
+
+def _finish(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:
+    """Audit, and the answer for the idempotency key. A request that failed by our fault may be sent again with its key."""
+    status = response.status_code if response is not None else 500
+    if declared.audit is None:
+        return
+    with call.services.store.session() as session:
+        after = _without_secrets(request.get_json(force=True, silent=True)) if declared.has_body and status != 400 else None
+        record(
+            session, actor=call.caller.name if call.caller else "", address=call.address, action=declared.audit,
+            subject=call.subject[:512], status=status, before=call.before, after=after,
+        )  # fmt: skip
+        if key is not None and call.caller is not None:
+            kept = session.get(IdempotencyKey, (call.caller.user_id, key))
+            if kept is not None and response is not None and status < 500:
+                kept.status, kept.body = status, response.get_data(as_text=True)
+                kept.headers = {
+                    name: response.headers[name] for name in ("Content-Type", "Location", "ETag") if name in response.headers
+                }
+            elif kept is not None:
+                session.delete(kept)
+
+
+def _without_secrets(asked: Any) -> dict[str, Any] | None:
+    if not isinstance(asked, dict):
+        return None
+    told = {name: "(secret)" if name in _SECRET_FIELDS and value is not None else value for name, value in asked.items()}
+    return told if len(json.dumps(told)) <= 16384 else {"long": True}
+
+
+# --- pages
+
+
+def page(items: Sequence[Any], query: Any, key: Callable[[Any], str]) -> dict[str, Any]:
+    """A page of a list that is whole in memory, sorted by `key`, which is different for each."""
+    after = _decode(query.cursor)
+    rest = [item for item in items if after is None or key(item) > after]
+    shown = rest[: query.limit]
+    return {"items": shown, "next_cursor": _encode(key(shown[-1])) if len(rest) > len(shown) else None}
+
+
+def newest_first(items: Iterable[Any], query: Any, number: Callable[[Any], int]) -> dict[str, Any]:
+    """A page of a list that the database has sorted, one more than asked for."""
+    found = list(items)
+    shown = found[: query.limit]
+    return {"items": shown, "next_cursor": _encode(str(number(shown[-1]))) if len(found) > len(shown) else None}
+
+
+def before_number(query: Any) -> int:
+    """Where a page of `newest_first` begins."""
+    text = _decode(query.cursor)
+    if text is None:
+        return 1 << 62
+    if not text.isdigit() or len(text) > 18:
+        raise InvalidError("cursor", "not a cursor of this list", "next_cursor of the page before")
+    return int(text)
+
+
+def _encode(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode()
+
+
+def _decode(cursor: str | None) -> str | None:
+    if cursor is None:
+        return None
+    try:
+        return base64.urlsafe_b64decode(cursor.encode()).decode()
+    except ValueError as error:
+        raise InvalidError("cursor", "not a cursor of this list", "next_cursor of the page before") from error

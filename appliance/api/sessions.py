@@ -1,0 +1,96 @@
+"""The first start, logging in and out."""
+
+from __future__ import annotations
+
+from flask import request
+from pydantic import BaseModel
+from sqlalchemy import select
+
+from appliance.api.operation import COOKIE, Call, Resource
+from appliance.api.schemas import Empty, LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupState, UserTold
+from appliance.database.models import User
+from appliance.domain import access
+from appliance.domain.access import Role
+from appliance.domain.errors import UnauthenticatedError
+
+resource = Resource("sessions")
+
+
+@resource.operation("GET", "/setup", role=None, answer=SetupState)
+def read_setup(call: Call) -> BaseModel:
+    """Whether the first admin is still to be made."""
+    with call.services.store.reading() as session:
+        return SetupState(needed=access.setup_needed(session))
+
+
+@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupAsked, answer=UserTold, status=201)
+def set_up(call: Call, body: SetupAsked) -> BaseModel:
+    """Makes the first admin, with the one-time code that the server printed at its first start."""
+    store = call.services.store
+    with store.session() as session:
+        access.check_wait(session, "setup", call.address)
+    try:
+        with store.session() as session:
+            user = UserTold.model_validate(access.set_up(session, body.code, body.name, body.password))
+    except UnauthenticatedError:
+        with store.session() as session:
+            access.count_failure(session, "setup", call.address)
+        raise
+    call.services.configuration.setup_code.unlink(missing_ok=True)
+    call.subject = user.id
+    return user
+
+
+@resource.operation("POST", "/session", role=None, audit="session.begin", body=LoginAsked, answer=SessionTold, status=201)
+def log_in(call: Call, body: LoginAsked) -> BaseModel:
+    """Begins a session: sets its cookie, and tells the CSRF token."""
+    store = call.services.store
+    call.subject = body.name
+    with store.session() as session:
+        access.check_wait(session, body.name, call.address)
+    with store.reading() as session:
+        user = session.scalar(select(User).where(User.name == body.name))
+    if not access.check_password(user, body.password) or user is None:
+        with store.session() as session:
+            access.count_failure(session, body.name, call.address)
+        raise UnauthenticatedError("the name or the password is wrong")
+    with store.session() as session:
+        cookie = access.begin_session(session, user.id, call.address)
+    call.cookies.append((cookie, access.SESSION_LONGEST_S))
+    return SessionTold.model_validate(
+        {"user": user.id, "name": user.name, "role": user.role, "csrf_token": access.csrf_token(cookie)}
+    )
+
+
+@resource.operation("GET", "/session", role=Role.VIEWER, answer=SessionTold)
+def read_session(call: Call) -> BaseModel:
+    """Who asks."""
+    token = access.csrf_token(request.cookies[COOKIE]) if call.who.cookie else None
+    return SessionTold.model_validate(
+        {"user": call.who.user_id, "name": call.who.name, "role": call.who.role.label, "csrf_token": token}
+    )
+
+
+@resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end", answer=Empty)
+def log_out(call: Call) -> BaseModel:
+    """Ends the session; of a token nothing."""
+    with call.services.store.session() as session:
+        access.end_session(session, call.who.credential)
+    call.cookies.append(("", 0))
+    return Empty()
+
+
+@resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordChange, answer=Empty)
+def change_password(call: Call, body: PasswordChange) -> BaseModel:
+    """One's own password; ends all one's sessions."""
+    store = call.services.store
+    with store.session() as session:
+        access.check_wait(session, call.who.name, call.address)
+        user = access.user(session, call.who.user_id)
+    if not access.check_password(user, body.current):
+        with store.session() as session:
+            access.count_failure(session, call.who.name, call.address)
+        raise UnauthenticatedError("the current password is wrong")
+    with store.session() as session:
+        access.change_user(session, user.id, role=None, password=body.new, disabled=None)
+    return Empty()

@@ -1,0 +1,64 @@
+"""Snapshots of datastores, clones, rollback."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas import CloneAsked, JobTold, ListQuery, RollbackAsked, SnapshotAsked, SnapshotPage
+from appliance.domain.access import Role
+
+resource = Resource("snapshots")
+
+
+@resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER, query=ListQuery, answer=SnapshotPage)
+def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel:
+    """Of a datastore, oldest first."""
+    snapshots = call.services.worker.call("snapshots", datastore=datastore_id)
+    numbered = [(f"{snapshot['created_at']:012}{index:08}", snapshot) for index, snapshot in enumerate(snapshots)]
+    found = page(numbered, query, lambda one: one[0])
+    return SnapshotPage.model_validate({**found, "items": [snapshot for _, snapshot in found["items"]]})
+
+
+@resource.operation(
+    "POST", "/snapshots", role=Role.OPERATOR, audit="snapshot.create", body=SnapshotAsked, answer=JobTold, status=202
+)
+def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
+    """Of one or several datastores of a pool, in one atomic step."""
+    return call.submit("snapshot.create", **body.model_dump())
+
+
+@resource.operation(
+    "DELETE",
+    "/datastores/<datastore_id>/snapshots/<name>",
+    role=Role.OPERATOR,
+    audit="snapshot.delete",
+    answer=JobTold,
+    status=202,
+)
+def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
+    """Refused while clones depend on it, or it is held."""
+    return call.submit("snapshot.delete", id=datastore_id, snapshot=name)
+
+
+@resource.operation(
+    "POST", "/datastores/<datastore_id>/snapshots/<name>/rollback", role=Role.OPERATOR, audit="snapshot.rollback",
+    body=RollbackAsked, answer=JobTold, status=202,
+)  # fmt: skip
+def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> BaseModel:
+    """What was written since is lost. Refused while hosts are logged in or newer snapshots would go, unless forced."""
+    return call.submit("snapshot.rollback", id=datastore_id, snapshot=name, force=body.force)
+
+
+@resource.operation(
+    "POST",
+    "/datastores/<datastore_id>/clone",
+    role=Role.OPERATOR,
+    audit="snapshot.clone",
+    body=CloneAsked,
+    answer=JobTold,
+    status=202,
+)
+def clone_datastore(call: Call, datastore_id: str, body: CloneAsked) -> BaseModel:
+    """An instant copy with an identity of its own; hosts resignature it."""
+    return call.submit("snapshot.clone", id=datastore_id, **body.model_dump())

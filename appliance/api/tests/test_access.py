@@ -1,0 +1,130 @@
+"""The first start, sessions, CSRF, tokens, roles, waiting after failures."""
+
+import re
+from pathlib import Path
+
+import pytest
+from werkzeug.test import TestResponse
+
+from appliance.api.operation import COOKIE
+from appliance.database.models import LoginSession, Token, User
+from appliance.database.store import Store
+from appliance.domain import access
+from appliance.domain.errors import ConflictError, UnauthenticatedError
+from appliance.testing import PASSWORD, Appliance
+
+
+def log_in(appliance: Appliance, name: str = "admin", password: str = PASSWORD, address: str = "127.0.0.1") -> TestResponse:
+    body = {"name": name, "password": password}
+    client = appliance.application.test_client()
+    return client.post("/api/v1/session", json=body, environ_base={"REMOTE_ADDR": address})
+
+
+def test_the_first_start(tmp_path: Path) -> None:
+    store, file = Store(tmp_path / "database"), tmp_path / "setup-code"
+    with store.session() as session:
+        code = access.prepare_setup(session, file)
+        assert code is not None and file.read_text().strip() == code and file.stat().st_mode & 0o777 == 0o600
+    with store.session() as session:  # the same one at the next start
+        assert access.prepare_setup(session, file) is None
+    with pytest.raises(UnauthenticatedError), store.session() as session:
+        access.set_up(session, "0000-0000-0000-0000-0000", "first", PASSWORD)
+    with store.session() as session:
+        access.set_up(session, code, "first", PASSWORD)
+    with pytest.raises(ConflictError), store.session() as session:
+        access.set_up(session, code, "second", PASSWORD)
+    with store.session() as session:
+        assert access.prepare_setup(session, file) is None and not file.exists()
+
+
+def test_a_session(appliance: Appliance) -> None:
+    answer = log_in(appliance)
+    assert answer.status_code == 201 and answer.json is not None
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith(f"{COOKIE}=") and all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=Strict", "Path=/"))
+    value = re.match(rf"{COOKIE}=([^;]+)", cookie)
+    assert value is not None
+    headers = {"Cookie": f"{COOKIE}={value[1]}"}
+    client = appliance.application.test_client(use_cookies=False)
+    assert client.get("/api/v1/pools", headers=headers).status_code == 200
+    # What changes something needs what only our own page can read.
+    assert client.post("/api/v1/host-groups", json={"name": "one"}, headers=headers).status_code == 403
+    wrong = {**headers, "X-CSRF-Token": "0" * 64}
+    assert client.post("/api/v1/host-groups", json={"name": "one"}, headers=wrong).status_code == 403
+    right = {**headers, "X-CSRF-Token": answer.json["csrf_token"]}
+    assert client.post("/api/v1/host-groups", json={"name": "one"}, headers=right).status_code == 201
+    with appliance.store.reading() as session:  # a stolen database opens no session
+        assert value[1] not in [row.hash for row in session.query(LoginSession)]
+    assert client.delete("/api/v1/session", headers=right).status_code == 200
+    assert client.get("/api/v1/pools", headers=headers).status_code == 401
+
+
+def test_a_session_that_is_not_used_ends(appliance: Appliance) -> None:
+    value = log_in(appliance).headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
+    client = appliance.application.test_client(use_cookies=False)
+    with appliance.store.session() as session:
+        for row in session.query(LoginSession):
+            row.used_at -= access.SESSION_IDLE_S + 1
+    assert client.get("/api/v1/pools", headers={"Cookie": f"{COOKIE}={value}"}).status_code == 401
+
+
+def test_who_guesses_has_to_wait(appliance: Appliance) -> None:
+    statuses = [log_in(appliance, password="wrong", address="192.0.2.1").status_code for _ in range(7)]
+    assert statuses == [401] * 5 + [429] * 2
+    locked = log_in(appliance, address="192.0.2.1")  # with the right password too
+    assert locked.status_code == 429 and int(locked.headers["Retry-After"]) > 0
+    assert log_in(appliance, address="192.0.2.2").status_code == 201  # the admin is not locked out elsewhere
+
+
+def test_an_unknown_name_is_answered_as_a_wrong_password(appliance: Appliance) -> None:
+    known, unknown = log_in(appliance, password="wrong"), log_in(appliance, name="nobody", password="wrong")
+    assert known.status_code == unknown.status_code == 401 and known.json == unknown.json
+
+
+def test_a_token_does_no_more_than_its_scope(appliance: Appliance) -> None:
+    made = appliance.request("POST", "/tokens", {"name": "monitoring", "scope": "viewer", "days": 1}).json
+    assert made is not None
+    appliance.tokens["scoped"] = made["secret"]
+    assert appliance.request("GET", "/pools", role="scoped").status_code == 200
+    assert appliance.request("POST", "/host-groups", {"name": "one"}, role="scoped").status_code == 403
+    assert "secret" not in str(appliance.get("/tokens"))
+    with appliance.store.session() as session:
+        token = session.get(Token, made["id"])
+        assert token is not None and made["secret"].rsplit("_", 1)[1] not in token.hash
+        token.expires_at = 1
+    assert appliance.request("GET", "/pools", role="scoped").status_code == 401
+
+
+def test_a_viewer_makes_no_token_of_an_admin(appliance: Appliance) -> None:
+    body = {"name": "more", "scope": "admin", "days": 1}
+    assert appliance.request("POST", "/tokens", body, role="viewer").status_code == 403
+
+
+def test_the_last_admin_stays(appliance: Appliance) -> None:
+    with appliance.store.reading() as session:
+        admin = session.query(User).filter_by(name="admin").one().id
+    for body in ({"role": "viewer"}, {"disabled": True}):
+        assert appliance.request("PATCH", f"/users/{admin}", body).status_code == 409
+    assert appliance.request("DELETE", f"/users/{admin}").status_code == 409
+    assert appliance.get(f"/users/{admin}")["role"] == "admin"
+
+
+def test_a_disabled_user_is_out_at_once(appliance: Appliance) -> None:
+    with appliance.store.reading() as session:
+        viewer = session.query(User).filter_by(name="viewer").one().id
+    assert appliance.request("GET", "/pools", role="viewer").status_code == 200
+    assert appliance.request("PATCH", f"/users/{viewer}", {"disabled": True}).status_code == 200
+    assert appliance.request("GET", "/pools", role="viewer").status_code == 401
+
+
+def test_secrets_never_come_back(appliance: Appliance) -> None:
+    body = {"name": "esx1", "iqns": ["iqn.1998-01.com.vmware:esx1"], "chap": {"name": "esx1", "secret": "a very secret secret"}}
+    created = appliance.request("POST", "/hosts", body)
+    assert created.status_code == 201 and created.json is not None
+    appliance.request("POST", "/users", {"name": "other", "role": "viewer", "password": "another good password"})
+    told = "".join(
+        appliance.request("GET", path).text
+        for path in ("/hosts", "/users", "/audit?limit=500", "/jobs", f"/hosts/{created.json['id']}")
+    )
+    assert "a very secret" not in told and "another good" not in told and "argon2" not in told
+    assert b"a very secret" not in appliance.configuration.database.read_bytes()

@@ -1,0 +1,138 @@
+"""What all operations have in common: bad input, versions, keys, pages, events."""
+
+import json
+from typing import Any
+
+import pytest
+
+from appliance.testing import GIB, Appliance
+
+GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
+BAD: list[tuple[str, Any]] = [
+    ("name", ""),
+    ("name", "a/b"),
+    ("name", "x" * 43),
+    ("name", 5),
+    ("name", "\ud800"),
+    ("pool", "absent"),
+    ("size", GIB),
+    ("size", "1"),
+    ("size", str(65 << 40)),
+    ("size", str(GIB + 1)),
+    ("size", "-1"),
+    ("size", "9" * 40),
+    ("block_size", 12345),
+    ("soft_threshold", 100),
+    ("lun", -1),
+    ("lun", 1024),
+    ("host_groups", ["00000000-0000-4000-8000-000000000000"]),
+    ("host_groups", "all"),
+    ("sync", "never"),
+    ("unknown", 1),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_bad_input_names_the_field_and_changes_nothing(field: str, value: Any, shared: Appliance) -> None:
+    volumes, jobs = shared.simulator.volumes(), shared.get("/jobs")["items"]
+    answer = shared.request("POST", "/datastores", {**GOOD, field: value})
+    assert answer.status_code == 422 and answer.content_type == "application/problem+json"
+    problem = json.loads(answer.text)
+    assert field in {one["field"].split(".")[0] for one in problem["errors"]}, problem
+    assert (shared.simulator.volumes(), shared.get("/jobs")["items"]) == (volumes, jobs)
+
+
+@pytest.mark.parametrize("field", ["name", "pool", "size"])
+def test_a_missing_field_is_named(field: str, shared: Appliance) -> None:
+    answer = shared.request("POST", "/datastores", {key: value for key, value in GOOD.items() if key != field})
+    assert answer.status_code == 422 and answer.json is not None and answer.json["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"text"', b"[" * 100_000, b"\xff\xfe", b"1e999", b'{"name": NaN}'])
+def test_a_body_that_is_none(body: bytes, shared: Appliance) -> None:
+    headers = {"Authorization": f"Bearer {shared.tokens['admin']}"}
+    answer = shared.application.test_client().post("/api/v1/datastores", data=body, headers=headers)
+    assert answer.status_code in (400, 422) and answer.content_type == "application/problem+json"
+
+
+def test_a_body_that_is_too_long(shared: Appliance) -> None:
+    answer = shared.request("POST", "/datastores", {**GOOD, "name": "x" * (2 << 20)})
+    assert answer.status_code == 413 and answer.content_type == "application/problem+json"
+
+
+def test_what_is_not_there_is_a_problem_too(shared: Appliance) -> None:
+    for method, path, status in (("GET", "/nothing", 404), ("PUT", "/datastores", 405), ("GET", "/datastores/absent", 404)):
+        answer = shared.request(method, path)
+        assert answer.status_code == status and answer.content_type == "application/problem+json"
+
+
+def test_a_change_of_what_has_changed_is_refused(appliance: Appliance) -> None:
+    group = appliance.request("POST", "/host-groups", {"name": "one"}).json
+    assert group is not None
+    path = f"/host-groups/{group['id']}"
+    tag = appliance.request("GET", path).headers["ETag"]
+    assert appliance.request("GET", path, If_None_Match=tag).status_code == 304
+    assert appliance.request("PATCH", path, {"name": "two"}, If_Match=tag).status_code == 200
+    assert appliance.request("PATCH", path, {"name": "three"}, If_Match=tag).status_code == 412
+    assert appliance.get(path)["name"] == "two"
+
+
+def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
+    first = appliance.request("POST", "/datastores", GOOD, Idempotency_Key="one")
+    again = appliance.request("POST", "/datastores", GOOD, Idempotency_Key="one")
+    assert first.status_code == again.status_code == 202
+    assert first.json == again.json and first.headers["Location"] == again.headers["Location"]
+    other = appliance.request("POST", "/datastores", {**GOOD, "name": "other"}, Idempotency_Key="one")
+    assert other.status_code == 409
+    assert first.json is not None
+    appliance.ended(first.json["id"])
+    assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
+
+
+def test_pages_have_all_of_a_list_once(appliance: Appliance) -> None:
+    names = [f"group {number:03}" for number in range(25)]
+    for name in names:
+        assert appliance.request("POST", "/host-groups", {"name": name}).status_code == 201
+    found, cursor = [], ""
+    while True:
+        page = appliance.get(f"/host-groups?limit=10{cursor}")
+        found += [group["name"] for group in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert found == names
+    audit, cursor = [], ""
+    while True:
+        page = appliance.get(f"/audit?limit=7{cursor}")
+        audit += [entry["id"] for entry in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert audit == sorted(set(audit), reverse=True) and len(audit) == 25
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "cursor=%FF", "cursor=!", "unknown=1"])
+def test_a_bad_query_names_its_parameter(query: str, shared: Appliance) -> None:
+    answer = shared.request("GET", f"/jobs?{query}")
+    assert answer.status_code == 422 and answer.json is not None and answer.json["errors"][0]["field"] == query.split("=")[0]
+
+
+def test_events_of_a_job(appliance: Appliance) -> None:
+    headers = {"Authorization": f"Bearer {appliance.tokens['viewer']}", "Last-Event-ID": "0"}
+    appliance.datastore("store")
+    answer = appliance.application.test_client().get("/api/v1/events", headers=headers, buffered=False)
+    assert answer.content_type.startswith("text/event-stream")
+    seen = b""
+    for part in answer.response:
+        seen += part if isinstance(part, bytes) else part.encode()
+        if b'"state": "succeeded"' in seen:
+            break
+    answer.close()
+    assert b"event: job" in seen and b"id: 1\n" in seen and b'"state": "queued"' in seen
+
+
+def test_sizes_and_guids_are_strings(appliance: Appliance) -> None:
+    store = appliance.get(f"/datastores/{appliance.datastore('store')}")
+    assert store["size"] == str(GIB) and store["guid"].isdigit()
+    pool = appliance.get("/pools/tank")
+    assert all(isinstance(pool[name], str) for name in ("guid", "size", "allocated", "free"))

@@ -1,0 +1,84 @@
+"""Every operation of the API: declared, audited, role-checked, described."""
+
+import json
+import re
+
+import pytest
+
+from appliance.api.operation import DECLARATIONS
+from appliance.database.models import AuditEntry
+from appliance.domain.access import Role
+from appliance.testing import Appliance
+
+MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
+OPEN = {"sessions.read_setup", "sessions.set_up", "sessions.log_in", "appliance.read_health"}
+NOT_DECLARED = {"openapi.spec"}
+ROLES = [role.label for role in Role]
+
+
+def path_of(declared_path: str) -> str:
+    """With something that is not there in each place."""
+    return re.sub(r"<int:\w+>", "99999", re.sub(r"<(?!int:)\w+>", "absent", declared_path)).removeprefix("/api/v1")
+
+
+def test_every_route_is_declared(shared: Appliance) -> None:
+    rules = {rule.endpoint: rule for rule in shared.application.url_map.iter_rules() if rule.endpoint != "static"}
+    assert set(rules) - NOT_DECLARED == set(DECLARATIONS)
+    for endpoint, declared in DECLARATIONS.items():
+        assert (rules[endpoint].methods or set()) & (MUTATING | {"GET"}) == {declared.method}, endpoint
+        assert (declared.audit is not None) == (declared.method in MUTATING), endpoint
+        assert declared.role is not None or endpoint in OPEN, endpoint
+        assert (
+            declared.method == "GET"
+            or declared.role is None
+            or declared.role > Role.VIEWER
+            or endpoint.startswith(("sessions.", "users."))
+        )
+
+
+@pytest.mark.parametrize("endpoint", sorted(DECLARATIONS))
+def test_who_may(endpoint: str, shared: Appliance) -> None:
+    declared = DECLARATIONS[endpoint]
+    path = path_of(declared.path)
+    body: dict[str, str] | None = {} if declared.has_body else None
+    if declared.role is None:
+        return
+    assert shared.request(declared.method, path, body, role="").status_code == 401
+    for role in ROLES:
+        if Role.of(role) < declared.role:
+            assert shared.request(declared.method, path, body, role=role).status_code == 403
+
+
+@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.audit))
+def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
+    """Refused attempts too, by whom and with what status."""
+    declared = DECLARATIONS[endpoint]
+    with shared.store.reading() as session:
+        before = session.query(AuditEntry).count()
+    answer = shared.request(
+        declared.method, path_of(declared.path), {} if declared.has_body else None, role="viewer" if declared.role else ""
+    )
+    with shared.store.reading() as session:
+        entries = session.query(AuditEntry).order_by(AuditEntry.id).all()
+    assert len(entries) == before + 1
+    assert (entries[-1].action, entries[-1].status) == (declared.audit, answer.status_code)
+    assert entries[-1].actor == ("viewer" if declared.role else "")
+
+
+def test_the_description_is_whole(shared: Appliance) -> None:
+    spec = shared.get("/openapi.json")
+    assert spec["openapi"].startswith("3.1")
+    text = json.dumps(spec)
+    for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
+        assert reference in spec["components"]["schemas"], reference
+    described = {
+        (method.upper(), path) for path, methods in spec["paths"].items() for method in methods if method != "parameters"
+    }
+    for declared in DECLARATIONS.values():
+        path = re.sub(r"<(?:int:)?(\w+)>", r"{\1}", declared.path)
+        assert (declared.method, path) in described
+        operation = spec["paths"][path][declared.method.lower()]
+        assert operation["summary"] and str(declared.status) in operation["responses"]
+        if declared.role is not None:
+            assert operation["x-role"] == declared.role.label
+            assert {"401", "403"} <= set(operation["responses"])

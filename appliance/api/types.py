@@ -1,0 +1,57 @@
+"""Types of fields that several schemas have: sizes and GUIDs as strings, times, names."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+
+class Model(BaseModel):
+    """What the API takes and gives. Unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """What the API gives."""
+
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+
+def _from_digits(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
+        raise ValueError("a size is a string of 1 to 19 decimal digits, in bytes")
+    return int(value)
+
+
+def _within(smallest: int, largest: int) -> Any:
+    def check(value: int) -> int:
+        if not smallest <= value <= largest:
+            raise ValueError(f"{value} is not from {smallest} to {largest}")
+        return value
+
+    return AfterValidator(check)
+
+
+_DIGITS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
+Bytes = Annotated[int, PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
+Guid = Bytes
+BytesAsked = Annotated[int, BeforeValidator(_from_digits), _within(1 << 30, 64 << 40), WithJsonSchema(_DIGITS)]
+
+
+def _as_time(value: float) -> str:
+    return datetime.datetime.fromtimestamp(value, datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Time = Annotated[float, PlainSerializer(_as_time, return_type=str), WithJsonSchema({"type": "string", "format": "date-time"})]
+
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.@-]*$")]
+DatastoreName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$")]
+SnapshotName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")]
+Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[0-9a-z-]+$")]
+Lun = Annotated[int, Field(ge=0, le=1023)]
+Percent = Annotated[int, Field(ge=1, le=99)]
+Password = Annotated[str, Field(min_length=1, max_length=256)]

@@ -1,0 +1,96 @@
+"""Users and API tokens."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from sqlalchemy import select
+
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas import (
+    Empty,
+    ListQuery,
+    TokenAsked,
+    TokenMade,
+    TokenPage,
+    TokenTold,
+    UserAsked,
+    UserChange,
+    UserPage,
+    UserTold,
+)
+from appliance.database.models import Token, User
+from appliance.domain import access
+from appliance.domain.access import Role
+
+resource = Resource("users")
+
+
+@resource.operation("GET", "/users", role=Role.ADMIN, query=ListQuery, answer=UserPage)
+def list_users(call: Call, query: ListQuery) -> BaseModel:
+    """All users."""
+    with call.services.store.reading() as session:
+        users = session.scalars(select(User).order_by(User.name)).all()
+        return UserPage.model_validate(page(users, query, lambda user: user.name))
+
+
+@resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserAsked, answer=UserTold, status=201)
+def create_user(call: Call, body: UserAsked) -> BaseModel:
+    """A new user."""
+    with call.services.store.session() as session:
+        user = UserTold.model_validate(access.add_user(session, body.name, Role.of(body.role), body.password))
+    call.subject = user.id
+    return user
+
+
+@resource.operation("GET", "/users/<user_id>", role=Role.ADMIN, answer=UserTold)
+def read_user(call: Call, user_id: str) -> BaseModel:
+    """One user."""
+    with call.services.store.reading() as session:
+        return UserTold.model_validate(access.user(session, user_id))
+
+
+@resource.operation("PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserChange, answer=UserTold)
+def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
+    """Role, password, disabled."""
+    with call.services.store.session() as session:
+        call.match(UserTold.model_validate(access.user(session, user_id)))
+        role = Role.of(body.role) if body.role else None
+        return UserTold.model_validate(
+            access.change_user(session, user_id, role=role, password=body.password, disabled=body.disabled)
+        )
+
+
+@resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty)
+def delete_user(call: Call, user_id: str) -> BaseModel:
+    """With sessions and tokens."""
+    with call.services.store.session() as session:
+        call.match(UserTold.model_validate(access.user(session, user_id)))
+        access.delete_user(session, user_id)
+    return Empty()
+
+
+@resource.operation("GET", "/tokens", role=Role.VIEWER, query=ListQuery, answer=TokenPage)
+def list_tokens(call: Call, query: ListQuery) -> BaseModel:
+    """One's own API tokens."""
+    with call.services.store.reading() as session:
+        tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
+        return TokenPage.model_validate(page(tokens, query, lambda token: token.id))
+
+
+@resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenAsked, answer=TokenMade, status=201)
+def create_token(call: Call, body: TokenAsked) -> BaseModel:
+    """A token of one's own. Its secret is told in this answer and never again."""
+    with call.services.store.session() as session:
+        token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), body.days * 86400)
+        session.flush()
+        told = TokenMade.model_validate({**{name: getattr(token, name) for name in TokenTold.model_fields}, "secret": secret})
+    call.subject = token.id
+    return told
+
+
+@resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete", answer=Empty)
+def delete_token(call: Call, token_id: str) -> BaseModel:
+    """A token of one's own; an admin deletes those of others too."""
+    with call.services.store.session() as session:
+        access.delete_token(session, call.who, token_id)
+    return Empty()

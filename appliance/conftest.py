@@ -1,0 +1,34 @@
+"""Fixtures of the appliance's unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from appliance.domain import secrets
+from appliance.testing import Appliance, running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """What takes 64 MiB and a tenth of a second in the field takes nothing here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        yield
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """A running appliance with simulated storage and target."""
+    with running(tmp_path / "appliance") as appliance:
+        yield appliance
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    """One for all tests of a module that leave it as it was, or do not mind."""
+    with running(tmp_path_factory.mktemp("shared") / "appliance") as appliance:
+        yield appliance

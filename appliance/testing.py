@@ -1,0 +1,142 @@
+"""An appliance in one process, for tests: simulated storage and target, the real worker, database and API."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apiflask import APIFlask
+from werkzeug.test import TestResponse
+
+from appliance.api.application import create
+from appliance.api.operation import Services
+from appliance.config import Configuration, Worker
+from appliance.database.store import Store
+from appliance.dataplane.target import TargetControl
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import access
+from appliance.domain.access import Role
+from appliance.domain.secrets import Seal
+from appliance.worker.client import WorkerClient
+from appliance.worker.context import Context
+from appliance.worker.server import WorkerServer
+from appliance.worker.service import Service
+from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.simulator import Simulator
+
+PASSWORD = "correct horse battery"
+GIB = 1 << 30
+
+
+@dataclass
+class Appliance:
+    """One, running."""
+
+    configuration: Configuration
+    simulator: Simulator
+    target: TargetControl
+    service: Service
+    application: APIFlask
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """The database."""
+        return self.service.context.store
+
+    def request(self, method: str, path: str, body: Any = None, role: str = "admin", **headers: str) -> TestResponse:
+        """An answer of the API."""
+        sent = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = None if body is None else json.dumps(body)
+        return self.application.test_client().open(f"/api/v1{path}", method=method, data=data, headers=sent)
+
+    def get(self, path: str, **headers: str) -> Any:
+        """What a GET tells. Raises AssertionError for a refusal."""
+        answer = self.request("GET", path, **headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json
+
+    def job(self, method: str, path: str, body: Any = None, expect: str = "succeeded") -> Any:
+        """The job that a request began, ended. Raises AssertionError when it ended otherwise."""
+        answer = self.request(method, path, body)
+        assert answer.status_code == 202, answer.text
+        assert answer.json is not None
+        ended = self.ended(answer.json["id"])
+        assert ended["state"] == expect, ended
+        return ended
+
+    def ended(self, job_id: str) -> Any:
+        """A job, once it has ended."""
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:
+            job = self.get(f"/jobs/{job_id}")
+            if job["state"] not in ("queued", "running"):
+                return job
+            time.sleep(0.005)
+        raise AssertionError(f"the job does not end: {job}")
+
+    def datastore(self, name: str, size: int = GIB, **more: Any) -> str:
+        """Makes one; its identifier."""
+        job = self.job("POST", "/datastores", {"name": name, "pool": "tank", "size": str(size), **more})
+        return str(job["result"]["datastore"])
+
+    def group(self, name: str, *iqns: str) -> str:
+        """Makes a host group with one host; its identifier."""
+        group = self.request("POST", "/host-groups", {"name": name}).json
+        assert group is not None
+        answer = self.request("POST", "/hosts", {"name": f"host of {name}", "group": group["id"], "iqns": list(iqns)})
+        assert answer.status_code == 201, answer.text
+        return str(group["id"])
+
+
+@contextlib.contextmanager
+def running(
+    directory: Path, target: TargetControl | None = None, volumes: Path | None = None, **settings: Any
+) -> Iterator[Appliance]:
+    """An appliance with the pool `tank` and a user of each role."""
+    directory.mkdir(parents=True, exist_ok=True)
+    configuration = Configuration(
+        state_directory=directory,
+        runtime_directory=directory,
+        worker=Worker(reconcile_seconds=3600, inventory_seconds=0.05),
+        **settings,
+    )
+    simulator = Simulator()
+    simulator.create_pool(
+        "tank", [VdevSpec(devices=tuple(disk.path for disk in simulator.disks()[:2]), redundancy=Redundancy.MIRROR)]
+    )
+    store = Store(configuration.database)
+    control = target or TargetSimulator()
+    context = Context(configuration, store, simulator, control, Seal(configuration.secrets_key))
+    if volumes is not None:
+        from appliance.worker.simulated import devices  # noqa: PLC0415
+
+        context.device = devices(volumes)
+    elif isinstance(control, TargetSimulator):
+        context.device = lambda volume: "/dev/null"  # there at once
+    service = Service(context)
+    server = WorkerServer(configuration.worker_socket, service)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    service.start()
+    services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
+    appliance = Appliance(configuration, simulator, control, service, create(services))
+    for role in Role:
+        with store.session() as session:
+            user = access.add_user(session, role.label, role, PASSWORD)
+            caller = access.Caller(user.id, user.name, role, False, "")
+            appliance.tokens[role.label] = access.add_token(session, caller, "test", role, 3600)[1]
+    try:
+        yield appliance
+    finally:
+        server.shutdown()
+        server.server_close()
+        service.stop()
+        store.close()
