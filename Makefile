@@ -29,9 +29,11 @@ test-long: ## the same, with longer random runs and the fallback kernel
 lint: ## formatting and static checks of everything
 	@tests/lint
 
-fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login control" for some
+doors := procedure22 vaai_nas
+fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login vaai_nas" for some
 	@packaging/rootfs/prepare base test
-	@zvol_target/fuzz/run time $(or $(SECONDS),60) $(TARGETS)
+	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))
+	@$(if $(and $(TARGETS),$(if $(filter $(doors),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(doors),$(TARGETS)))
 
 bench: ## ours beside tgt, in one run
 	@tests/bench/run

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "session.h"
 #include "vaai_nas.h"
@@ -126,6 +125,20 @@ static enum vaainas_error stop(struct vaainas_session *session, const struct han
     return fail(failure, error, "%s: %s", why, ended.reason);
 }
 
+/* A server at which too many wait answers at once. */
+static void sleep_until(const struct timespec *begun, unsigned int milliseconds)
+{
+    struct timespec until = *begun;
+
+    until.tv_sec += milliseconds / 1000;
+    until.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
 static enum vaainas_error wait_for_end(struct vaainas_session *session, const struct vaainas_clone *clone,
                                        const struct handle *destination, struct vaainas_job *job, struct vaainas_failure *failure)
 {
@@ -133,12 +146,14 @@ static enum vaainas_error wait_for_end(struct vaainas_session *session, const st
     time_t moved = time(NULL);
     uint64_t done = job->done_bytes;
     unsigned int failing = 0;
+    struct timespec begun;
 
-    while (job->state == VAAINAS_JOB_WAITING || job->state == VAAINAS_JOB_RUNNING) {
+    while (!has_ended(job)) {
+        clock_gettime(CLOCK_MONOTONIC, &begun);
         enum vaainas_error error =
             call_job(session, VAAI_NAS_PROC_JOB_STATUS, (xdrproc_t)xdr_vaai_job_arguments, &arguments, job, failure);
         if (error == VAAINAS_UNREACHABLE && ++failing <= FAILING_POLLS_MAX) {
-            sleep(1);
+            sleep_until(&begun, POLL_MILLISECONDS);
             continue;
         }
         if (error != VAAINAS_OK)
@@ -147,10 +162,14 @@ static enum vaainas_error wait_for_end(struct vaainas_session *session, const st
         if (job->done_bytes != done || job->state == VAAINAS_JOB_WAITING)
             moved = time(NULL);
         done = job->done_bytes;
-        if (clone->progress != NULL && !clone->progress(clone->context, job->done_bytes, job->total_bytes))
+        bool go_on = clone->progress == NULL || clone->progress(clone->context, job->done_bytes, job->total_bytes);
+        if (has_ended(job))
+            break;
+        if (!go_on)
             return stop(session, destination, job->id, VAAINAS_CANCELLED, "cancelled", failure);
         if (time(NULL) - moved > STUCK_SECONDS)
             return stop(session, destination, job->id, VAAINAS_STUCK, "nothing moved for 300 s", failure);
+        sleep_until(&begun, POLL_MILLISECONDS);
     }
     return job->state == VAAINAS_JOB_COMPLETE ? VAAINAS_OK : fail(failure, job->error, "%s", job->reason);
 }

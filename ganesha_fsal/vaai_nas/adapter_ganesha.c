@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "adapter_ganesha.h"
+#include "credentials.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -247,27 +248,6 @@ exit:
     return status;
 }
 
-/* What ganesha's clean_credentials() does, which its library does not export. */
-static void clean_credentials_of(struct req_op_context *context)
-{
-    struct group_data *groups = context->caller_gdata;
-
-    gsh_free(context->managed_garray_copy);
-    gsh_free(context->caller_garray_copy);
-    context->managed_garray_copy = context->caller_garray_copy = NULL;
-    context->caller_gdata = NULL;
-    if (groups == NULL)
-        return;
-    PTHREAD_MUTEX_lock(&groups->gd_lock); /* Manage_Gids: a reference to what the cache has, or had */
-    unsigned int references = --groups->refcount;
-    PTHREAD_MUTEX_unlock(&groups->gd_lock);
-    if (references == 0) {
-        PTHREAD_MUTEX_destroy(&groups->gd_lock);
-        gsh_free(groups->groups);
-        gsh_free(groups);
-    }
-}
-
 static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                          enum vaai_nas_access access, struct vaai_nas_file *file)
 {
@@ -294,7 +274,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
         status = VAAI_NAS_ACCESS;
     else
         status = open_in_context(handle, access, file);
-    clean_credentials_of(&context);
+    vaai_nas_clean_credentials(&context);
     release_op_context(); /* and the export's reference */
     return status;
 }

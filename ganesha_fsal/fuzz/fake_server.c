@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "fake_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../fileops/clone.h"
+#include "../fileops/fileops.h"
+#include "../fileops/space.h"
+#include "../fileops/statistics.h"
+
+#define CALLS_MAX 16u
+
+const struct vaai_nas_caller fake_caller = {.host = "192.0.2.7"};
+static unsigned int open_files, calls, clones;
+static char directory[] = "/tmp/zvaai-fuzz-XXXXXX";
+
+void must(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "does not hold: %s\n", what);
+    abort();
+}
+
+bool next_call(const uint8_t **input, size_t *left, const uint8_t **call, size_t *length)
+{
+    if (*left < 2 || ++calls > CALLS_MAX)
+        return false;
+    *length = (size_t)(*input)[0] | (size_t)(*input)[1] << 8;
+    *input += 2;
+    *left -= 2;
+    if (*length > *left)
+        *length = *left;
+    *call = *input;
+    *input += *length;
+    *left -= *length;
+    return true;
+}
+
+int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
+{
+    static const int errors[] = {EXDEV, EOPNOTSUPP, EBUSY, ENOSPC, EIO, ECANCELED, EDQUOT, EFBIG, 12345};
+    unsigned int number = __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED);
+
+    memset(result, 0, sizeof(*result));
+    must(request->source >= 0 && (request->destination >= 0 || request->name[0] != 0), "a clone has a source and a destination");
+    must(request->name == NULL || strchr(request->name, '/') == NULL, "a name is one component");
+    if (number % 5 == 4)
+        return errors[number / 5 % (sizeof(errors) / sizeof(errors[0]))];
+    if (request->progress != NULL && !request->progress(request->progress_context, 1, 100))
+        return ECANCELED;
+    *result = (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40, .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
+    return 0;
+}
+
+const char *fileops_fallback_name(enum fileops_fallback reason)
+{
+    return reason < FILEOPS_FALLBACK_COUNT ? "some_reason" : NULL;
+}
+
+int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
+{
+    struct stat found;
+
+    must(space != NULL, "reservations need books");
+    *reserved = 4096;
+    return fstat(file, &found) != 0 ? errno : found.st_ino % 2 == 0 ? ENOSPC : 0;
+}
+
+int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics)
+{
+    (void)file;
+    *statistics = (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = space != NULL};
+    return 0;
+}
+
+void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status)
+{
+    memset(status, 0, sizeof(*status));
+    status->can_reserve = space != NULL;
+}
+
+static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
+                                      enum vaai_nas_access access, struct vaai_nas_file *file)
+{
+    static char space; /* never looked into */
+    uint8_t number = handle->bytes[0];
+
+    must(caller == &fake_caller && handle->length <= VAAI_NAS_HANDLE_SIZE, "who asks and the handle's bound are passed on");
+    if (handle->length != 1)
+        return VAAI_NAS_BAD_HANDLE;
+    if (number > 202)
+        return VAAI_NAS_STALE;
+    bool is_directory = number >= 200, other = (number >= 100 && number < 200) || number == 202;
+    if (is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE))
+        return VAAI_NAS_IS_DIRECTORY;
+    if (!is_directory && access == VAAI_NAS_CREATE)
+        return VAAI_NAS_NOT_DIRECTORY;
+    file->read_only = number >= 150 && number < 200;
+    if (file->read_only && (access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE))
+        return VAAI_NAS_READ_ONLY;
+    if (number < 20 && access != VAAI_NAS_LOOK)
+        return VAAI_NAS_ACCESS;
+    snprintf(file->export_path, sizeof(file->export_path), "/export%u", other ? 2u : 1u);
+    snprintf(file->export_directory, sizeof(file->export_directory), "%s", directory);
+    char path[sizeof(directory) + 16];
+    snprintf(path, sizeof(path), "%s%s", directory, number == 201 ? "/vm1" : is_directory ? "" : "/file");
+    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    must(file->fd >= 0, "the fuzzer has its own files");
+    file->is_directory = is_directory;
+    file->device = 1;
+    file->inode = number;
+    file->export_id = other ? 2 : 1;
+    file->owner = 1000;
+    file->space = other ? NULL : (struct fileops_space *)(void *)&space;
+    __atomic_add_fetch(&open_files, 1, __ATOMIC_RELAXED);
+    return VAAI_NAS_OK;
+}
+
+static void fake_changed(const struct vaai_nas_file *file)
+{
+    must(file->fd >= 0, "what is changed is open");
+}
+
+static void fake_close(struct vaai_nas_file *file)
+{
+    if (file->fd < 0)
+        return;
+    close(file->fd);
+    file->fd = -1;
+    __atomic_sub_fetch(&open_files, 1, __ATOMIC_RELAXED);
+}
+
+static bool fake_is_ending(const struct vaai_nas_file *file)
+{
+    must(file->fd >= 0, "what is asked of is open");
+    return false;
+}
+
+static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_close, fake_is_ending};
+
+/* Inputs leave nothing in it. */
+static void make_files(void)
+{
+    char path[sizeof(directory) + 16];
+
+    must(mkdtemp(directory) != NULL, "there is a place for files");
+    snprintf(path, sizeof(path), "%s/vm1", directory);
+    must(mkdir(path, 0700) == 0, "a directory");
+    snprintf(path, sizeof(path), "%s/file", directory);
+    int file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    must(file >= 0, "a file");
+    close(file);
+}
+
+struct vaai_nas_service *fake_service_begin(void)
+{
+    const struct vaai_nas_service_options options = {
+        .adapter = &adapter, .workers = 1, .do_milliseconds = 2000, .cancel_milliseconds = 2000};
+
+    if (directory[sizeof(directory) - 2] == 'X')
+        make_files();
+    calls = clones = 0;
+    struct vaai_nas_service *service = vaai_nas_service_new(&options);
+    must(service != NULL, "there is memory for a service");
+    return service;
+}
+
+void fake_service_end(struct vaai_nas_service *service)
+{
+    vaai_nas_service_free(service);
+    must(open_files == 0, "every file was closed");
+}

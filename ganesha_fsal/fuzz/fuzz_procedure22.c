@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Door one: calls of NFSv3 procedure 22 as their bytes, one after the other. */
+#include <string.h>
+
+#include "../vaai_nas/procedure22.h"
+#include "fake_server.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
+/* What was understood is said again in the same way. */
+static void check_request(const struct procedure22_request *request)
+{
+    uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
+    struct procedure22_request again;
+    size_t length = procedure22_encode_request(request, bytes);
+
+    must(length <= sizeof(bytes), "a request has a bound");
+    must(procedure22_decode_request(bytes, length, &again) == PROCEDURE22_GOOD, "what is encoded can be decoded");
+    must(memcmp(&again, request, sizeof(again)) == 0, "and is the same");
+}
+
+static bool is_of_first_export(const struct procedure22_handle *handle)
+{
+    return handle->length == 1 && (handle->bytes[0] < 100 || handle->bytes[0] == 200 || handle->bytes[0] == 201);
+}
+
+static void check_result(const struct procedure22_request *request, const struct procedure22_result *result)
+{
+    uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE];
+    struct procedure22_result again;
+
+    procedure22_encode_result(result, bytes);
+    must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the shape that plug-ins want");
+    must(memcmp(&again, result, sizeof(again)) == 0, "and says what it said");
+    must(result->version == PROCEDURE22_VERSION && result->command == request->command, "it is of the command");
+    must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is no failure");
+}
+
+/* What a call that was understood may not be told. */
+static void check_promises(const struct procedure22_request *request, const struct procedure22_result *result)
+{
+    if (request->command == PROCEDURE22_RESERVE_SUPPORTED && result->status == 0)
+        must(result->result == 0, "reservations are always supported");
+    if (request->command == PROCEDURE22_RESERVE_SPACE)
+        must(result->status != 10004, "a reservation is never refused with NFS3ERR_NOTSUPP");
+    if (request->command == PROCEDURE22_CLONE_FILE && result->status == 0 && is_of_first_export(&request->destination) &&
+        is_of_first_export(&request->source))
+        must(result->clone_flag == PROCEDURE22_COMPLETE, "a clone within an export is done when that is said");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    struct vaai_nas_service *service = fake_service_begin();
+    struct procedure22_request request;
+    struct procedure22_result result;
+    const uint8_t *call;
+    size_t length;
+
+    while (next_call(&input, &size, &call, &length)) {
+        enum procedure22_fault fault = procedure22_decode_request(call, length, &request);
+        if (fault == PROCEDURE22_NO_XDR) /* GARBAGE_ARGS: the service is not asked */
+            continue;
+        if (fault == PROCEDURE22_GOOD)
+            check_request(&request);
+        vaai_nas_procedure22_serve(service, &fake_caller, &request, fault, &result);
+        check_result(&request, &result);
+        if (fault == PROCEDURE22_GOOD)
+            check_promises(&request, &result);
+    }
+    fake_service_end(service);
+    return 0;
+}
