@@ -18,7 +18,7 @@
 
 const struct vaai_nas_caller fake_caller = {.host = "192.0.2.7"};
 static unsigned int open_files, calls, clones;
-static char directory[] = "/tmp/zvaai-fuzz-XXXXXX";
+static char directory[256];
 
 void must(bool holds, const char *what)
 {
@@ -149,7 +149,9 @@ static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_cl
 static void make_files(void)
 {
     char path[sizeof(directory) + 16];
+    const char *place = getenv("TMPDIR");
 
+    snprintf(directory, sizeof(directory), "%s/zvaai-fuzz-XXXXXX", place != NULL ? place : "/tmp");
     must(mkdtemp(directory) != NULL, "there is a place for files");
     snprintf(path, sizeof(path), "%s/vm1", directory);
     must(mkdir(path, 0700) == 0, "a directory");
@@ -164,7 +166,7 @@ struct vaai_nas_service *fake_service_begin(void)
     const struct vaai_nas_service_options options = {
         .adapter = &adapter, .workers = 1, .do_milliseconds = 2000, .cancel_milliseconds = 2000};
 
-    if (directory[sizeof(directory) - 2] == 'X')
+    if (directory[0] == 0)
         make_files();
     calls = clones = 0;
     struct vaai_nas_service *service = vaai_nas_service_new(&options);
