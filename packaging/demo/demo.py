@@ -39,7 +39,7 @@ ZVOL_CLONE = CACHE / "zvol_clone/zvol_clone.ko"
 SERVE = REPOSITORY / "packaging/demo/serve.py"
 IQN = "iqn.2026-11.example.zvaai:demo"
 ISCSI_PORT = 3260
-READY_SECONDS = 60.0
+READY_SECONDS = 90.0
 STOP_SECONDS = 30.0
 
 

@@ -100,9 +100,8 @@ EXPORT {{
 """
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], what: str) -> None:
-    """Returns once somebody listens there. Raises NfsError."""
-    until = time.monotonic() + READY_SECONDS
+def wait_for_port(port: int, process: subprocess.Popen[bytes], what: str, until: float) -> None:
+    """Returns once somebody listens there, before the clock says `until`. Raises NfsError."""
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
@@ -161,9 +160,12 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
 
+    until = time.monotonic() + READY_SECONDS
     run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", "/run")
     HERE.mkdir()
-    if not Path("/etc/mtab").exists():  # ganesha reads it; systemd makes it where it is
+    if not Path("/etc/mtab").exists():  # ganesha ends without it; systemd makes it on a host
+        if not Path("/.zvaai-rootfs").exists():
+            raise NfsError("/etc/mtab is missing: ln -s ../proc/self/mounts /etc/mtab")
         Path("/etc/mtab").symlink_to("/proc/self/mounts")
     mount_store(options.dataset)
     try:
@@ -172,10 +174,10 @@ def serve(options: argparse.Namespace) -> None:
         daemon = ["ganesha.nfsd", "-F", "-x", "-f", str(HERE / "ganesha.conf"), "-L", str(options.log), "-N", "NIV_EVENT"]
         daemon += ["-p", str(HERE / "ganesha.pid")]
         with started(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL) as rpcbind:
-            wait_for_port(RPCBIND_PORT, rpcbind, "rpcbind")
+            wait_for_port(RPCBIND_PORT, rpcbind, "rpcbind", until)
             with started(daemon, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ganesha:
                 for port in PORTS:
-                    wait_for_port(port, ganesha, f"ganesha.nfsd (log: {options.log})")
+                    wait_for_port(port, ganesha, f"ganesha.nfsd (log: {options.log})", until)
                 options.ready.touch()
                 known: dict[str, int] = {}
                 while not stopping and ganesha.poll() is None:

@@ -33,6 +33,7 @@ SHOWN = {
 LOOK_SECONDS = 1.0
 DEVICE_SECONDS = 20.0
 READY_SECONDS = 20.0
+NFS_READY_SECONDS = 40.0  # it ends by itself when it does not serve within 30
 END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 
 
@@ -200,12 +201,12 @@ def nfs_ready(options: argparse.Namespace) -> Path:
 
 def wait_for_nfs(options: argparse.Namespace, nfs: subprocess.Popen[bytes]) -> None:
     """Returns once the NFS export is served. Raises DemoError."""
-    until = time.monotonic() + READY_SECONDS
+    until = time.monotonic() + NFS_READY_SECONDS
     while not nfs_ready(options).exists():
         if nfs.poll() is not None:
             raise DemoError("the NFS server ended before it served")
         if time.monotonic() > until:
-            raise DemoError(f"the NFS server does not serve within {READY_SECONDS:.0f} s")
+            raise DemoError(f"the NFS server does not serve within {NFS_READY_SECONDS:.0f} s")
         time.sleep(0.05)
 
 
