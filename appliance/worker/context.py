@@ -195,10 +195,11 @@ class Context:
                         [Finding("reconcile:unavailable", "critical", "appliance", str(error), "start what does not answer")],
                     )
                 raise
+            mended = self.reconcile_problem is not None
             self.reconciled_at = time.time()
             self.reconcile_problem = "; ".join(failure.text for failure in outcome.failures) or None
             failed = {failure.subject for failure in outcome.failures}
-            if outcome.differences or outcome.failures or cause != "periodic":
+            if outcome.differences or outcome.failures or mended or cause != "periodic":
                 with self.store.session() as session:
                     self._settle(session, outcome, cause, wanted, failed, revisions)
             return outcome

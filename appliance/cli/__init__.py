@@ -1,0 +1,1 @@
+"""The command `zvaai`: the API by noun and verb."""

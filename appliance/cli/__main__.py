@@ -1,0 +1,64 @@
+"""`zvaai`, `python3 -m appliance.cli`.
+
+Exit codes: 0 done; 1 a job failed, or something needs somebody; 2 the command line; 3 not there; 4 something is in the way; 5 not
+allowed; 6 the appliance does not answer; 7 a value is not what it should be.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from appliance.cli import appliance_commands as whole
+from appliance.cli import hosts, storage
+from appliance.cli.client import USAGE, Client, CommandError
+from appliance.cli.output import Output
+from appliance.cli.shared import Shared
+
+application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
+for name, noun in (
+    ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", storage.schedule),
+    ("host", hosts.host), ("group", hosts.group), ("job", whole.job), ("alert", whole.alert), ("audit", whole.audit),
+    ("user", whole.user), ("token", whole.token),
+):  # fmt: skip
+    application.add_typer(noun, name=name)
+for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, whole.iscsi):
+    application.command(command.__name__)(command)
+application.command("login")(whole.log_in)
+
+
+@application.callback()
+def begin(
+    context: typer.Context,
+    url: Annotated[str | None, typer.Option(envvar="ZVAAI_URL", help="Of the appliance.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="ZVAAI_TOKEN", help="An API token.", show_default=False)] = None,
+    certificate: Annotated[
+        str | None, typer.Option(envvar="ZVAAI_CA", help="File with who signs the server's certificate.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="table or json")] = "table",
+) -> None:
+    """Where the appliance is, and who asks; `zvaai login` keeps both."""
+    if output not in ("table", "json"):
+        raise CommandError(f"--output {output}: table or json", USAGE)
+    if context.invoked_subcommand != "login":
+        context.obj = Shared(Client(url, token, certificate), Output(output == "json"))
+
+
+def main() -> int:
+    """Runs the command."""
+    try:
+        application(prog_name="zvaai")
+        return 0
+    except CommandError as error:
+        print(f"zvaai: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"zvaai: {error}", file=sys.stderr)
+        return USAGE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The API, as the command sees it: where it is, with what token, and its refusals as exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+FAILED, USAGE, NOT_THERE, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
+_EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_THERE, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
+_EXIT_CODES |= {429: NOT_ALLOWED, 503: UNAVAILABLE}
+
+
+class CommandError(Exception):
+    """The command failed; the text says why and what can be done."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def settings_file() -> Path:
+    """Where `zvaai login` keeps what it was told."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "zvaai" / "cli.json"
+
+
+def kept_settings() -> dict[str, str]:
+    """What `zvaai login` has kept."""
+    try:
+        return dict(json.loads(settings_file().read_text()))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{settings_file()}: {error}; log in again, or remove it", USAGE) from error
+
+
+def keep_settings(settings: dict[str, str]) -> None:
+    """For the next commands; the file has the token, so nobody else may read it."""
+    file = settings_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        json.dump(settings, written)
+    new.rename(file)
+
+
+class Client:
+    """Of one API."""
+
+    def __init__(self, url: str | None, token: str | None, certificate: str | None) -> None:
+        kept = kept_settings()
+        self.url = (url or kept.get("url") or "https://localhost:8443").rstrip("/")
+        self.token = token or kept.get("token")
+        pem = Path(certificate).read_text() if certificate else kept.get("certificate")
+        context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
+        if pem and not certificate:
+            context.check_hostname = False  # it is this very certificate that was looked at, whatever the server is called
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", verify=context, timeout=90)
+
+    def call(self, method: str, path: str, body: Any = None, _headers: dict[str, str] | None = None, **query: Any) -> Any:
+        """What it answers. Raises CommandError."""
+        headers = _headers or ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        asked = {name: value for name, value in query.items() if value is not None}
+        try:
+            answer = self._http.request(method, path, json=body, params=asked, headers=headers)
+            told = answer.json()
+        except (httpx.HTTPError, ssl.SSLError, ValueError) as error:
+            raise CommandError(f"{self.url}: {error}", UNAVAILABLE) from error
+        if answer.is_error:
+            raise CommandError(_in_words(told), _EXIT_CODES.get(answer.status_code, FAILED))
+        return told
+
+    def all(self, path: str, most: int | None = None, **query: Any) -> list[Any]:
+        """All pages of a list, or its first `most`."""
+        found: list[Any] = []
+        for page in self._pages(path, query):
+            found += page
+            if most is not None and len(found) >= most:
+                return found[:most]
+        return found
+
+    def _pages(self, path: str, query: dict[str, Any]) -> Iterator[list[Any]]:
+        cursor = None
+        while True:
+            page = self.call("GET", path, limit=500, cursor=cursor, **query)
+            yield page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def wait(self, job_id: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """The job, once it has ended. Raises CommandError when it failed."""
+        pause = 0.05
+        while True:
+            job: dict[str, Any] = self.call("GET", f"/jobs/{job_id}")
+            tell(job)
+            if job["state"] not in ("queued", "running"):
+                break
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.5)
+        if job["state"] != "succeeded":
+            why = job["problem"]["text"] if job["problem"] else job["state"]
+            raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED)
+        return job
+
+    def named(self, path: str, name: str) -> str:
+        """The identifier of what has this name or identifier. Raises CommandError."""
+        items = self.all(path)
+        for key in ("id", "name"):
+            found = [item for item in items if item[key] == name]
+            if len(found) == 1:
+                return str(found[0]["id"])
+            if found:
+                raise CommandError(f"several are called {name!r}: {', '.join(item['id'] for item in found)}", IN_THE_WAY)
+        raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_THERE)
+
+
+def _in_words(problem: Any) -> str:
+    if not isinstance(problem, dict) or "detail" not in problem:
+        return str(problem)[:1000]
+    lines = [str(problem["detail"])]
+    lines += [f"  in the way: {one}" for one in problem.get("blocking", ())]
+    if problem.get("can_force"):
+        lines.append("  --force does it nevertheless")
+    return "\n".join(lines)

@@ -1,0 +1,70 @@
+"""Tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+SIZES = {"size", "used", "free", "allocated", "referenced", "snapshot_bytes", "bclone_saved", "bclone_used"}
+
+
+def size(text: Any) -> str:
+    """Bytes, as people read them."""
+    value = float(text)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if value == int(value) else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def shown(name: str, value: Any) -> str:
+    """One value."""
+    if value is None or value == []:
+        return "-"
+    if name in SIZES:
+        return size(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(str(one) for one in value)
+    return str(value)
+
+
+class Output:
+    """Where a command tells what it found."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+    def raw(self, value: Any) -> None:
+        """JSON."""
+        print(json.dumps(value, indent=2))
+
+    def rows(self, items: Sequence[dict[str, Any]], *columns: str) -> None:
+        """A table of these columns; all of it as JSON."""
+        if self.as_json:
+            return self.raw(items)
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.replace("_", " ").upper(), justify="right" if column in SIZES else "left", overflow="fold")
+        for item in items:
+            table.add_row(*(shown(column, item[column]) for column in columns))
+        return self.console.print(table)
+
+    def one(self, item: dict[str, Any]) -> None:
+        """A thing by its fields."""
+        if self.as_json:
+            return self.raw(item)
+        width = max((len(name) for name in item), default=0)
+        for name, value in item.items():
+            if not isinstance(value, dict):
+                print(f"{name.replace('_', ' '):<{width}}  {shown(name, value)}")
+        return None

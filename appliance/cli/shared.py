@@ -1,0 +1,77 @@
+"""What all nouns have in common: the client, the output, jobs and their waiting, sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.client import INVALID, Client, CommandError
+from appliance.cli.output import Output
+
+
+@dataclass
+class Shared:
+    """Of one run of the command."""
+
+    client: Client
+    output: Output
+
+    def job(self, job: dict[str, Any], wait: bool) -> None:
+        """Tells of a job that began; with `wait` how far it is, and how it ended."""
+        if not wait:
+            return (
+                self.output.one(job)
+                if self.output.as_json
+                else print(f"job {job['id']} ({job['kind']}): zvaai job wait {job['id']}")
+            )
+        steps: list[str] = []
+
+        def tell(now: dict[str, Any]) -> None:
+            if now["step"] and now["step"] not in steps and not self.output.as_json:
+                steps.append(now["step"])
+                print(f"{now['percent']:3} % {now['step']}", file=sys.stderr)
+
+        ended = self.client.wait(job["id"], tell)
+        if self.output.as_json:
+            return self.output.raw(ended)
+        result = ended["result"] or {}
+        if result.get("served") is False:
+            print(f"done, but not served yet: {result['problem']}", file=sys.stderr)
+        return self.output.one(result)
+
+
+def shared(context: typer.Context) -> Shared:
+    """Of this run."""
+    found: Shared = context.find_root().obj
+    return found
+
+
+_SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def as_bytes(text: str) -> str:
+    """A size as people write it: 500G, 2T, 1073741824. Raises CommandError."""
+    match = re.fullmatch(r"([0-9]{1,19})\s*([KMGT]?)(?:iB)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise CommandError(f"{text!r} is no size: a number of bytes, or with K, M, G or T (powers of 1024)", INVALID)
+    return str(int(match[1]) * _SUFFIXES[match[2].upper()])
+
+
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the job to end.")]
+Force = Annotated[bool, typer.Option("--force", help="Also while hosts are logged in.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", help="A host group that sees it; again for another.")]
+Number = Annotated[int | None, typer.Option("--lun", help="LUN number; the lowest free one unless told.")]
+
+
+def group_ids(client: Client, names: list[str] | None) -> list[str]:
+    """Identifiers of host groups."""
+    return [client.named("/host-groups", name) for name in names or ()]
+
+
+def noun(help_text: str) -> typer.Typer:
+    """A noun with verbs."""
+    return typer.Typer(no_args_is_help=True, help=help_text)

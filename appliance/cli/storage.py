@@ -1,0 +1,272 @@
+"""Pools, datastores, snapshots, schedules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, group_ids, noun, shared
+
+pool = noun("Pools.")
+datastore = noun("VMFS datastores.")
+snapshot = noun("Snapshots of datastores.")
+schedule = noun("Snapshots by the clock.")
+Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")]
+
+
+@pool.command("list")
+def list_pools(context: typer.Context) -> None:
+    """All imported pools."""
+    run = shared(context)
+    run.output.rows(run.client.all("/pools"), "name", "health", "size", "allocated", "free", "bclone_saved", "error_count")
+
+
+@pool.command("show")
+def show_pool(context: typer.Context, name: str) -> None:
+    """A pool with its vdevs and its last scan."""
+    run = shared(context)
+    found = run.client.call("GET", f"/pools/{name}")
+    if run.output.as_json:
+        return run.output.raw(found)
+    run.output.one({key: value for key, value in found.items() if key != "vdevs"})
+    if scan := found["scan"]:
+        print(f"{scan['function']}: {scan['state']}, {100 * scan['progress']:.0f} %, {scan['errors']} errors")
+    lines: list[dict[str, Any]] = []
+
+    def walk(vdevs: list[dict[str, Any]], depth: int) -> None:
+        for vdev in vdevs:
+            lines.append({**vdev, "name": "  " * depth + vdev["name"]})
+            walk(vdev["vdevs"], depth + 1)
+
+    walk(found["vdevs"], 0)
+    return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors")
+
+
+@pool.command("scrub")
+def scrub(
+    context: typer.Context,
+    name: str,
+    action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start",
+    wait: Wait = False,
+) -> None:
+    """Starts, pauses or stops the scrub."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
+
+
+@datastore.command("list")
+def list_datastores(
+    context: typer.Context, state: Annotated[str | None, typer.Option(help="active, deleted or copy; all unless told")] = None
+) -> None:
+    """All datastores; deleted ones can be restored, copies are not served."""
+    run = shared(context)
+    run.output.rows(
+        run.client.all("/datastores", state=state), "name", "state", "lun", "size", "used", "pool", "id", "copy_reason"
+    )
+
+
+@datastore.command("show")
+def show_datastore(context: typer.Context, store: Store) -> None:
+    """One of them."""
+    run = shared(context)
+    run.output.one(run.client.call("GET", f"/datastores/{run.client.named('/datastores', store)}"))
+
+
+@datastore.command("create")
+def create_datastore(
+    context: typer.Context,
+    name: str,
+    pool: Annotated[str, typer.Option(help="The pool it lies in.")],
+    size: Annotated[str, typer.Option(help="500G, 2T, or bytes.")],
+    group: Groups = None,
+    thick: Annotated[bool, typer.Option("--thick", help="Reserve its space.")] = False,
+    block_size: Annotated[int, typer.Option(help="8192 to 131072.")] = 65536,
+    soft_threshold: Annotated[int | None, typer.Option(help="Percent at which hosts are told.")] = None,
+    lun: Number = None,
+    wait: Wait = False,
+) -> None:
+    """An empty one, served to the host groups."""
+    run = shared(context)
+    body = {"name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size, "lun": lun,
+            "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}  # fmt: skip
+    run.job(run.client.call("POST", "/datastores", body), wait)
+
+
+@datastore.command("change")
+def change_datastore(
+    context: typer.Context,
+    store: Store,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    soft_threshold: Annotated[int | None, typer.Option(help="Percent; 0 takes it away.")] = None,
+    lun: Annotated[int | None, typer.Option(help="Another LUN number.")] = None,
+    group: Groups = None,
+    no_groups: Annotated[bool, typer.Option("--no-groups", help="No host group sees it.")] = False,
+    force: Force = False,
+    wait: Wait = False,
+) -> None:
+    """What is given; host groups are replaced by those given."""
+    run = shared(context)
+    body: dict[str, Any] = {"force": force}
+    body |= {key: value for key, value in (("name", name), ("lun", lun)) if value is not None}
+    if soft_threshold is not None:
+        body["soft_threshold"] = soft_threshold or None
+    if group or no_groups:
+        body["host_groups"] = group_ids(run.client, group)
+    run.job(run.client.call("PATCH", f"/datastores/{run.client.named('/datastores', store)}", body), wait)
+
+
+@datastore.command("grow")
+def grow_datastore(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+    """Makes it larger."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
+
+
+@datastore.command("delete")
+def delete_datastore(context: typer.Context, store: Store, force: Force = False, wait: Wait = False) -> None:
+    """Puts it aside; it can be restored until it is purged."""
+    run = shared(context)
+    run.job(run.client.call("DELETE", f"/datastores/{run.client.named('/datastores', store)}", force=force), wait)
+
+
+@datastore.command("restore")
+def restore_datastore(
+    context: typer.Context,
+    store: Store,
+    name: Annotated[str | None, typer.Option()] = None,
+    group: Groups = None,
+    wait: Wait = False,
+) -> None:
+    """Brings a deleted one back, with the same identity."""
+    run = shared(context)
+    body = {"name": name, "host_groups": group_ids(run.client, group)}
+    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/restore", body), wait)
+
+
+@datastore.command("purge")
+def purge_datastore(
+    context: typer.Context,
+    store: Store,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Destroys a deleted one with its snapshots. There is no way back."""
+    run = shared(context)
+    store_id = run.client.named("/datastores", store)
+    if not yes:
+        typer.confirm(f"Destroy {store} and its snapshots for ever?", abort=True)
+    run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
+
+
+@datastore.command("clone")
+def clone_datastore(
+    context: typer.Context,
+    store: Store,
+    name: str,
+    snapshot: Annotated[str | None, typer.Option(help="Of this snapshot; of now unless told.")] = None,
+    group: Groups = None,
+    wait: Wait = False,
+) -> None:
+    """An instant copy with an identity of its own."""
+    run = shared(context)
+    body = {"name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group)}
+    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/clone", body), wait)
+
+
+@datastore.command("adopt")
+def adopt(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(help="A volume: zvaai datastore volumes")],
+    name: str,
+    keep_identity: Annotated[bool, typer.Option("--keep-identity", help="The one it claims, if nobody has it.")] = False,
+    group: Groups = None,
+    wait: Wait = False,
+) -> None:
+    """Makes a datastore of a volume that is none, or of a copy."""
+    run = shared(context)
+    body = {
+        "dataset": dataset,
+        "name": name,
+        "identity": "keep" if keep_identity else "new",
+        "host_groups": group_ids(run.client, group),
+    }
+    run.job(run.client.call("POST", "/volumes/adopt", body), wait)
+
+
+@datastore.command("volumes")
+def volumes(context: typer.Context) -> None:
+    """All volumes; those without a datastore can be adopted."""
+    run = shared(context)
+    run.output.rows(run.client.all("/volumes"), "dataset", "size", "block_size", "datastore")
+
+
+@snapshot.command("list")
+def list_snapshots(context: typer.Context, store: Store) -> None:
+    """Of a datastore, oldest first."""
+    run = shared(context)
+    store_id = run.client.named("/datastores", store)
+    run.output.rows(
+        run.client.all(f"/datastores/{store_id}/snapshots"), "name", "created_at", "used", "referenced", "holds", "clones"
+    )
+
+
+@snapshot.command("create")
+def create_snapshot(
+    context: typer.Context,
+    name: str,
+    stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
+    wait: Wait = False,
+) -> None:
+    """Of one or several datastores of a pool."""
+    run = shared(context)
+    body = {"name": name, "datastores": [run.client.named("/datastores", store) for store in stores]}
+    run.job(run.client.call("POST", "/snapshots", body), wait)
+
+
+@snapshot.command("delete")
+def delete_snapshot(context: typer.Context, store: Store, name: str, wait: Wait = False) -> None:
+    """Refused while clones depend on it."""
+    run = shared(context)
+    run.job(run.client.call("DELETE", f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}"), wait)
+
+
+@snapshot.command("rollback")
+def rollback(context: typer.Context, store: Store, name: str, force: Force = False, wait: Wait = False) -> None:
+    """Puts the datastore back. What was written since is lost; --force also destroys newer snapshots."""
+    run = shared(context)
+    path = f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}/rollback"
+    run.job(run.client.call("POST", path, {"force": force}), wait)
+
+
+@schedule.command("list")
+def list_schedules(context: typer.Context) -> None:
+    """All schedules."""
+    run = shared(context)
+    run.output.rows(run.client.all("/schedules"), "name", "every_minutes", "keep", "enabled", "last_at", "datastores")
+
+
+@schedule.command("create")
+def create_schedule(
+    context: typer.Context,
+    name: str,
+    stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
+    every_minutes: Annotated[int, typer.Option()],
+    keep: Annotated[int, typer.Option(help="How many of each datastore.")],
+) -> None:
+    """Its first snapshot is taken at once."""
+    run = shared(context)
+    body = {
+        "name": name,
+        "datastores": [run.client.named("/datastores", store) for store in stores],
+        "every_minutes": every_minutes,
+        "keep": keep,
+    }
+    run.output.one(run.client.call("POST", "/schedules", body))
+
+
+@schedule.command("delete")
+def delete_schedule(context: typer.Context, name: str) -> None:
+    """Its snapshots stay."""
+    run = shared(context)
+    run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")

@@ -1,0 +1,166 @@
+"""The whole appliance by its command: from the first start to a LUN that an initiator reads, drift, kills, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.appliance import GIB, Appliance, running_appliance
+from support.programs import run, wait_for
+from support.raw_initiator import Session
+from support.target import Account
+
+FIRST, SECOND = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
+
+
+@pytest.fixture(scope="module")
+def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    """One for all tests here: each uses names of its own."""
+    with running_appliance(tmp_path_factory.mktemp("appliance") / "a") as appliance:
+        for name, iqn in (("one", FIRST), ("two", SECOND)):
+            appliance.cli("group", "create", name)
+            appliance.cli("host", "create", f"esx {name}", "--iqn", iqn, "--group", name)
+        yield appliance
+
+
+def create(appliance: Appliance, name: str, *more: str) -> int:
+    """A datastore; its LUN number."""
+    appliance.cli("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait", *more)
+    return int(appliance.json("datastore", "show", name)["lun"])
+
+
+def capacity(appliance: Appliance, lun: int, iqn: str = FIRST) -> str:
+    return run("iscsi-readcapacity16", "-i", iqn, appliance.target.url(lun, appliance.iqn))
+
+
+def seen(appliance: Appliance, iqn: str) -> str:
+    return run("iscsi-ls", "-s", "-i", iqn, appliance.target.url())
+
+
+def test_a_new_datastore_is_a_lun_of_its_hosts_only(appliance: Appliance) -> None:
+    lun = create(appliance, "mine", "--group", "one", "--soft-threshold", "80")
+    uuid = appliance.json("datastore", "show", "mine")["uuid"]
+    assert f"Lun:{lun}" in seen(appliance, FIRST)
+    assert appliance.iqn not in seen(appliance, SECOND)
+    serial = run("iscsi-inq", "-i", FIRST, "-e", "1", "-c", "0x80", appliance.target.url(lun, appliance.iqn))
+    assert uuid.replace("-", "") in serial
+    assert f"Total size:{GIB}" in capacity(appliance, lun)
+    appliance.cli("datastore", "change", "mine", "--group", "one", "--group", "two", "--wait")
+    assert f"Lun:{lun}" in seen(appliance, SECOND)
+    appliance.cli("datastore", "grow", "mine", "2G", "--wait")
+    assert f"Total size:{2 * GIB}" in capacity(appliance, lun)
+    appliance.cli("datastore", "delete", "mine", "--wait")
+    assert lun not in appliance.luns()
+    appliance.cli("datastore", "restore", "mine", "--group", "one", "--wait")
+    assert appliance.luns()[lun] == uuid and f"Total size:{2 * GIB}" in capacity(appliance, lun)
+    appliance.cli("datastore", "delete", "mine", "--wait")
+    appliance.cli("datastore", "purge", "mine", "--yes", "--wait")
+    assert appliance.run("datastore", "show", "mine").returncode == 3
+
+
+def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
+    lun = create(appliance, "used", "--group", "one")
+    appliance.cli("snapshot", "create", "before", "used", "--wait")
+
+    async def while_logged_in() -> None:
+        async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=FIRST) as session:
+            for words in (["datastore", "delete", "used"], ["snapshot", "rollback", "used", "before"]):
+                refused = await asyncio.to_thread(appliance.run, *words)
+                assert refused.returncode == 4 and FIRST in refused.stderr and "--force" in refused.stderr
+            sessions = await asyncio.to_thread(appliance.json, "host", "sessions")
+            assert FIRST in {one["initiator"] for one in sessions}
+            assert lun in appliance.luns() and await session.ping(b"still here") == b"still here"
+
+    asyncio.run(while_logged_in())
+    wait_for(lambda: not appliance.json("host", "sessions"), "the session is gone")
+    appliance.cli("snapshot", "rollback", "used", "before", "--wait")
+    assert lun in appliance.luns()
+
+
+def test_drift_is_mended_by_itself_and_told(appliance: Appliance) -> None:
+    lun = create(appliance, "drifting", "--group", "one")
+    uuid = appliance.luns()[lun]
+    target = {"target": appliance.iqn}
+    appliance.target.call("luns.delete", {**target, "number": lun})
+    wait_for(lambda: appliance.luns().get(lun) == uuid, "the LUN is back")
+    appliance.target.call("access.set", {**target, "number": lun, "initiators": [FIRST, SECOND]})
+    wait_for(lambda: "Lun" not in seen(appliance, SECOND), "who should not see it does not")
+    foreign = appliance.directory / "foreign"
+    foreign.write_bytes(b"")
+    os.truncate(foreign, 1 << 20)
+    appliance.target.call(
+        "luns.create", {**target, "lun": {"number": 900, "uuid": "1" * 8 + "-0000-4000-8000-000000000000", "path": str(foreign)}}
+    )
+    wait_for(lambda: 900 not in appliance.luns(), "what should not be served is not")
+    assert appliance.cli("reconcile") == ""
+
+
+def test_the_target_serves_without_the_appliance_and_it_comes_back(appliance: Appliance) -> None:
+    lun = create(appliance, "lasting", "--group", "one")
+    appliance.worker.kill()
+    appliance.api.kill()
+    assert f"Total size:{GIB}" in capacity(appliance, lun)
+    appliance.api.start()
+    wait_for(lambda: appliance.run("-o", "json", "status").stdout != "", "the API is back")
+    told = appliance.json("status")
+    assert not told["worker"] and appliance.run("status").returncode == 1  # and says what is missing
+    assert appliance.run("datastore", "list").returncode == 6
+    appliance.worker.start()
+    wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker is back")
+    appliance.target.kill()
+    wait_for(lambda: appliance.json("status")["reconcile_problem"] is not None, "it is seen that the target is gone")
+    appliance.target.start()
+    wait_for(lambda: lun in appliance.luns(), "the LUN is back")
+    wait_for(lambda: appliance.json("status")["reconcile_problem"] is None, "all is well")
+    wait_for(
+        lambda: not [one for one in appliance.json("alert", "list") if one["key"].startswith("reconcile:")],
+        "the alert is cleared",
+    )
+
+
+def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
+    create(appliance, "proven", "--group", "one")
+    appliance.cli("host", "chap", "esx one", "--name", "esx1", text="a-good-long-secret\n")
+    appliance.cli("iscsi", "--chap")
+    wait_for(lambda: appliance.target.call("targets.list")["targets"][0]["accounts"]["required"], "CHAP is required")
+    url = appliance.target.url(appliance.json("datastore", "show", "proven")["lun"], appliance.iqn)
+    with pytest.raises(AssertionError):
+        run("iscsi-inq", "-i", FIRST, url)
+    number = appliance.json("datastore", "show", "proven")["lun"]
+    right = appliance.target.url(number, appliance.iqn, Account("esx1", "a-good-long-secret"))
+    assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)
+    checks = {(check["id"], check["result"]) for check in appliance.json("readiness")["checks"]}
+    assert ("chap", "failed") in checks  # the other host has no secret
+    appliance.cli("iscsi", "--no-chap")
+    wait_for(lambda: not appliance.target.call("targets.list")["targets"][0]["accounts"]["required"], "CHAP is not required")
+    assert "a-good-long" not in appliance.json("host", "list").__repr__() + appliance.logs()
+
+
+def test_exit_codes(appliance: Appliance) -> None:
+    for words, code in (
+        (["datastore", "show", "absent"], 3),
+        (["datastore", "create", "a/b", "--pool", "tank", "--size", "1G"], 7),
+        (["datastore", "create", "tiny", "--pool", "tank", "--size", "1M"], 7),
+        (["datastore", "create", "odd", "--pool", "tank", "--size", "1 apple"], 7),
+        (["--token", "zvaai_none", "pool", "list"], 5),
+        (["--url", "https://127.0.0.1:1", "pool", "list"], 6),
+        (["datastore", "fly"], 2),
+        (["--output", "xml", "status"], 2),
+    ):
+        assert appliance.run(*words).returncode == code, words
+    for words, code in ((["datastore", "show", "absent"], 3), (["pool", "list"], 0)):
+        done = appliance.process(*words)
+        assert done.returncode == code and "Traceback" not in done.stderr, done
+
+
+def test_another_certificate_is_not_believed(appliance: Appliance, tmp_path: Path) -> None:
+    other = run(
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(tmp_path / "key"), "-subj", "/CN=localhost"
+    )
+    (tmp_path / "other.pem").write_text(other[other.index("-----BEGIN CERT") :])
+    assert appliance.run("--certificate", str(tmp_path / "other.pem"), "pool", "list").returncode == 6
+    wrong = appliance.run("login", "https://127.0.0.1:8443", "--fingerprint", "00" * 32, text="x")
+    assert wrong.returncode == 5
