@@ -18,7 +18,11 @@ struct user {
 
 struct books {
     struct books *next;
-    const struct fsal_filesystem *file_system;
+    /* The file system. ganesha lets go of its own structure when no export claims it; while the books are open it stays mounted, so that
+     * nothing else has this number. */
+    struct fsal_dev__ device;
+    struct fsal_fsid__ id;
+    enum fsid_type id_type;
     struct fileops_space *space; /* NULL: read-only */
     struct user *users;
 };
@@ -32,9 +36,29 @@ static struct books *find(const struct fsal_filesystem *file_system)
 {
     struct books *books = all;
 
-    while (books != NULL && books->file_system != file_system)
+    while (books != NULL && (books->device.major != file_system->dev.major || books->device.minor != file_system->dev.minor))
         books = books->next;
     return books;
+}
+
+/*
+ * Whether an export other than this one reaches the file system. It may never have said so to us: MDCACHE gives it objects that were
+ * made for another export, and with them the pointer to the books.
+ */
+static bool claimed_by_another(const struct books *books, const struct fsal_export *export)
+{
+    struct fsal_fsid__ id = books->id;
+    struct fsal_filesystem *file_system;
+    struct glist_head *node;
+    bool claimed = false;
+
+    PTHREAD_RWLOCK_rdlock(&fs_lock);
+    file_system = lookup_fsid_locked(&id, books->id_type);
+    if (file_system != NULL)
+        glist_for_each(node, &file_system->exports)
+            claimed = claimed || glist_entry(node, struct fsal_filesystem_export_map, on_exports)->exp != export;
+    PTHREAD_RWLOCK_unlock(&fs_lock);
+    return claimed;
 }
 
 static bool uses(const struct books *books, const struct fsal_export *export)
@@ -87,7 +111,9 @@ static int use_more(const struct fsal_export *export, const struct fsal_filesyst
         error = opened == NULL ? ENOMEM : open_space(file_system, &opened->space);
         if (error != 0)
             goto exit;
-        opened->file_system = file_system;
+        opened->device = file_system->dev;
+        opened->id = file_system->fsid;
+        opened->id_type = file_system->fsid_type;
         books = opened;
     }
     if (!uses(books, export)) {
@@ -152,7 +178,7 @@ void books_leave(const struct fsal_export *export)
                 user_link = &user->next;
             }
         }
-        if (books->users == NULL) {
+        if (books->users == NULL && !claimed_by_another(books, export)) {
             *link = books->next;
             books->next = unused;
             unused = books;

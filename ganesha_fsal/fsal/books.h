@@ -7,8 +7,8 @@
 struct fileops_space;
 
 /*
- * The books (fileops/space.h) of the file systems that exports reach. They are open as long as an export uses them: a dataset can be
- * unmounted once nothing of it is exported.
+ * The books (fileops/space.h) of the file systems that exports reach. They are open as long as an export reaches their file system,
+ * whether it was the one that opened them or not: a dataset can be unmounted once nothing of it is exported.
  */
 
 /*
@@ -20,7 +20,7 @@ int books_use(const struct fsal_export *export, const struct fsal_filesystem *fi
 /* No object of the file is left; nothing happens where the books are closed already. */
 void books_file_closed(const struct fileops_space *space, uint64_t inode);
 
-/* The export uses none any more. */
+/* The export uses none any more. Called before ganesha takes back the export's own claims. */
 void books_leave(const struct fsal_export *export);
 
 #endif
