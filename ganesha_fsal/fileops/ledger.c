@@ -1,9 +1,13 @@
 #include "ledger.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define VERSION 1
 
@@ -34,9 +38,12 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS setting(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;";
 
 struct fileops_ledger {
+    char *path;
     sqlite3 *database;
     sqlite3_stmt *statements[STATEMENT_COUNT];
-    int error; /* the first since begin */
+    bool writable;  /* false: it was read, and can't be written at present */
+    int error;      /* the first since begin */
+    int last_error; /* of the last commit */
 };
 
 static int error_of(int code)
@@ -67,13 +74,47 @@ static int error_of(int code)
     }
 }
 
-int fileops_ledger_open(const char *path, struct fileops_ledger **opened)
+/* What went wrong in the file system is more than SQLite's code says. */
+static int error_in(sqlite3 *database, int code)
 {
-    struct fileops_ledger *ledger = calloc(1, sizeof *ledger);
-    int code, error = 0;
-    if (!ledger)
-        return ENOMEM;
-    code = sqlite3_open_v2(path, &ledger->database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    const int error = error_of(code), system_error = error ? sqlite3_system_errno(database) : 0;
+    return (error == EIO || error == EACCES) && (system_error == ENOSPC || system_error == EDQUOT) ? ENOSPC : error;
+}
+
+static void close_database(struct fileops_ledger *ledger)
+{
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        sqlite3_finalize(ledger->statements[i]);
+        ledger->statements[i] = NULL;
+    }
+    sqlite3_close(ledger->database);
+    ledger->database = NULL;
+}
+
+static int prepare(struct fileops_ledger *ledger)
+{
+    int code = SQLITE_OK;
+    for (int i = 0; i < STATEMENT_COUNT && code == SQLITE_OK; i++)
+        code = sqlite3_prepare_v3(ledger->database, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &ledger->statements[i], NULL);
+    return code;
+}
+
+/* SQLite does not say why it could not make its log; this does. */
+static int why_no_log(const struct fileops_ledger *ledger)
+{
+    char name[4200];
+    snprintf(name, sizeof name, "%s-wal", ledger->path);
+    const int log = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (log < 0)
+        return errno == EDQUOT ? ENOSPC : errno;
+    close(log);
+    return EACCES;
+}
+
+static int open_writable(struct fileops_ledger *ledger)
+{
+    int code = sqlite3_open_v2(ledger->path, &ledger->database,
+                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     /* One process: WAL needs no shared memory then. FULL: a commit is on disk. */
     if (code == SQLITE_OK)
         code = sqlite3_exec(ledger->database, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", NULL, NULL, NULL);
@@ -83,15 +124,57 @@ int fileops_ledger_open(const char *path, struct fileops_ledger **opened)
         code = sqlite3_exec(ledger->database, schema, NULL, NULL, NULL);
     if (code == SQLITE_OK)
         code = sqlite3_exec(ledger->database, "COMMIT", NULL, NULL, NULL);
-    for (int i = 0; i < STATEMENT_COUNT && code == SQLITE_OK; i++)
-        code = sqlite3_prepare_v3(ledger->database, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &ledger->statements[i], NULL);
-    error = error_of(code);
+    if (code == SQLITE_OK)
+        code = prepare(ledger);
+    int error = error_in(ledger->database, code);
     if (!error && fileops_ledger_get(ledger, "version", VERSION) != VERSION)
         error = EPROTO;
+    ledger->writable = !error;
+    if (error)
+        close_database(ledger);
+    return error == EACCES ? why_no_log(ledger) : error;
+}
+
+/* Without a file to be made beside it: as it was when it was closed. What a crash left in the log can't be had so. */
+static int open_to_read(struct fileops_ledger *ledger)
+{
+    char name[4200];
+    struct stat status;
+    int code;
+    snprintf(name, sizeof name, "%s-wal", ledger->path);
+    if (!stat(name, &status) && status.st_size)
+        return ENOSPC;
+    const bool empty = stat(ledger->path, &status) || !status.st_size;
+    snprintf(name, sizeof name, "file:%s?immutable=1", ledger->path);
+    code = empty ? sqlite3_open_v2(":memory:", &ledger->database, SQLITE_OPEN_READWRITE, NULL)
+                 : sqlite3_open_v2(name, &ledger->database, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_EXRESCODE, NULL);
+    if (code == SQLITE_OK && empty)
+        code = sqlite3_exec(ledger->database, schema, NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        code = prepare(ledger);
+    int error = error_in(ledger->database, code);
+    if (!error && fileops_ledger_get(ledger, "version", VERSION) != VERSION)
+        error = EPROTO;
+    if (error)
+        close_database(ledger);
+    return error;
+}
+
+int fileops_ledger_open(const char *path, struct fileops_ledger **opened)
+{
+    struct fileops_ledger *ledger = calloc(1, sizeof *ledger);
+    if (!ledger)
+        return ENOMEM;
+    ledger->path = strdup(path);
+    int error = ledger->path ? open_writable(ledger) : ENOMEM;
     if (!error) {
         fileops_ledger_begin(ledger);
-        fileops_ledger_set(ledger, "version", VERSION);
-        error = fileops_ledger_commit(ledger);
+        if (!fileops_ledger_get(ledger, "version", 0))
+            fileops_ledger_set(ledger, "version", VERSION);
+        fileops_ledger_commit(ledger);
+    } else if (error == ENOSPC) {
+        error = open_to_read(ledger);
+        ledger->last_error = ENOSPC;
     }
     if (error) {
         fileops_ledger_close(ledger);
@@ -105,10 +188,28 @@ void fileops_ledger_close(struct fileops_ledger *ledger)
 {
     if (!ledger)
         return;
-    for (int i = 0; i < STATEMENT_COUNT; i++)
-        sqlite3_finalize(ledger->statements[i]);
-    sqlite3_close(ledger->database);
+    close_database(ledger);
+    free(ledger->path);
     free(ledger);
+}
+
+int fileops_ledger_error(const struct fileops_ledger *ledger)
+{
+    return ledger->last_error;
+}
+
+/* For writing, in place of for reading: the same, as nobody else writes it. */
+static int make_writable(struct fileops_ledger *ledger)
+{
+    struct fileops_ledger other = {.path = ledger->path};
+    const int error = open_writable(&other);
+    if (error)
+        return error;
+    close_database(ledger);
+    ledger->database = other.database;
+    memcpy(ledger->statements, other.statements, sizeof ledger->statements);
+    ledger->writable = true;
+    return 0;
 }
 
 /* Runs a statement that gives no rows. */
@@ -116,7 +217,7 @@ static void step(struct fileops_ledger *ledger, enum statement which)
 {
     sqlite3_stmt *statement = ledger->statements[which];
     if (!ledger->error)
-        ledger->error = error_of(sqlite3_step(statement));
+        ledger->error = error_in(ledger->database, sqlite3_step(statement));
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
 }
@@ -130,7 +231,7 @@ static void bind(struct fileops_ledger *ledger, enum statement which, int place,
 
 void fileops_ledger_begin(struct fileops_ledger *ledger)
 {
-    ledger->error = 0;
+    ledger->error = ledger->writable ? 0 : make_writable(ledger);
     step(ledger, BEGIN);
 }
 
@@ -141,6 +242,7 @@ int fileops_ledger_commit(struct fileops_ledger *ledger)
         sqlite3_step(ledger->statements[ROLLBACK]);
         sqlite3_reset(ledger->statements[ROLLBACK]);
     }
+    ledger->last_error = ledger->error;
     return ledger->error;
 }
 

@@ -23,7 +23,8 @@ struct fileops_ledger_file {
 
 struct fileops_ledger;
 
-/* Opens or makes it. EBUSY: another process has it open. EPROTO: of a later version, or damaged. */
+/* Opens or makes it. EBUSY: another process has it open. EPROTO: of a later version, or damaged. On a full file system it is read only:
+ * commits fail with ENOSPC until one finds room. */
 int fileops_ledger_open(const char *path, struct fileops_ledger **ledger);
 void fileops_ledger_close(struct fileops_ledger *ledger);
 
@@ -39,6 +40,7 @@ void fileops_ledger_put_reference(struct fileops_ledger *ledger, const struct fi
 void fileops_ledger_remove_reference(struct fileops_ledger *ledger, uint64_t id);
 void fileops_ledger_set(struct fileops_ledger *ledger, const char *name, uint64_t value);
 int fileops_ledger_commit(struct fileops_ledger *ledger);
+int fileops_ledger_error(const struct fileops_ledger *ledger); /* of the last commit, or 0 */
 
 /* A number kept by fileops_ledger_set(); `otherwise` where there is none. */
 uint64_t fileops_ledger_get(struct fileops_ledger *ledger, const char *name, uint64_t otherwise);

@@ -31,26 +31,31 @@ static int read_reference(void *context, const struct fileops_reference *referen
     return fileops_share_map_add(space->map, reference);
 }
 
+struct inodes {
+    uint64_t *list;
+    size_t count, room;
+};
+
 /* What must be done to files of the ledger, found by a walk that must not change it. */
 struct repair {
     struct fileops_space *space;
-    uint64_t *gone;
-    size_t count, room;
+    struct inodes gone, emptied;
     int error;
 };
 
-static void add_gone(struct repair *repair, uint64_t inode)
+static void add(struct repair *repair, struct inodes *inodes, uint64_t inode)
 {
-    if (repair->count == repair->room) {
-        repair->room = repair->room ? repair->room * 2 : 64;
-        uint64_t *larger = realloc(repair->gone, repair->room * sizeof *larger);
+    if (inodes->count == inodes->room) {
+        const size_t room = inodes->room ? inodes->room * 2 : 64;
+        uint64_t *larger = realloc(inodes->list, room * sizeof *larger);
         if (!larger) {
             repair->error = ENOMEM;
             return;
         }
-        repair->gone = larger;
+        inodes->list = larger;
+        inodes->room = room;
     }
-    repair->gone[repair->count++] = inode;
+    inodes->list[inodes->count++] = inode;
 }
 
 static void look_at(void *context, struct known_file *file)
@@ -63,21 +68,20 @@ static void look_at(void *context, struct known_file *file)
         return;
     }
     if (open < 0) {
-        add_gone(repair, file->row.inode);
+        add(repair, &repair->gone, file->row.inode);
         return;
     }
     if (fstat(open, &status))
         repair->error = errno;
     else
         file->row.block_size = (uint32_t)status.st_blksize; /* a clone that ended in a crash may have changed it */
-    if (file->row.unfinished) {
-        if (ftruncate(open, 0) || fsync(open)) {
-            repair->error = errno;
-        } else {
-            file->row.unfinished = false;
-            fileops_ledger_put_file(repair->space->ledger, &file->row);
-            space_overwritten(repair->space, file, 0, UINT64_MAX, UINT64_MAX);
-        }
+    /* What can't be emptied, or not be written down, is tried again by the thread; until then nobody may change it. */
+    if (file->row.unfinished && !ftruncate(open, 0) && !fsync(open)) {
+        struct fileops_ledger_file row = file->row;
+        row.unfinished = false;
+        fileops_ledger_put_file(repair->space->ledger, &row);
+        space_overwritten(repair->space, file, 0, UINT64_MAX, UINT64_MAX);
+        add(repair, &repair->emptied, row.inode);
     }
     /* It may have become smaller, and was not yet told so. */
     if (file->row.thick && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {
@@ -87,7 +91,7 @@ static void look_at(void *context, struct known_file *file)
     close(open);
     if (!file->row.thick && !file->row.unfinished && !file->overwritten_count &&
         !fileops_share_map_has(repair->space->map, file->row.inode))
-        add_gone(repair, file->row.inode);
+        add(repair, &repair->gone, file->row.inode);
 }
 
 /* References of a file without a row: a row always comes with the first. */
@@ -95,7 +99,7 @@ static void look_at_reference(void *context, uint64_t inode)
 {
     struct repair *repair = context;
     if (!space_find(repair->space, inode))
-        add_gone(repair, inode);
+        add(repair, &repair->gone, inode);
 }
 
 static void forget_reference(void *context, const struct fileops_reference *before, const struct fileops_reference *left, size_t count)
@@ -106,24 +110,36 @@ static void forget_reference(void *context, const struct fileops_reference *befo
         fileops_ledger_remove_reference(space->ledger, before->id);
 }
 
+/* The file system is full: nothing can be written, not even that something is no longer. */
+static bool full(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
+
 static int repair_files(struct fileops_space *space)
 {
     struct repair repair = {.space = space};
     fileops_ledger_begin(space->ledger);
     space_each(space, look_at, &repair);
     fileops_share_map_files(space->map, look_at_reference, &repair);
-    for (size_t i = 0; i < repair.count; i++) {
-        struct known_file *file = space_find(space, repair.gone[i]);
-        fileops_share_map_remove(space->map, repair.gone[i], 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, forget_reference, space);
-        fileops_ledger_remove_file(space->ledger, repair.gone[i]);
+    for (size_t i = 0; i < repair.gone.count; i++) {
+        struct known_file *file = space_find(space, repair.gone.list[i]);
+        fileops_share_map_remove(space->map, repair.gone.list[i], 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, forget_reference, space);
+        fileops_ledger_remove_file(space->ledger, repair.gone.list[i]);
         if (file) {
             space->thick_count -= file->row.thick;
             space_forget(space, file);
         }
     }
-    free(repair.gone);
     const int error = fileops_ledger_commit(space->ledger);
-    return repair.error ? repair.error : error;
+    for (size_t i = 0; i < repair.emptied.count && !error; i++) {
+        struct known_file *file = space_find(space, repair.emptied.list[i]);
+        if (file)
+            file->row.unfinished = false;
+    }
+    free(repair.gone.list);
+    free(repair.emptied.list);
+    return repair.error ? repair.error : full(error) ? 0 : error; /* the ledger has more than there is then */
 }
 
 /* Clones that were under way by name. */
@@ -162,7 +178,15 @@ static int open_folder(struct fileops_space *space, const char *root)
         return errno == EWOULDBLOCK ? EBUSY : errno;
     if (mkdirat(space->folder, FILEOPS_CLONES, 0700) && errno != EEXIST)
         return errno;
-    return remove_leftovers(space->folder);
+    const int error = remove_leftovers(space->folder);
+    return full(error) ? 0 : error; /* the next time */
+}
+
+int space_mark_open(struct fileops_space *space)
+{
+    fileops_ledger_begin(space->ledger);
+    fileops_ledger_set(space->ledger, "clean", 0);
+    return fileops_ledger_commit(space->ledger);
 }
 
 static int open_ledger(struct fileops_space *space)
@@ -179,9 +203,8 @@ static int open_ledger(struct fileops_space *space)
     error = repair_files(space);
     if (error)
         return error;
-    fileops_ledger_begin(space->ledger);
-    fileops_ledger_set(space->ledger, "clean", 0);
-    return fileops_ledger_commit(space->ledger);
+    error = space_mark_open(space);
+    return full(error) ? 0 : error;
 }
 
 static void open_holder(struct fileops_space *space)
@@ -335,5 +358,12 @@ void fileops_space_status(struct fileops_space *space, struct fileops_space_stat
     status->needed_bytes = space->needed;
     status->foreign_changes = space->foreign_changes;
     memcpy(status->problem, space->problem, sizeof status->problem);
+    const int error = fileops_ledger_error(space->ledger);
+    if (error && !status->problem[0])
+        snprintf(status->problem, sizeof status->problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can", strerror(error));
+    if (error && status->can_reserve) {
+        status->can_reserve = false;
+        status->reservations = FILEOPS_RESERVATIONS_NOT_NOW;
+    }
     pthread_mutex_unlock(&space->order);
 }

@@ -31,7 +31,8 @@ struct fileops_space_options {
 };
 
 /* Opens the books of the file system mounted at `root`; makes them where there are none; repairs what a crash left: unfinished
- * clones are removed, files that are gone are forgotten, what is held is made right.
+ * clones are removed, files that are gone are forgotten, what is held is made right. On a full file system that has books they are
+ * opened too: what was promised counts, and `problem` of the status says that nothing more is promised or shared until they can be written.
  * EBUSY: another process has them open. */
 int fileops_space_open(const char *root, const struct fileops_space_options *options, struct fileops_space **space);
 void fileops_space_close(struct fileops_space *space);

@@ -98,6 +98,9 @@ struct fileops_space {
     pthread_cond_t thread_wake;
 };
 
+/* space.c: the ledger says that the books are open, so that it was a crash when it still does at the next opening */
+int space_mark_open(struct fileops_space *space);
+
 /* space_files.c */
 size_t space_bucket(uint64_t inode);
 struct known_file *space_find(struct fileops_space *space, uint64_t inode); /* with `state` held, as all of these */

@@ -215,6 +215,8 @@ static void lower(struct fileops_space *space, const struct work_list *list, boo
 int space_lower(struct fileops_space *space, bool settle_always)
 {
     struct work_list list = {0};
+    if (fileops_ledger_error(space->ledger)) /* is there room again? */
+        space_mark_open(space);
     int error = space_ask_holder(space);
     const bool holds = !error, never = error == EOPNOTSUPP;
 

@@ -9,22 +9,27 @@
 
 #define MOST_AT_ONCE 16 /* files emptied by one look */
 
-/* To the ledger too. With `order` held. */
+/* In the ledger first: one that is marked is emptied after a crash, and by the thread. With `order` held. */
 static int set_unfinished(struct fileops_space *space, uint64_t inode, bool unfinished)
 {
     struct fileops_ledger_file row;
     pthread_mutex_lock(&space->state);
     struct known_file *file = space_find(space, inode);
-    if (file) {
-        file->row.unfinished = unfinished;
+    if (file)
         row = file->row;
-    }
     pthread_mutex_unlock(&space->state);
     if (!file)
         return 0;
+    row.unfinished = unfinished;
     fileops_ledger_begin(space->ledger);
     fileops_ledger_put_file(space->ledger, &row);
-    return fileops_ledger_commit(space->ledger);
+    const int error = fileops_ledger_commit(space->ledger);
+    pthread_mutex_lock(&space->state);
+    file = space_find(space, inode);
+    if (file && !error)
+        file->row.unfinished = unfinished;
+    pthread_mutex_unlock(&space->state);
+    return error;
 }
 
 /* By one at a time. */

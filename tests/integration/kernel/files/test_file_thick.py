@@ -185,6 +185,30 @@ def test_promises_outlive_export_and_import(short_pool: ShortPool, dataset: Path
         assert tool.number("held_bytes") >= 2 * SIZE + shared
 
 
+def test_books_open_on_a_full_pool(short_pool: ShortPool, dataset: Path) -> None:
+    """Served, and said: what was shared and promised counts, nothing more is promised until there is room."""
+    source, more = dataset / "source", dataset / "more"
+    with FileTool(dataset, zfs=True) as tool:
+        write(tool, source, 16 * MIB)
+        tool.clone("clone", "fast", source, dataset, "clone")
+        tool.call("truncate", more, 512 * MIB)
+    with Filler(short_pool.files) as filler:
+        filler.wait_until_refused()
+        run("zpool", "sync", short_pool.name)
+        with FileTool(dataset, zfs=True) as tool:
+            assert tool.number("shared_bytes") == 16 * MIB
+            with pytest.raises(Refused, match="ENOSPC"):
+                tool.call("reserve", more)
+        with FileTool(dataset, zfs=True) as tool:
+            assert tool.number("shared_bytes") == 16 * MIB
+            filler.remove()
+            tool.call("truncate", more, 64 * MIB)
+            tool.call("reserve", more)
+            tool.call("maintain")
+            assert tool.call("status")["problem"] == "no"
+            assert short_pool.number("datastore", "refreservation") >= 64 * MIB
+
+
 def test_a_kill_at_any_moment_loses_no_promise(
     short_pool: ShortPool, dataset: Path, seed: int, tell: Callable[[str], None]
 ) -> None:
