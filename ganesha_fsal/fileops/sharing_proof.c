@@ -9,8 +9,10 @@
 
 #define KSTATS "/proc/spl/kstat/zfs"
 
-/* A number of a kstat: lines of name, type, value. */
-static bool kstat_number(const char *path, const char *name, uint64_t *value)
+#define LONGEST_VALUE 300
+
+/* The value of a name in a kstat: lines of name, type, value. */
+static bool kstat_value(const char *path, const char *name, char value[LONGEST_VALUE])
 {
     char line[512], found[64];
     unsigned type;
@@ -19,9 +21,18 @@ static bool kstat_number(const char *path, const char *name, uint64_t *value)
     if (!file)
         return false;
     while (!there && fgets(line, sizeof line, file))
-        there = sscanf(line, "%63s %u %lu", found, &type, value) == 3 && !strcmp(found, name);
+        there = sscanf(line, "%63s %u %299s", found, &type, value) == 3 && !strcmp(found, name);
     fclose(file);
     return there;
+}
+
+static bool kstat_number(const char *path, const char *name, uint64_t *number)
+{
+    char value[LONGEST_VALUE], *end = value;
+    if (!kstat_value(path, name, value))
+        return false;
+    *number = strtoull(value, &end, 10);
+    return end != value && !*end;
 }
 
 /* The dataset a device number is of: field 3 of mountinfo is it, after " - " come type and source (proc_pid_mountinfo(5)). */
@@ -50,16 +61,8 @@ static bool dataset_of(dev_t device, char *name, size_t size)
 
 static bool has_name(const char *path, const char *name)
 {
-    char line[512], found[64], value[300];
-    unsigned type;
-    bool there = false;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    while (!there && fgets(line, sizeof line, file))
-        there = sscanf(line, "%63s %u %299s", found, &type, value) == 3 && !strcmp(found, "dataset_name") && !strcmp(value, name);
-    fclose(file);
-    return there;
+    char value[LONGEST_VALUE];
+    return kstat_value(path, "dataset_name", value) && !strcmp(value, name);
 }
 
 static void find_kstat(int file, char path[300])

@@ -360,7 +360,8 @@ void fileops_space_status(struct fileops_space *space, struct fileops_space_stat
     memcpy(status->problem, space->problem, sizeof status->problem);
     const int error = fileops_ledger_error(space->ledger);
     if (error && !status->problem[0])
-        snprintf(status->problem, sizeof status->problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can", strerror(error));
+        snprintf(status->problem, sizeof status->problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can",
+                 strerror(error));
     if (error && status->can_reserve) {
         status->can_reserve = false;
         status->reservations = FILEOPS_RESERVATIONS_NOT_NOW;

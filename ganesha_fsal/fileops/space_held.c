@@ -227,7 +227,8 @@ int space_follow(struct fileops_space *space)
     error = space_hold_needed(space, ahead);
     if (error || space->held < space->needed) {
         char text[sizeof space->problem];
-        snprintf(text, sizeof text, "%" PRIu64 " MiB are needed for promises, %" PRIu64 " are held and no more can be", space->needed / MIB, space->held / MIB);
+        snprintf(text, sizeof text, "%" PRIu64 " MiB are needed for promises, %" PRIu64 " are held and no more can be", space->needed / MIB,
+                 space->held / MIB);
         tell(space, text);
     } else if (!space->figures.can_promise) {
         tell(space, "deduplication is on: what it shares is in no ledger, promises may not hold");

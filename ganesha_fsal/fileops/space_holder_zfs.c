@@ -102,12 +102,14 @@ static int zfs_read(void *context, struct fileops_held *figures)
         /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
         figures->overwrites_unshare = is_set_to(output, "checksum", "on") || is_set_to(output, "checksum", "off") ||
                                       is_set_to(output, "checksum", "fletcher2") || is_set_to(output, "checksum", "fletcher4");
-        error = run(dataset, (const char *const[]){"zpool", "get", "-Hpo", "property,value", "bclonesaved", dataset->pool, NULL}, output, sizeof output);
+        error = run(dataset, (const char *const[]){"zpool", "get", "-Hpo", "property,value", "bclonesaved", dataset->pool, NULL}, output,
+                    sizeof output);
     }
     if (!error)
         error = property(output, "bclonesaved", &figures->shared);
     if (!error)
-        error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value", "used,available", dataset->pool, NULL}, output, sizeof output);
+        error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value", "used,available", dataset->pool, NULL}, output,
+                    sizeof output);
     if (!error)
         error = property(output, "used", &pool_used);
     if (!error)

@@ -77,6 +77,8 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
 static int count_unknown(struct fileops_space *space, const struct fileops_ledger_file *row, const struct stat *status)
 {
     struct fileops_references added = {0};
+    const struct fileops_clone_range all = {.source = row->inode, .destination = FILEOPS_OTHER_DATASET,
+                                            .length = space_round_up((uint64_t)status->st_size, row->block_size)};
     int error = not_now(space_measure(space));
     if (error)
         return error;
@@ -85,8 +87,7 @@ static int count_unknown(struct fileops_space *space, const struct fileops_ledge
         status->st_blocks > 0) {
         error = space_find_or_make(space, row) ? 0 : ENOMEM;
         if (!error)
-            error = fileops_share_map_clone(space->map, &(const struct fileops_clone_range){.source = row->inode, .destination = FILEOPS_OTHER_DATASET,
-                                            .length = space_round_up((uint64_t)status->st_size, row->block_size)}, NULL, 0, false, 2, &added);
+            error = fileops_share_map_clone(space->map, &all, NULL, 0, false, 2, &added);
     }
     pthread_mutex_unlock(&space->state);
     if (!error && added.count) {
@@ -115,7 +116,8 @@ static int reserve(struct fileops_space *space, int file, uint64_t least, uint64
     }
     pthread_mutex_lock(&space->state);
     const struct known_file *known = space_find(space, row.inode);
-    const bool done = known && space_is_same_file(&row, &known->row) && known->row.thick && known->row.promised >= larger((uint64_t)status.st_size, least);
+    const bool done = known && space_is_same_file(&row, &known->row) && known->row.thick &&
+                      known->row.promised >= larger((uint64_t)status.st_size, least);
     pthread_mutex_unlock(&space->state);
     if (!done) {
         /* Thin files' changes are counted from now on. */
