@@ -23,6 +23,12 @@ _NAME = "org.ganesha.nfsd"
 _EXPORTS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportmgr")
 _STATISTICS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportstats")
 
+# What the bus itself answers where the daemon does not; whether it did what was asked is not known.
+_UNREACHABLE = {
+    f"org.freedesktop.DBus.Error.{name}"
+    for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply", "NoServer", "Timeout", "TimedOut", "Disconnected")
+}
+
 _ACCESS = ("RW", "RO", "None")
 _SQUASH = ("No_Root_Squash", "Root_Squash", "All_Squash")
 _CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+")
@@ -148,11 +154,7 @@ class Ganesha:
                 return tuple(unwrap_msg(connection.send_and_get_reply(message, timeout=self._timeout_s)))
             except DBusErrorResponse as error:
                 text = " ".join(map(str, error.data))
-                if error.name.startswith("org.freedesktop.DBus.Error.") and error.name.rsplit(".", 1)[1] in {
-                    "ServiceUnknown",
-                    "NameHasNoOwner",
-                    "NoReply",
-                }:
+                if error.name in _UNREACHABLE:
                     raise GaneshaUnreachableError(f"ganesha is not on the bus: {text}") from error
                 raise ExportRefusedError(text) from error
             except (OSError, TimeoutError) as error:

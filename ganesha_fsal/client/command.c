@@ -38,7 +38,7 @@ static const char help[] =
     "                  clone: these bytes only, into a file that is there\n"
     "  --progress      clone: show how far it is, on standard error\n"
     "\n"
-    "Interrupting a clone (Ctrl-C) cancels it on the server.\n"
+    "Interrupting a clone (Ctrl-C) cancels it on the server; by procedure 22 it is answered when it is done, and can't be.\n"
     "\n"
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not supported, 4 not found, 5 no access or read-only, 6 no space,\n"
     "            7 exists, 8 busy, 9 cancelled or interrupted, 10 server not reached\n"

@@ -125,26 +125,6 @@ static bool connect_to(struct connection *connection, struct vaainas_failure *fa
     return connection->client != NULL;
 }
 
-/* libtirpc writes with write(2), which a peer that has gone answers with SIGPIPE: not the plug-in's process, but this call ends of it. */
-static enum clnt_stat call_without_sigpipe(CLIENT *client, unsigned long procedure, xdrproc_t encode, const void *arguments,
-                                           xdrproc_t decode, void *results)
-{
-    const struct timeval timeout = {.tv_sec = CALL_SECONDS};
-    const struct timespec at_once = {0};
-    sigset_t pipe, before, pending;
-
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    enum clnt_stat state = clnt_call(client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
-    if (!sigismember(&pending, SIGPIPE)) /* one that waited before is the process's own */
-        while (sigtimedwait(&pipe, NULL, &at_once) == -1 && errno == EINTR)
-            ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return state;
-}
-
 static enum vaainas_error error_of_state(enum clnt_stat state, struct vaainas_failure *failure)
 {
     switch (state) {
@@ -165,15 +145,22 @@ static enum vaainas_error error_of_state(enum clnt_stat state, struct vaainas_fa
     }
 }
 
-enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
-                        const void *arguments, xdrproc_t decode, void *results, struct vaainas_failure *failure)
+static enum vaainas_error call_with_signals(struct connection *connection, enum repetition repetition, unsigned long procedure,
+                                            xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
+                                            struct vaainas_failure *failure)
 {
+    const struct timeval timeout = {.tv_sec = CALL_SECONDS};
     bool had_connection = connection->client != NULL;
 
     for (;;) {
         if (connection->client == NULL && !connect_to(connection, failure))
             return failure->error;
-        enum clnt_stat state = call_without_sigpipe(connection->client, procedure, encode, arguments, decode, results);
+        enum clnt_stat state = clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode,
+                                         results, timeout);
+        if (state == RPC_SUCCESS)
+            return VAAINAS_OK;
+        xdr_free(decode, results); /* half an answer: what follows must not be decoded into its strings and lists */
+        memset(results, 0, size);
         enum vaainas_error error = error_of_state(state, failure);
         if (error != VAAINAS_UNREACHABLE)
             return error;
@@ -182,4 +169,24 @@ enum vaainas_error call(struct connection *connection, enum repetition repetitio
             return error;
         had_connection = false; /* it broke since the last call, as a server's restart does: once more */
     }
+}
+
+/* libtirpc writes with write(2), which a peer that has gone answers with SIGPIPE: not the plug-in's process, but this call ends of it. */
+enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
+                        const void *arguments, xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure)
+{
+    const struct timespec at_once = {0};
+    sigset_t pipe, before, pending;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    enum vaainas_error error =
+        call_with_signals(connection, repetition, procedure, encode, arguments, decode, results, size, failure);
+    if (!sigismember(&pending, SIGPIPE)) /* one that waited before is the process's own */
+        while (sigtimedwait(&pipe, NULL, &at_once) == -1 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }

@@ -157,7 +157,7 @@ enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_
     failure = failure != NULL ? failure : &ignored;
     if (own == NULL)
         error = fail(failure, VAAINAS_NO_MEMORY, "there is no memory for a list");
-    else if (size < STRUCTURE_FIRST(own, reason))
+    else if (size < STRUCTURE_FIRST(own, reason) || size > STRUCTURE_MOST)
         error = unknown_size(failure);
     else
         error = session->functions->jobs(session, own, count, failure);

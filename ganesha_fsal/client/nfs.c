@@ -64,12 +64,13 @@ static fhandle3 from_handle(const struct handle *handle)
 }
 
 static enum vaainas_error lookup(struct vaainas_session *session, const struct handle *directory, const char *name,
-                                 struct handle *object, bool *is_directory, struct vaainas_failure *failure)
+                                 struct handle *object, bool *is_directory, uint32_t *mode, struct vaainas_failure *failure)
 {
     diropargs3 arguments = {.dir = from_handle(directory), .name = (char *)(uintptr_t)name};
     LOOKUP3res result = {0};
     enum vaainas_error error =
-        call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments, (xdrproc_t)xdr_LOOKUP3res, &result, failure);
+        call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments, (xdrproc_t)xdr_LOOKUP3res, &result, sizeof(result),
+             failure);
 
     if (error == VAAINAS_OK && result.status != 0)
         error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
@@ -77,6 +78,7 @@ static enum vaainas_error lookup(struct vaainas_session *session, const struct h
         const post_op_attr *attributes = &result.LOOKUP3res_u.resok.obj_attributes;
         to_handle(&result.LOOKUP3res_u.resok.object, object);
         *is_directory = attributes->attributes_follow && attributes->post_op_attr_u.attributes.type == DIRECTORY_TYPE;
+        *mode = attributes->attributes_follow ? attributes->post_op_attr_u.attributes.mode & 0777u : 0600u;
     }
     xdr_free((xdrproc_t)xdr_LOOKUP3res, (char *)&result);
     return error;
@@ -107,7 +109,8 @@ enum vaainas_error walk(struct vaainas_session *session, const char *path, struc
         if (strcmp(found->name, ".") == 0 || strcmp(found->name, "..") == 0)
             return fail(failure, VAAINAS_INVALID, "a path has no \".\" or \"..\" in it; nothing was changed");
         found->parent = found->object;
-        enum vaainas_error error = lookup(session, &found->parent, found->name, &found->object, &found->is_directory, failure);
+        enum vaainas_error error = lookup(session, &found->parent, found->name, &found->object, &found->is_directory,
+                                          &found->mode, failure);
         if (error == VAAINAS_NOT_FOUND)
             found->exists = false;
         else if (error != VAAINAS_OK)
@@ -126,21 +129,29 @@ static enum vaainas_error change(struct vaainas_session *session, unsigned long 
 {
     status_only result = {0};
     enum vaainas_error error =
-        call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only, &result, failure);
+        call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only, &result, sizeof(result), failure);
 
     if (error == VAAINAS_OK && result.status != 0)
         error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
     return error;
 }
 
-enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *made,
+enum vaainas_error find_name(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *object,
                              struct vaainas_failure *failure)
 {
-    CREATE3args arguments = {.where = place(directory, name), .createmode = GUARDED, .set_mode = TRUE, .mode = 0600};
     bool is_directory;
+    uint32_t mode;
+
+    return lookup(session, directory, name, object, &is_directory, &mode, failure);
+}
+
+enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, uint32_t mode,
+                             struct handle *made, struct vaainas_failure *failure)
+{
+    CREATE3args arguments = {.where = place(directory, name), .createmode = GUARDED, .set_mode = TRUE, .mode = mode};
     enum vaainas_error error = change(session, NFSPROC3_CREATE, (xdrproc_t)xdr_CREATE3args, &arguments, name, failure);
 
-    return error != VAAINAS_OK ? error : lookup(session, directory, name, made, &is_directory, failure);
+    return error != VAAINAS_OK ? error : find_name(session, directory, name, made, failure);
 }
 
 enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,

@@ -61,7 +61,8 @@ static enum vaainas_error exchange(struct vaainas_session *session, struct proce
     request->version = PROCEDURE22_VERSION;
     encoded.length = procedure22_encode_request(request, encoded.bytes);
     enum vaainas_error error =
-        call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer, failure);
+        call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer,
+             sizeof(answer), failure);
     if (error != VAAINAS_OK)
         return error;
     if (!procedure22_decode_result(answer, sizeof(answer), result))
@@ -114,7 +115,7 @@ struct way {
 };
 
 static enum vaainas_error choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                     const struct found *destination, struct way *way, struct vaainas_failure *failure)
+                                     const struct found *source, const struct found *destination, struct way *way, struct vaainas_failure *failure)
 {
     bool fast = (clone->flags & VAAINAS_FAST) != 0;
     uint64_t random;
@@ -127,7 +128,7 @@ static enum vaainas_error choose_way(struct vaainas_session *session, const stru
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
         return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
     snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
-    return fast ? VAAINAS_OK : make_file(session, &destination->parent, way->temporary, &way->handle, failure);
+    return fast ? VAAINAS_OK : make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
 }
 
 /* The path that the server is told: the destination's, with the temporary name in the place of the last one. */
@@ -144,23 +145,54 @@ static bool name_path(const struct vaainas_clone *clone, const struct way *way, 
     return true;
 }
 
+/* What replaces a file that space was reserved for has space reserved too. */
+static enum vaainas_error keep_reservation(struct vaainas_session *session, const struct found *destination, const struct way *way,
+                                           struct vaainas_failure *failure)
+{
+    struct procedure22_result result;
+    struct handle made;
+    enum vaainas_error error = command(session, PROCEDURE22_EXTENDED_STATISTICS, &destination->object, &result, failure);
+
+    if (error != VAAINAS_OK || result.reserved == 0)
+        return error;
+    error = find_name(session, &destination->parent, way->temporary, &made, failure);
+    return error != VAAINAS_OK ? error : command(session, PROCEDURE22_RESERVE_SPACE, &made, &result, failure);
+}
+
+static enum vaainas_error give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                    const struct found *destination, const struct way *way, bool *renamed,
+                                    struct vaainas_failure *failure)
+{
+    enum vaainas_error error = VAAINAS_OK;
+
+    if ((clone->flags & VAAINAS_GUARDED) != 0)
+        return link_file(session, &way->handle, &destination->parent, destination->name, failure);
+    if (destination->exists)
+        error = keep_reservation(session, destination, way, failure);
+    if (error == VAAINAS_OK)
+        error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
+    *renamed = error == VAAINAS_OK;
+    return error;
+}
+
 /* Gives the complete clone its name, or removes what a failed one made. `error` is how the clone ended, with `failure` set. */
 static enum vaainas_error finish(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *destination,
                                  const struct way *way, enum vaainas_error error, struct vaainas_failure *failure)
 {
-    struct vaainas_failure ignored;
+    struct vaainas_failure why, ignored;
     bool renamed = false;
 
     if (way->temporary[0] == 0)
         return error;
-    if (error == VAAINAS_OK && (clone->flags & VAAINAS_GUARDED) != 0) {
-        error = link_file(session, &way->handle, &destination->parent, destination->name, failure);
-    } else if (error == VAAINAS_OK) {
-        error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
-        renamed = error == VAAINAS_OK;
+    if (error == VAAINAS_OK)
+        error = give_name(session, clone, destination, way, &renamed, failure);
+    if (renamed)
+        return error;
+    enum vaainas_error left = remove_file(session, &destination->parent, way->temporary, &ignored);
+    if (error != VAAINAS_OK && left != VAAINAS_OK && left != VAAINAS_NOT_FOUND) {
+        why = *failure;
+        fail(failure, error, "%.400s; %s may be left beside the destination", why.message, way->temporary);
     }
-    if (!renamed)
-        (void)remove_file(session, &destination->parent, way->temporary, &ignored);
     return error;
 }
 
@@ -192,7 +224,7 @@ static enum vaainas_error poll_until_done(struct vaainas_session *session, const
             *done = result.clone_offset;
             return VAAINAS_OK;
         }
-        if (error != VAAINAS_OK && ++failing > FAILING_POLLS_MAX)
+        if (error != VAAINAS_OK && (error != VAAINAS_UNREACHABLE || ++failing > FAILING_POLLS_MAX))
             return error;
         if (error == VAAINAS_OK) {
             failing = 0;
@@ -221,9 +253,9 @@ static enum vaainas_error clone_file(struct vaainas_session *session, const stru
         return fail(failure, VAAINAS_NOT_SUPPORTED, "procedure 22 has no clones of ranges; nothing was changed: use the program");
     if ((clone->flags & VAAINAS_DRY_RUN) != 0)
         return VAAINAS_OK;
-    enum vaainas_error error = choose_way(session, clone, destination, &way, failure);
+    enum vaainas_error error = choose_way(session, clone, source, destination, &way, failure);
     if (error != VAAINAS_OK)
-        return error;
+        return finish(session, clone, destination, &way, error, failure);
     if (!name_path(clone, &way, &request)) {
         error = fail(failure, VAAINAS_NAME_TOO_LONG, "procedure 22 has room for paths of 255 bytes; nothing was changed: use the program");
         return finish(session, clone, destination, &way, error, failure);

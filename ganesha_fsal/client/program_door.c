@@ -29,7 +29,7 @@ static enum vaainas_error supported(struct vaainas_session *session, struct vaai
     vaai_file_handle root = from_handle(&session->root);
     vaai_capabilities_result result = {0};
     enum vaainas_error error = call(&session->program, REPEATABLE, VAAI_NAS_PROC_CAPABILITIES, (xdrproc_t)xdr_vaai_file_handle, &root,
-                                    (xdrproc_t)xdr_vaai_capabilities_result, &result, failure);
+                                    (xdrproc_t)xdr_vaai_capabilities_result, &result, sizeof(result), failure);
 
     if (error != VAAINAS_OK)
         return error;
@@ -73,7 +73,7 @@ static enum vaainas_error call_job(struct vaainas_session *session, unsigned lon
 
     memset(&result, 0, sizeof(result));
     enum vaainas_error error =
-        call(&session->program, REPEATABLE, procedure, encode, arguments, (xdrproc_t)xdr_vaai_job_result, &result, failure);
+        call(&session->program, REPEATABLE, procedure, encode, arguments, (xdrproc_t)xdr_vaai_job_result, &result, sizeof(result), failure);
     if (error != VAAINAS_OK)
         return error;
     if (result.error == VAAI_ERROR_NONE)
@@ -218,7 +218,7 @@ static enum vaainas_error statistics(struct vaainas_session *session, const stru
     memset(&result, 0, sizeof(result));
     enum vaainas_error error =
         call(&session->program, REPEATABLE, reserve ? VAAI_NAS_PROC_RESERVE : VAAI_NAS_PROC_STATISTICS, (xdrproc_t)xdr_vaai_file_handle, &handle,
-             (xdrproc_t)xdr_vaai_statistics_result, &result, failure);
+             (xdrproc_t)xdr_vaai_statistics_result, &result, sizeof(result), failure);
     if (error != VAAINAS_OK)
         return error;
     if (result.error == VAAI_ERROR_NONE) {
@@ -245,7 +245,7 @@ static enum vaainas_error jobs(struct vaainas_session *session, struct vaainas_j
     memset(&result, 0, sizeof(result));
     *count = 0;
     enum vaainas_error error = call(&session->program, REPEATABLE, VAAI_NAS_PROC_JOB_LIST, (xdrproc_t)xdr_vaai_file_handle, &root,
-                                    (xdrproc_t)xdr_vaai_jobs_result, &result, failure);
+                                    (xdrproc_t)xdr_vaai_jobs_result, &result, sizeof(result), failure);
     if (error != VAAINAS_OK)
         return error;
     if (result.error != VAAI_ERROR_NONE) {

@@ -37,7 +37,7 @@ static enum vaainas_error mount_export(const struct vaainas_server *server, stru
     mountres3 result = {0};
 
     enum vaainas_error error =
-        call(&connection, REPEATABLE, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument, (xdrproc_t)xdr_mountres3, &result, failure);
+        call(&connection, REPEATABLE, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument, (xdrproc_t)xdr_mountres3, &result, sizeof(result), failure);
     if (error == VAAINAS_OK && result.fhs_status != 0) /* mountstat3 has the numbers of nfsstat3 */
         error = fail(failure, error_of_nfs(result.fhs_status), "%s can't be mounted from %s (%s): see the server's exports and their clients",
                      path, server->host, vaainas_error_name(error_of_nfs(result.fhs_status)));
@@ -62,6 +62,7 @@ struct vaainas_session *vaainas_open_server(const struct vaainas_server *given, 
 {
     struct vaainas_failure ignored;
     struct vaainas_server own;
+    char nothing;
     const struct vaainas_server *server = &own;
     struct vaainas_session *session = calloc(1, sizeof(*session));
     enum vaainas_error error;
@@ -85,7 +86,7 @@ struct vaainas_session *vaainas_open_server(const struct vaainas_server *given, 
     session->program = (struct connection){session->host, server->program_port, VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, NULL};
     if (mount_export(server, &session->root, failure) != VAAINAS_OK)
         goto failed;
-    if (call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, NULL, failure) != VAAINAS_OK)
+    if (call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0, failure) != VAAINAS_OK)
         goto failed;
     error = try_door(session, server->door == VAAINAS_PROCEDURE22 ? server->door : VAAINAS_PROGRAM, failure);
     if (server->door == VAAINAS_ANY && (error == VAAINAS_NO_SERVICE || error == VAAINAS_UNREACHABLE)) {

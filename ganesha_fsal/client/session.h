@@ -42,6 +42,7 @@ struct found {
     bool exists;         /* all of it */
     bool is_directory;   /* what the path names */
     bool parent_exists;  /* all but the last component */
+    uint32_t mode;       /* permissions of what the path names */
     struct handle object; /* what the path names, where it exists */
     struct handle parent; /* the last directory that was found */
     char name[NAME_SIZE]; /* the last component */
@@ -71,9 +72,12 @@ enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error erro
 /* Whether a call may be said again over a new connection, not knowing whether the server has done it. */
 enum repetition { ONCE, REPEATABLE };
 
-/* One RPC, with the caller's credentials. UNREACHABLE, NO_SERVICE, ACCESS or PROTOCOL where it has no results. `failure` is not NULL. */
+/*
+ * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, and zeroes again where there are none: UNREACHABLE,
+ * NO_SERVICE, ACCESS or PROTOCOL. `failure` is not NULL.
+ */
 enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
-                        const void *arguments, xdrproc_t decode, void *results, struct vaainas_failure *failure);
+                        const void *arguments, xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure);
 
 /* May be called for one that is not connected. */
 void disconnect(struct connection *connection);
@@ -83,7 +87,9 @@ enum vaainas_error error_of_nfs(uint32_t status);
 
 /* NFSv3's own procedures. Those that make a name fail with EXISTS where it is taken, but rename_file() replaces. */
 enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure);
-enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *made,
+enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, uint32_t mode,
+                             struct handle *made, struct vaainas_failure *failure);
+enum vaainas_error find_name(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *object,
                              struct vaainas_failure *failure);
 enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
                                struct vaainas_failure *failure);

@@ -12,13 +12,15 @@
  * does not know has to be zero, and becomes so.
  */
 
+#define STRUCTURE_MOST 4096u /* no libvaainas will have larger ones: a size that was not set is none */
+
 /* false where the structure is shorter than `first`, what the first libvaainas had, or says more than this one knows. */
 static inline bool structure_take(void *own, size_t own_size, const void *given, size_t first)
 {
     size_t size;
 
     memcpy(&size, given, sizeof(size));
-    if (size < first)
+    if (size < first || size > STRUCTURE_MOST)
         return false;
     for (size_t i = own_size; i < size; i++)
         if (((const char *)given)[i] != 0)
@@ -37,9 +39,10 @@ static inline bool structure_begin(void *own, size_t own_size, const void *given
     memcpy(&size, given, sizeof(size));
     memset(own, 0, own_size);
     memcpy(own, &own_size, sizeof(own_size));
-    return size >= first;
+    return size >= first && size <= STRUCTURE_MOST;
 }
 
+/* After structure_begin() was true. */
 static inline void structure_give(const void *own, size_t own_size, void *given)
 {
     size_t size;

@@ -98,12 +98,12 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     if (number > 202)
         return VAAI_NAS_STALE;
     bool is_directory = number >= 200, other = (number >= 100 && number < 200) || number == 202;
-    if (is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE))
+    if (is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE || access == VAAI_NAS_MAY_WRITE))
         return VAAI_NAS_IS_DIRECTORY;
     if (!is_directory && access == VAAI_NAS_CREATE)
         return VAAI_NAS_NOT_DIRECTORY;
     file->read_only = number >= 150 && number < 200;
-    if (file->read_only && (access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE))
+    if (file->read_only && (access == VAAI_NAS_WRITE || access == VAAI_NAS_MAY_WRITE || access == VAAI_NAS_CREATE))
         return VAAI_NAS_READ_ONLY;
     if (number < 20 && access != VAAI_NAS_LOOK)
         return VAAI_NAS_ACCESS;

@@ -38,6 +38,7 @@ enum vaai_nas_access {
     VAAI_NAS_LOOK,  /* attributes and statistics: what GETATTR needs */
     VAAI_NAS_READ,  /* what READ needs; the descriptor is open for reading */
     VAAI_NAS_WRITE, /* what WRITE needs, and an export that is not read-only; open for reading and writing */
+    VAAI_NAS_MAY_WRITE, /* the rights of WRITE, asked for alone: nothing is opened for it that others could meet with */
     VAAI_NAS_CREATE /* a directory a file may be made in */
 };
 

@@ -121,6 +121,7 @@ static enum vaai_nas_status check_type(const struct fsal_obj_handle *object, enu
         return file || directory ? VAAI_NAS_OK : VAAI_NAS_INVALID;
     case VAAI_NAS_READ:
     case VAAI_NAS_WRITE:
+    case VAAI_NAS_MAY_WRITE:
         return file ? VAAI_NAS_OK : directory ? VAAI_NAS_IS_DIRECTORY : VAAI_NAS_INVALID;
     case VAAI_NAS_CREATE:
         return directory ? VAAI_NAS_OK : VAAI_NAS_NOT_DIRECTORY;
@@ -147,6 +148,7 @@ static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, en
             status = object->obj_ops->test_access(object, FSAL_EXECUTE_ACCESS, NULL, NULL, true);
         break;
     case VAAI_NAS_WRITE:
+    case VAAI_NAS_MAY_WRITE:
         if ((options & EXPORT_OPTION_WRITE_ACCESS) == 0)
             return VAAI_NAS_READ_ONLY;
         status = object->obj_ops->test_access(object, FSAL_WRITE_ACCESS, NULL, NULL, true);

@@ -218,11 +218,11 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
     return 0;
 }
 
-/* As an NFS operation that hangs in the kernel does not keep an export from being removed, nor does a clone. */
-#define EXPORT_END_MAX_MILLISECONDS 60000u
+/* Exports can't be managed meanwhile. A clone that has not ended then keeps the export's files in use, as an NFS operation would. */
+#define EXPORT_END_MAX_MILLISECONDS 5000u
 
 void vaai_nas_export_ends(uint16_t export_id)
 {
     if (service != NULL && !vaai_nas_cancel_export(service, export_id, EXPORT_END_MAX_MILLISECONDS))
-        LogCrit(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled a minute ago and have not ended", export_id);
+        LogWarn(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled and have not ended yet", export_id);
 }

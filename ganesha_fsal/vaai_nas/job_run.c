@@ -37,23 +37,27 @@ static void describe_fallback(const struct fileops_clone_result *result, char re
         snprintf(reason, VAAI_NAS_REASON_SIZE, "copied: %s", fileops_fallback_name((enum fileops_fallback)most));
 }
 
-/* What a clone that failed has left; of a file it is looked at, not believed. */
-static const char *what_is_left(const struct vaai_nas_order *order, bool begun)
+/* What a clone that failed has left; of a file it is looked at, not believed. `before`: as it was, or NULL where nothing was begun. */
+static const char *what_is_left(const struct vaai_nas_order *order, const struct stat *before)
 {
     struct stat found;
 
-    if (!begun)
+    if (before == NULL)
         return "nothing was changed";
-    if (order->clone.range)
-        return "the range of the destination has old or new bytes";
     if (order->clone.name[0] != 0)
         return "the destination was not made";
-    if (fstat(order->destination.fd, &found) == 0 && found.st_size == 0)
-        return "the destination is empty";
-    return "the destination could not be emptied: don't use it";
+    if (fstat(order->destination.fd, &found) != 0)
+        return "what the destination has is not known";
+    if (found.st_size == before->st_size && found.st_ctim.tv_sec == before->st_ctim.tv_sec &&
+        found.st_ctim.tv_nsec == before->st_ctim.tv_nsec)
+        return "the destination is as it was";
+    if (order->clone.range)
+        return "the range of the destination has old or new bytes";
+    return found.st_size == 0 ? "the destination is empty" : "the destination is not empty: don't use it";
 }
 
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, bool begun, char reason[VAAI_NAS_REASON_SIZE])
+void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct stat *before,
+                               char reason[VAAI_NAS_REASON_SIZE])
 {
     const char *what = strerrordesc_np(error);
 
@@ -62,8 +66,8 @@ void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, bo
     else if (error == EOPNOTSUPP)
         what = "the file system can't share these blocks";
     else if (error == EBUSY)
-        what = "the source kept changing";
-    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, begun));
+        what = "the source kept changing, or another clone has one of the files";
+    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, before));
 }
 
 enum vaai_nas_status vaai_nas_status_of_clone(int error)
@@ -104,7 +108,7 @@ void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_ord
 }
 
 /* How it ended, while its files are still open. */
-static void describe_end(const struct vaai_nas_order *order, int error, bool begun, bool given_up,
+static void describe_end(const struct vaai_nas_order *order, int error, const struct stat *before, bool given_up,
                          const struct fileops_clone_result *result, struct vaai_nas_job *end)
 {
     end->cloned_bytes = result->cloned;
@@ -119,9 +123,9 @@ static void describe_end(const struct vaai_nas_order *order, int error, bool beg
     end->state = VAAI_NAS_FAILED;
     if (error == ECANCELED && given_up) {
         end->status = VAAI_NAS_BUSY;
-        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "it took longer than who asked may wait; %s", what_is_left(order, begun));
+        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "it took longer than who asked may wait; %s", what_is_left(order, before));
     } else {
-        vaai_nas_describe_failure(order, error, begun, end->reason);
+        vaai_nas_describe_failure(order, error, before, end->reason);
     }
 }
 
@@ -145,12 +149,14 @@ static void run(struct job *job)
     struct fileops_clone_request request;
     struct vaai_nas_job end;
     struct timespec ended;
+    struct stat before = {0};
     int error = ECANCELED;
 
     pthread_mutex_lock(&jobs->lock);
     bool begin = !job->cancelled;
     pthread_mutex_unlock(&jobs->lock);
     if (begin) {
+        (void)fstat(order->destination.fd, &before);
         vaai_nas_order_to_request(order, &request);
         request.progress = progress;
         request.progress_context = job;
@@ -163,7 +169,7 @@ static void run(struct job *job)
     end = job->shown;
     bool given_up = job->given_up;
     pthread_mutex_unlock(&jobs->lock);
-    describe_end(order, error, begin, given_up, &result, &end);
+    describe_end(order, error, begin ? &before : NULL, given_up, &result, &end);
     count(jobs, job, &end, &result, &ended);
     jobs_free_order(jobs->adapter, order); /* who is told that it has ended finds the files let go */
 

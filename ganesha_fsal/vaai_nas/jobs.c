@@ -8,8 +8,9 @@
 
 #define DEFAULT_WORKERS 4u
 /* Calls that wait keep a thread of the NFS server each, of which ntirpc has 200 (RPC_Ioq_ThrdMax). */
-#define WAITING_FAST_MAX 64u
-#define WAITING_ANY_MAX 32u
+#define WAITING_FAST_MAX 64u /* for fast clones that they asked for */
+#define WAITING_ANY_MAX 32u  /* for others that they asked for */
+#define WAITING_LATER_MAX 32u /* for jobs that they ask about or cancel */
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters)
 {
@@ -85,15 +86,21 @@ static struct timespec moment_in(uint32_t milliseconds)
     return moment;
 }
 
-/* Fast clones have places to wait of their own. NULL where all are taken. */
-static size_t *take_place(struct vaai_nas_jobs *jobs, bool fast)
-{
-    size_t *waiting = fast ? &jobs->waiting_fast : &jobs->waiting_any;
+enum place { PLACE_FAST, PLACE_ANY, PLACE_LATER };
 
-    if (*waiting >= (fast ? WAITING_FAST_MAX : WAITING_ANY_MAX))
-        return NULL;
-    (*waiting)++;
-    return waiting;
+static const size_t places[PLACES] = {[PLACE_FAST] = WAITING_FAST_MAX, [PLACE_ANY] = WAITING_ANY_MAX, [PLACE_LATER] = WAITING_LATER_MAX};
+
+static enum place place_of(const struct vaai_nas_clone *clone)
+{
+    return clone->fast ? PLACE_FAST : PLACE_ANY;
+}
+
+static bool take_place(struct vaai_nas_jobs *jobs, enum place place)
+{
+    if (jobs->waiting[place] >= places[place])
+        return false;
+    jobs->waiting[place]++;
+    return true;
 }
 
 /* In a place. A job that others wait for may be forgotten meanwhile: it is looked up anew after every wait. */
@@ -108,15 +115,14 @@ static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32
 }
 
 /* Does not wait where all places are taken. */
-static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
+static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, enum place place, uint32_t milliseconds)
 {
     struct job *job = jobs_find_id(jobs, id);
-    size_t *place = job != NULL && job_is_active(job) && milliseconds != 0 ? take_place(jobs, job->clone.fast) : NULL;
 
-    if (place == NULL)
+    if (job == NULL || !job_is_active(job) || milliseconds == 0 || !take_place(jobs, place))
         return job;
     job = wait_in_place(jobs, id, milliseconds);
-    (*place)--;
+    jobs->waiting[place]--;
     return job;
 }
 
@@ -180,7 +186,7 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
     struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
     if (job != NULL) {
         job_show(job, shown); /* should it be forgotten while it is waited for */
-        job = wait_for(jobs, shown->id, wait_milliseconds);
+        job = wait_for(jobs, shown->id, place_of(&job->clone), wait_milliseconds);
         if (job != NULL)
             job_show(job, shown);
     }
@@ -199,7 +205,8 @@ static struct job *wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
         return job;
     job->given_up = !job->cancelled;
     job->cancelled = true;
-    return wait_in_place(jobs, id, jobs->cancel_milliseconds);
+    return wait_in_place(jobs, id, jobs->cancel_milliseconds < VAAI_NAS_GIVE_UP_MAX_MILLISECONDS ? jobs->cancel_milliseconds
+                                                                                                : VAAI_NAS_GIVE_UP_MAX_MILLISECONDS);
 }
 
 enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *shown,
@@ -209,8 +216,8 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
     bool entered = false;
 
     pthread_mutex_lock(&jobs->lock);
-    size_t *place = take_place(jobs, order->clone.fast);
-    if (place == NULL) {
+    enum place place = place_of(&order->clone);
+    if (!take_place(jobs, place)) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "too many wait for clones; nothing was done: try again");
     } else {
         struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
@@ -225,7 +232,7 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
                 snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
             }
         }
-        (*place)--;
+        jobs->waiting[place]--;
     }
     pthread_mutex_unlock(&jobs->lock);
     if (!entered)
@@ -253,7 +260,7 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = wait_for(jobs, id, wait_milliseconds);
+    const struct job *job = wait_for(jobs, id, PLACE_LATER, wait_milliseconds);
     if (job != NULL && job->shown.export_id == export_id) {
         show_listed(job, shown);
         status = VAAI_NAS_OK;
@@ -264,14 +271,14 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *shown)
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *shown)
 {
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = jobs_find_destination(jobs, device, inode, "");
     if (job != NULL) {
-        job_show(job, shown);
+        show_listed(job, shown);
         status = VAAI_NAS_OK;
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -301,7 +308,7 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
         id = job->shown.id;
         job->cancelled = true;
         job_show(job, shown);
-        job = wait_for(jobs, id, jobs->cancel_milliseconds);
+        job = wait_for(jobs, id, PLACE_LATER, jobs->cancel_milliseconds);
         if (job != NULL)
             job_show(job, shown);
         status = VAAI_NAS_OK;

@@ -2,6 +2,8 @@
 #ifndef VAAI_NAS_JOBS_H
 #define VAAI_NAS_JOBS_H
 
+#include <sys/stat.h>
+
 #include "../fileops/clone.h"
 #include "service.h"
 
@@ -20,9 +22,11 @@ struct vaai_nas_order {
 /* The order as fileops wants it, without progress. */
 void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request);
 
-/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too. */
+/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too; `before` is how that
+ * was, or NULL where nothing was begun. */
 enum vaai_nas_status vaai_nas_status_of_clone(int error);
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, bool begun, char reason[VAAI_NAS_REASON_SIZE]);
+void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct stat *before,
+                               char reason[VAAI_NAS_REASON_SIZE]);
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters);
 void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs);
@@ -57,7 +61,8 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
                                        struct vaai_nas_listed_job *job);
 
 /* The latest job whose destination is this file. */
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *job);
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                               struct vaai_nas_listed_job *job);
 
 void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_listed_job *list, uint32_t *count);
 

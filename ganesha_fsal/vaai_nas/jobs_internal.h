@@ -9,6 +9,7 @@
 
 /* What jobs.c (what is asked), job_table.c and job_run.c (the threads) share. */
 
+#define PLACES 3
 #define WORKERS_MAX 64u /* of each of the two kinds */
 
 struct job {
@@ -40,7 +41,8 @@ struct vaai_nas_jobs {
     pthread_cond_t ended; /* some job has ended */
     struct job *newest;
     struct queue fast, any;                     /* clones that never copy, and those that may */
-    size_t known, active, waiting_fast, waiting_any;
+    size_t known, active;
+    size_t waiting[PLACES]; /* calls, by what they wait for */
     uint64_t first_id, next_id; /* from the time of the start on: another daemon's are others */
     bool stopping;
     unsigned int workers;

@@ -54,7 +54,7 @@ bool fsal_zvaai_export_is_ending(const struct fsal_export *export);
  */
 int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
 
-/* An export is being removed: cancels the clones that read or write in it, and waits a minute for their end at most. */
+/* An export is being removed: cancels the clones that read or write in it, and waits some seconds for their end. */
 void vaai_nas_export_ends(uint16_t export_id);
 
 #endif

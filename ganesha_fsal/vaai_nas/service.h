@@ -17,7 +17,9 @@
 #define VAAI_NAS_REQUEST_ID_SIZE 16
 #define VAAI_NAS_REASON_SIZE 256
 #define VAAI_NAS_WAIT_MAX_MILLISECONDS 10000u
-#define VAAI_NAS_DO_MAX_MILLISECONDS 20000u /* of a clone that is answered when it is complete */
+/* Of a clone that is answered when it is complete: libtirpc's clients wait 25 s, and what is cancelled needs a moment to end. */
+#define VAAI_NAS_DO_MAX_MILLISECONDS 15000u
+#define VAAI_NAS_GIVE_UP_MAX_MILLISECONDS 5000u
 #define VAAI_NAS_JOBS_ACTIVE_MAX 256u  /* waiting and running; what comes beyond is BUSY */
 #define VAAI_NAS_JOBS_KNOWN_MAX 1024u  /* with those that ended, the oldest of which are forgotten */
 
@@ -120,7 +122,7 @@ enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const st
                                       const struct vaai_nas_handle *handle, uint64_t id, uint32_t wait_milliseconds,
                                       struct vaai_nas_job *job);
 
-/* The latest job that writes or wrote the file `destination`. */
+/* The latest job that writes or wrote the file `destination`, for who asked for it, or may write there. */
 enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                               const struct vaai_nas_handle *destination, struct vaai_nas_job *job);
 

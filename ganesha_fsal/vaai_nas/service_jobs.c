@@ -9,7 +9,7 @@
 static bool may_write(struct vaai_nas_service *service, const struct vaai_nas_caller *caller, const struct vaai_nas_handle *destination)
 {
     struct vaai_nas_file file;
-    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_WRITE, &file);
+    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_MAY_WRITE, &file);
 
     if (status == VAAI_NAS_IS_DIRECTORY)
         status = service_open(service, caller, destination, VAAI_NAS_CREATE, &file);
@@ -21,6 +21,12 @@ static bool may_write(struct vaai_nas_service *service, const struct vaai_nas_ca
 static bool is_whose(const struct vaai_nas_listed_job *job, const struct vaai_nas_caller *caller, const struct vaai_nas_file *file)
 {
     return job->owner == file->owner && strcmp(job->job.host, caller->host) == 0;
+}
+
+static bool may_know(struct vaai_nas_service *service, const struct vaai_nas_caller *caller, const struct vaai_nas_file *file,
+                     const struct vaai_nas_listed_job *job)
+{
+    return is_whose(job, caller, file) || may_write(service, caller, &job->destination);
 }
 
 enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
@@ -35,9 +41,11 @@ enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const st
     if (wait_milliseconds > VAAI_NAS_WAIT_MAX_MILLISECONDS)
         wait_milliseconds = VAAI_NAS_WAIT_MAX_MILLISECONDS;
     if (status == VAAI_NAS_OK)
-        status = vaai_nas_jobs_get(service->jobs, id, file.export_id, wait_milliseconds, &found);
-    if (status == VAAI_NAS_OK && !is_whose(&found, caller, &file) && !may_write(service, caller, &found.destination))
+        status = vaai_nas_jobs_get(service->jobs, id, file.export_id, 0, &found);
+    if (status == VAAI_NAS_OK && !may_know(service, caller, &file, &found))
         status = VAAI_NAS_NOT_FOUND;
+    if (status == VAAI_NAS_OK && wait_milliseconds != 0)
+        status = vaai_nas_jobs_get(service->jobs, id, file.export_id, wait_milliseconds, &found);
     if (status == VAAI_NAS_OK)
         *job = found.job;
     service_end(service, &counted, caller, file.export_path, status);
@@ -49,11 +57,16 @@ enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, 
                                               const struct vaai_nas_handle *destination, struct vaai_nas_job *job)
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
+    struct vaai_nas_listed_job found;
     struct vaai_nas_file file;
     enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_LOOK, &file);
 
     if (status == VAAI_NAS_OK)
-        status = vaai_nas_jobs_get_of_file(service->jobs, file.device, file.inode, job);
+        status = vaai_nas_jobs_get_of_file(service->jobs, file.device, file.inode, &found);
+    if (status == VAAI_NAS_OK && !may_know(service, caller, &file, &found))
+        status = VAAI_NAS_NOT_FOUND;
+    if (status == VAAI_NAS_OK)
+        *job = found.job;
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;
@@ -108,7 +121,7 @@ enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
     struct vaai_nas_file file;
-    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_WRITE, &file);
+    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_MAY_WRITE, &file);
 
     if (status == VAAI_NAS_IS_DIRECTORY) /* of a clone that makes a name in it */
         status = service_open(service, caller, destination, VAAI_NAS_CREATE, &file);

@@ -65,7 +65,7 @@ static void a_later_caller_is_served_where_it_asks_for_nothing_new(void **state)
     assert_int_equal(given.c, 0);
 }
 
-static void what_is_too_short_is_refused(void **state)
+static void what_has_no_size_is_refused(void **state)
 {
     struct first given = {sizeof(size_t), 1};
     struct now own;
@@ -75,6 +75,9 @@ static void what_is_too_short_is_refused(void **state)
     assert_false(STRUCTURE_BEGIN(&own, &given, a));
     given.size = 0;
     assert_false(STRUCTURE_TAKE(&own, &given, a));
+    given.size = (size_t)-1; /* whatever was in the memory */
+    assert_false(STRUCTURE_TAKE(&own, &given, a));
+    assert_false(STRUCTURE_BEGIN(&own, &given, a));
 }
 
 int main(void)
@@ -82,7 +85,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_earlier_caller_is_served),
         cmocka_unit_test(a_later_caller_is_served_where_it_asks_for_nothing_new),
-        cmocka_unit_test(what_is_too_short_is_refused),
+        cmocka_unit_test(what_has_no_size_is_refused),
     };
 
     return cmocka_run_group_tests_name("structures", tests, NULL, NULL);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
-from support.programs import wait_for
-from support.vaai_nas import COMMAND, vaai_nas
+from support.onc_rpc import opaque
+from support.onc_rpc_server import serving
+from support.programs import IN_GUEST, wait_for
+from support.vaai_nas import CAPABILITIES, COMMAND, JOB_LIST, PROGRAM, vaai_nas
 
 DOORS = ("program", "procedure22")
 
@@ -133,3 +136,46 @@ def test_a_session_outlives_the_servers_restart(rig: Rig, door: str, number: str
         assert ask() == "0", "the call in which the break is seen is said again"
         plug_in.stdin.close()
         assert plug_in.wait(20) == 0
+
+
+def test_half_an_answer_is_forgotten_before_the_call_is_said_again() -> None:
+    """The strings of the first answer are short, those of the second long: they must not get into the memory of the first."""
+    asked: list[int] = []
+
+    def job(host: bytes) -> bytes:
+        return struct.pack(">Q16xII4QI", 7, 2, 0, 100, 100, 60, 40, 5) + opaque(host)
+
+    def answer(program: int, procedure: int) -> bytes | None:
+        if program != PROGRAM:
+            return struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 1, 1) if procedure == 1 else b""
+        if procedure == CAPABILITIES:
+            return struct.pack(">6I", 0, 1, 1, 0, 1, 1)
+        asked.append(procedure)
+        if len(asked) == 1:
+            return None
+        return struct.pack(">II", 0, 1) + job(b"h" * 255) + opaque(b"n" * 255) + opaque(b"r" * 255)
+
+    with serving(answer, struct.pack(">II", 0, 1) + job(b"h") + opaque(b"n")) as port:
+        ports = (word for name in ("nfs", "mount", "program") for word in (f"--{name}-port", str(port)))
+        found = vaai_nas(*ports, "--door", "program", "jobs", "127.0.0.1:/one")
+    assert asked == [JOB_LIST, JOB_LIST]
+    assert (found.returncode, found.stderr) == (0, "")
+    assert f"from {'h' * 63}: {'n' * 255}; {'r' * 255}" in found.stdout
+
+
+@pytest.mark.skipif(not IN_GUEST, reason="XFS holds no space")
+@pytest.mark.parametrize("door", DOORS)
+def test_a_file_that_is_replaced_keeps_its_reservation(rig: Rig, door: str) -> None:
+    (rig.store / "disk").write_bytes(bytes(1 << 20))
+    assert vaai_nas("--door", door, "reserve", "127.0.0.1:/open", "disk").returncode == 0
+    answer = vaai_nas("--door", door, "fast-clone", "127.0.0.1:/open", "source", "disk")
+    assert answer.returncode == 0, answer.stderr
+    assert f"reserved: {1 << 20}" in vaai_nas("--door", door, "stat", "127.0.0.1:/open", "disk").stdout
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_clone_has_the_permissions_of_its_source(rig: Rig, door: str) -> None:
+    (rig.store / "source").chmod(0o640)
+    for command in ("clone", "fast-clone"):
+        assert vaai_nas("--door", door, command, "127.0.0.1:/open", "source", command).returncode == 0
+        assert (rig.store / command).stat().st_mode & 0o777 == 0o640
