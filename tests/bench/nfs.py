@@ -1,0 +1,180 @@
+"""NFS offloads and the cost of FSAL_ZVAAI, in one run of one daemon: in the guest on datasets, natively on XFS (the cost only).
+
+- A clone of a large file with holes, by `vaai-nas` through each door, beside a client of FSAL_VFS that copies it itself: the
+  kernel's, over NFSv4.2, which finds holes by SEEK. What makes it stable is in the time. Sharing is proven by bcloneused each
+  time, and once for each way by where every block lies (zdb).
+- Many fast clones of a template, then written by four clients; every byte compared.
+- Reads and writes in alternating rounds: the daemon's CPU time and the wall's, for files of FSAL_VFS, of FSAL_ZVAAI,
+  and thick ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.nfs_jobs import CLIENT_COPIES, SERVER_COPIES, BenchFailed, Costs, LargeClones, ManyClones, noise
+from bench.stores import GIB, MIB, timed
+from bench.vaai import spread
+from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, mounted_xfs, running_ganesha
+from support.programs import IN_GUEST, run
+
+LARGE_RUN, LARGE_STRIDE = 8 * MIB, 50 * MIB
+"""Data and hole of the large file: 1.6 of 10 GiB."""
+FLOOR_GIB_A_SECOND = 3
+FLOOR_SECONDS = 60
+OPERATIONS = (("write", 4096), ("read", 4096), ("write", 65536), ("read", 65536))
+VFS, ZVAAI, THICK = "VFS", "ZVAAI", "ZVAAI, thick"
+
+
+def verdict(met: bool) -> str:
+    """As the other tables say it."""
+    return "met" if met else "NOT met"
+
+
+def large_clones(jobs: LargeClones, gib: int, rounds: int, client_rounds: int) -> dict[str, list[float]]:
+    """Prints and returns the seconds of each way."""
+    data = noise(jobs.store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
+    noise(jobs.vfs_store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
+    run("zpool", "sync", jobs.pool)
+    found: dict[str, list[float]] = {name: [] for name in (*SERVER_COPIES, CLIENT_COPIES)}
+    blocks: dict[str, int] = {}
+    for number in range(max(rounds, client_rounds)):
+        for name in SERVER_COPIES if number < rounds else ():
+            found[name].append(jobs.server(name))
+            if not number:
+                blocks[name] = jobs.prove()
+            jobs.remove()
+        if number < client_rounds:
+            found[CLIENT_COPIES].append(jobs.client())
+            jobs.remove()
+    print(f"\nClone of {gib} GiB with {data / GIB:.1f} GiB of data, 128K records, on disk before and after: median [min-max]")
+    print(f"{'':28}{'seconds':>24}{'GiB/s of its size':>24}{'times faster':>14}  {'blocks at the same place':>26}")
+    by_client = statistics.median(found[CLIENT_COPIES]) if found[CLIENT_COPIES] else None
+    for name, seconds in found.items():
+        if seconds:
+            speeds = spread([gib / one for one in seconds])
+            times = f"{by_client / statistics.median(seconds):.0f}" if by_client else "-"
+            print(f"{name:28}{spread(seconds):>24}{speeds:>24}{times:>14}  {blocks.get(name, '-'):>26}")
+    for name in SERVER_COPIES:
+        speed = gib / statistics.median(found[name]) if found[name] else 0
+        print(f"floor: {name}, at least {FLOOR_GIB_A_SECOND} GiB/s: {speed:.1f}, {verdict(speed >= FLOOR_GIB_A_SECOND)}")
+    jobs.remove("source")
+    return found
+
+
+def many_clones(jobs: ManyClones) -> list[float]:
+    """Prints and returns the seconds of each clone."""
+    jobs.make_template()
+    seconds = jobs.clone()
+    count = len(seconds)
+    written = jobs.write()
+    compared: list[int] = []
+    comparing = timed(lambda: compared.append(jobs.compare()))
+    print(f"\n{count} fast clones of a template, each by a `vaai-nas` of its own: {sum(seconds):.1f} s, each {spread(seconds)}")
+    print(
+        f"then {written / MIB:.1f} MiB written into them by {jobs.CLIENTS} clients; "
+        f"all {compared[0] / GIB:.0f} GiB are right (compared in {comparing:.0f} s)"
+    )
+    print(f"floor: {count} clones within {FLOOR_SECONDS} s: {sum(seconds):.1f}, {verdict(sum(seconds) <= FLOOR_SECONDS)}")
+    return seconds
+
+
+def quartiles(values: Sequence[float]) -> str:
+    """median (first to third quartile)"""
+    first, median, third = statistics.quantiles(values, n=4)
+    return f"{median:.3f} ({first:.3f} to {third:.3f})"
+
+
+def costs(jobs: Costs, rounds: int) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Prints and returns CPU and wall time of each operation and contender."""
+    found = {}
+    others = [name for name in jobs.paths if name != VFS]
+    print(f"\nFSAL_ZVAAI beside FSAL_VFS, {rounds} rounds of {jobs.operations} operations in turn: ratios, median (quartiles)")
+    print(f"{'':16}{'VFS: CPU us, wall us':>24}" + "".join(f"{name + ': CPU':>30}{'wall':>30}" for name in others))
+    for what, size in OPERATIONS:
+        measured = jobs.measure(what, size, rounds)
+        base = measured[VFS]
+        own = [statistics.median(values) * 1e6 for values in ([one.cpu for one in base], [one.wall for one in base])]
+        cells = f"{own[0]:.1f}, {own[1]:.1f}"
+        row = f"{f'{what} {size >> 10}K':16}{cells:>24}"
+        for name in others:
+            pairs = list(zip(measured[name], base, strict=True))
+            row += f"{quartiles([one.cpu / other.cpu for one, other in pairs]):>30}"
+            row += f"{quartiles([one.wall / other.wall for one, other in pairs]):>30}"
+        print(row, flush=True)
+        found[f"{what} {size}"] = {name: [(one.cpu, one.wall) for one in values] for name, values in measured.items()}
+    return found
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[tuple[Ganesha, str, Path, Path]]:
+    """A daemon with /zvaai and /vfs; the pool's name, and where both lie."""
+    with contextlib.ExitStack() as stack:
+        name = "bench"
+        if IN_GUEST:
+            from support.zfs import Pool  # noqa: PLC0415  # of the guest
+
+            disk = run("sh", "-c", "echo $ZVAAI_DISKS").split()[0]
+            pool = Pool(name, disk)
+            stack.callback(pool.destroy)
+            stores = [
+                stack.enter_context(mounted_dataset(f"{name}/{part}", compression="off", recordsize="128K"))
+                for part in ("zvaai", "vfs")
+            ]
+        else:
+            stores = [stack.enter_context(mounted_xfs(folder / part)) for part in ("zvaai", "vfs")]
+        exports = [Export(1, stores[0], "/zvaai"), Export(2, stores[1], "/vfs", fsal="VFS")]
+        ganesha = stack.enter_context(running_ganesha(folder / "ganesha", exports, Daemon.PATCHED))
+        yield ganesha, name, stores[0], stores[1]
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the jobs and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=("large", "many", "cost"), default=["large", "many", "cost"])
+    parser.add_argument("--large", type=int, default=10, metavar="GIB", help="size of the large file (default 10)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the large clone by each door (default 5)")
+    parser.add_argument("--client-rounds", type=int, default=3, help="... and by the client (default 3)")
+    parser.add_argument("--clones", type=int, default=200, help="clones of the template (default 200)")
+    parser.add_argument("--template", type=int, default=1024, metavar="MIB", help="size of the template (default 1024)")
+    parser.add_argument("--cost-rounds", type=int, default=21, help="rounds of reads and writes (default 21)")
+    parser.add_argument(
+        "--operations", type=int, default=1000, help="of each round; the guest counts CPU time in 10 ms (default 1000)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of what is written (default 1)")
+    parser.add_argument("--json", type=Path, help="also write every single value to this file")
+    options = parser.parse_args(words)
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name, served(Path(name)) as (ganesha, pool, store, vfs_store):
+        try:
+            if "large" in options.only and IN_GUEST:
+                large = LargeClones(pool, store, vfs_store, Path(name))
+                found["large"] = large_clones(large, options.large, options.rounds, options.client_rounds)
+            if "many" in options.only and IN_GUEST:
+                many = ManyClones(pool, store, options.clones, options.template * MIB, options.seed)
+                found["many"] = many_clones(many)
+            if "cost" in options.only:
+                jobs = Costs(
+                    ganesha.pid, {VFS: "/vfs", ZVAAI: "/zvaai", **({THICK: "/zvaai"} if IN_GUEST else {})}, options.operations
+                )
+                jobs.prepare([THICK])
+                found["cost"] = costs(jobs, options.cost_rounds)
+        except BenchFailed as failure:
+            print(f"bench: {failure}", file=sys.stderr)
+            return 1
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

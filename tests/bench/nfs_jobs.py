@@ -1,0 +1,267 @@
+"""Jobs of the benchmark of NFS: clones, many clones that are then written, and what FSAL_ZVAAI costs beside FSAL_VFS."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.stores import MIB, timed
+from support.libnfs import Client, mounted
+from support.nfs_mount import kernel_mount
+from support.programs import run, wait_for
+from support.vaai_nas import vaai_nas
+
+HOST = "127.0.0.1"
+DOORS = ("program", "procedure22")
+WAYS = ("clone", "fast-clone")
+SERVER_COPIES = tuple(f"{way}, {door}" for way in WAYS for door in DOORS)
+CLIENT_COPIES = "client, FSAL_VFS"
+RECORD = 128 << 10
+
+
+class BenchFailed(Exception):
+    """What was measured is not what it was to be."""
+
+
+def noise(path: Path, length: int, run_bytes: int, stride: int) -> int:
+    """A file with data in the first `run_bytes` of each `stride`, no two records alike, and holes between; the bytes of data."""
+    data, written = bytearray(os.urandom(MIB)), 0
+    with path.open("wb", buffering=0) as file:
+        for at in range(0, length, MIB):
+            if at % stride < run_bytes:
+                for record in range(0, MIB, RECORD):
+                    data[record : record + 8] = (at + record).to_bytes(8)
+                written += os.pwrite(file.fileno(), data, at)
+        file.truncate(length)
+        os.fsync(file.fileno())
+    return written
+
+
+@dataclass
+class LargeClones:
+    """Clones of a large file with holes: by the server through each door, and by a client that reads and writes."""
+
+    pool: str
+    store: Path
+    """Served as /zvaai, with the source."""
+    vfs_store: Path
+    """Served by FSAL_VFS as /vfs, with a source alike."""
+    scratch: Path
+
+    def server(self, name: str) -> float:
+        """Seconds of one clone by the server, the pool synced; proven to be shared. Raises BenchFailed."""
+        from integration.kernel.zvol_clone.blocks import pool_property  # noqa: PLC0415  # of the guest
+
+        way, _, door = name.partition(", ")
+        before = pool_property(self.pool, "bcloneused")
+
+        def clone() -> None:
+            found = vaai_nas("--door", door, way, f"{HOST}:/zvaai", "source", "copy")
+            if found.returncode != 0:
+                raise BenchFailed(found.stderr)
+            run("zpool", "sync", self.pool)
+
+        seconds = timed(clone)
+        shared = pool_property(self.pool, "bcloneused") - before
+        allocated = (self.store / "source").stat().st_blocks * 512
+        if shared < allocated * 0.98:  # what is no block pointer's is the file's own: indirect blocks
+            raise BenchFailed(f"{name}: {shared} bytes are shared of {allocated}")
+        return seconds
+
+    def prove(self) -> int:
+        """How many blocks of the copy there are, every one of them where the source's is. Raises BenchFailed."""
+        from integration.kernel.files.test_file_clone import blocks_of  # noqa: PLC0415  # of the guest
+
+        source, copy = (blocks_of(self.store / name) for name in ("source", "copy"))
+        if not source or source != copy:
+            raise BenchFailed(f"{sum(source[at] != copy.get(at) for at in source)} of {len(source)} blocks lie elsewhere")
+        return len(copy)
+
+    def client(self) -> float:
+        """Seconds of one copy by the kernel's client over NFSv4.2, which finds the holes by SEEK; the pool synced."""
+        with kernel_mount("/vfs", self.scratch / "vfs") as mount:
+
+            def copy() -> None:
+                run("cp", "--reflink=never", "--sparse=always", mount / "source", mount / "copy", timeout=3600)
+                run("sync", "-f", mount / "copy", timeout=3600)
+                run("zpool", "sync", self.pool)
+
+            return timed(copy)
+
+    def remove(self, name: str = "copy") -> None:
+        """Removes what was made, as a client does: the daemon keeps files open that it does not know to be gone."""
+        from integration.kernel.zvol_clone.blocks import pool_property  # noqa: PLC0415  # of the guest
+
+        for export in ("/zvaai", "/vfs"):
+            with mounted(export) as client, contextlib.suppress(FileNotFoundError):
+                client.unlink(f"/{name}")
+        # OpenZFS frees large files in the background.
+        wait_for(lambda: pool_property(self.pool, "bcloneused") == 0, "nothing is shared any more", 120)
+        wait_for(lambda: pool_property(self.pool, "freeing") == 0, "all is free", 120)
+
+
+Change = tuple[int, bytes]
+
+
+class ManyClones:
+    """Fast clones of a template, which several clients then write."""
+
+    CLIENTS = 4
+    WRITES = 3
+    """Of each client to each clone."""
+
+    def __init__(self, pool: str, store: Path, count: int, length: int, seed: int) -> None:
+        self._pool, self._store, self._length = pool, store, length
+        self.names = [f"clone{number}" for number in range(count)]
+        self._random = random.Random(seed)
+        self._noise = self._random.randbytes(MIB)
+        self._changes: dict[tuple[str, int], list[Change]] = {}
+
+    def _expected(self, at: int) -> bytearray:
+        """The template's MiB at an offset: no record of it is like another."""
+        data = bytearray(self._noise)
+        for record in range(0, MIB, RECORD):
+            data[record : record + 8] = (at + record).to_bytes(8)
+        return data
+
+    def make_template(self) -> None:
+        """Writes the template; it is on disk when done."""
+        with (self._store / "template").open("wb") as file:
+            for at in range(0, self._length, MIB):
+                file.write(self._expected(at))
+            file.flush()
+            os.fsync(file.fileno())
+        run("zpool", "sync", self._pool)
+
+    def clone(self) -> list[float]:
+        """Seconds of each clone, by the command, one after the other. Raises BenchFailed."""
+        seconds = []
+        for name in self.names:
+            begun = time.perf_counter()
+            found = vaai_nas("fast-clone", f"{HOST}:/zvaai", "template", name)
+            seconds.append(time.perf_counter() - begun)
+            if found.returncode != 0 or " 0 copied" not in found.stdout:
+                raise BenchFailed(found.stdout + found.stderr)
+        return seconds
+
+    def write(self) -> int:
+        """Clients write each clone at once, each its own places; the bytes written."""
+        plans: list[list[tuple[str, int, bytes]]] = [[] for _ in range(self.CLIENTS)]
+        for name in self.names:
+            for number, plan in enumerate(plans):
+                for _ in range(self.WRITES):
+                    place = self._random.randrange(self._length // MIB // self.CLIENTS) * self.CLIENTS + number
+                    data = self._random.randbytes(self._random.choice((512, 4096, 5000, 65536)))
+                    offset = self._random.randrange(MIB - len(data))
+                    self._changes.setdefault((name, place), []).append((offset, data))
+                    plan.append((name, place * MIB + offset, data))
+        with concurrent.futures.ThreadPoolExecutor(self.CLIENTS) as clients:
+            return sum(clients.map(write_all, range(self.CLIENTS), plans))
+
+    def compare(self) -> int:
+        """Compares every byte of every clone and of the template; the bytes compared. Raises BenchFailed."""
+        files = {name: (self._store / name).open("rb", buffering=0) for name in (*self.names, "template")}
+        buffer = bytearray(MIB)
+        for place in range(self._length // MIB):
+            template = self._expected(place * MIB)
+            for name, file in files.items():
+                expected = bytearray(template)
+                for offset, data in self._changes.get((name, place), []):
+                    expected[offset : offset + len(data)] = data
+                if os.preadv(file.fileno(), [buffer], place * MIB) != MIB or buffer != expected:
+                    raise BenchFailed(f"{name} is wrong in its {place}th MiB")
+        for name, file in files.items():
+            if os.fstat(file.fileno()).st_size != self._length:
+                raise BenchFailed(f"{name} has another size")
+            file.close()
+        return self._length * len(files)
+
+
+def write_all(number: int, plan: Sequence[tuple[str, int, bytes]]) -> int:
+    """One client's writes, by NFSv3 or v4.0; the bytes written."""
+    done = 0
+    with mounted("/zvaai", (3, 4)[number % 2]) as client:
+        for name, offset, data in plan:
+            with client.opened(f"/{name}", os.O_RDWR) as file:
+                file.write(offset, data)
+                done += len(data)
+    return done
+
+
+class CpuClock:
+    """CPU time of a process, in seconds, of all its threads."""
+
+    def __init__(self, pid: int) -> None:
+        self._clock = (~pid << 3) | 2  # clock_getcpuclockid(3): CPUCLOCK_SCHED of a thread group
+
+    def now(self) -> float:
+        """Since it began."""
+        return time.clock_gettime(self._clock)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one operation."""
+
+    cpu: float
+    wall: float
+
+
+@dataclass
+class Costs:
+    """Reads and writes of files of several exports in turn, in pairs: the daemon's CPU time for each, and the wall's."""
+
+    pid: int
+    paths: dict[str, str]
+    """Export by contender."""
+    operations: int
+    """Of each round."""
+    span: int = 8 * MIB
+    """What is read and written lies within that."""
+
+    def prepare(self, reserved: Sequence[str]) -> None:
+        """Makes the files; those of `reserved` contenders are thick."""
+        for contender, export in self.paths.items():
+            with mounted(export) as client, client.opened(f"/{contender}", os.O_CREAT | os.O_RDWR) as file:
+                for at in range(0, self.span, MIB):
+                    file.write(at, os.urandom(MIB))
+                file.sync()
+            if contender in reserved:
+                found = vaai_nas("reserve", f"{HOST}:{export}", contender)
+                if found.returncode != 0:
+                    raise BenchFailed(found.stderr)
+
+    def measure(self, what: str, size: int, rounds: int) -> dict[str, list[Cost]]:
+        """Costs of an operation, one for each round and contender; who is first in a round changes."""
+        clock, found = CpuClock(self.pid), {name: list[Cost]() for name in self.paths}
+        clients = {name: Client(export) for name, export in self.paths.items()}
+        files = {name: clients[name].open(f"/{name}", os.O_RDWR) for name in clients}
+        data = os.urandom(size)
+        order = list(self.paths)
+        for number in range(rounds + 1):  # the first one warms up
+            places = [random.Random(number).randrange(self.span // size) * size for _ in range(self.operations)]
+            for name in order:
+                file = files[name]
+                cpu, wall = clock.now(), time.perf_counter()
+                for at in places:
+                    if what == "write":
+                        file.write(at, data)
+                    else:
+                        file.read(at, size)
+                cost = Cost((clock.now() - cpu) / self.operations, (time.perf_counter() - wall) / self.operations)
+                if number:
+                    found[name].append(cost)
+            order.append(order.pop(0))
+            if what == "write":
+                for file in files.values():
+                    file.sync()
+        for name, client in clients.items():
+            files[name].close()
+            client.leave()
+        return found
