@@ -264,7 +264,7 @@ class ZfsEngine(ABC):
     ) -> list[Snapshot]:
         """Snapshots of all datasets, or of `root` and (`recursive`) those below, in one call, with these user properties.
 
-        Sorted by dataset, then oldest first. Raises NoSuchDataset for `root`.
+        A property that is "-" counts as not set here. Sorted by dataset, then oldest first. Raises NoSuchDataset for `root`.
         """
 
     @abstractmethod

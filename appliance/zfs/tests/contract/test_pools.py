@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from appliance.zfs.errors import (
@@ -21,6 +23,16 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.model import FeatureState, Health, Pool, Redundancy, Role, ScanState, Vdev, VdevSpec
 from appliance.zfs.tests.contract.rig import MIB, Rig
+
+
+@pytest.fixture(autouse=True)
+def no_other_pools(rig: Rig) -> Iterator[None]:
+    """The test leaves no pool behind: the next one could not have its devices."""
+    yield
+    left = [pool.name for pool in rig.engine.pools() if pool.name != rig.pool]
+    for pool in left:
+        rig.engine.export_pool(pool, force=True)
+    assert not left
 
 
 def leaf(pool: Pool, path: str) -> Vdev:

@@ -1,0 +1,1 @@
+"""The root helper: a fixed list of operations on OpenZFS for a caller without privileges."""

@@ -1,0 +1,93 @@
+"""`python3 -m appliance.helper`: serves until SIGTERM or SIGINT.
+
+Exit codes: 2 for the command line, 69 (EX_UNAVAILABLE) when OpenZFS is not there, 78 (EX_CONFIG) for a user that does not exist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import pwd
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from appliance.helper.checks import Policy
+from appliance.helper.server import Server
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import ZfsError
+from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.simulator import Simulator
+
+FIRST_PASSED_DESCRIPTOR = 3
+"""SD_LISTEN_FDS_START of sd_listen_fds(3)."""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="zvaai-helper", description="Root's operations on OpenZFS for the appliance's worker.")
+    parser.add_argument("--socket", type=Path, help="where to listen; without, the socket systemd passes")
+    parser.add_argument("--user", action="append", default=[], help="who may call, besides root; again for another")
+    parser.add_argument(
+        "--device-directory", action="append", default=[], help="where pools' devices lie (/dev/disk/ unless told)"
+    )
+    parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
+    parser.add_argument("--search", action="append", default=[], help="where to look for pools to import")
+    parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
+    return parser.parse_args()
+
+
+def _listener(path: Path | None) -> socket.socket:
+    """The socket that systemd passed, or a new one that everybody may connect to: who may call is checked for each."""
+    if path is None:
+        if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+            raise SystemExit("zvaai-helper: neither --socket nor a socket of systemd")
+        return socket.socket(fileno=FIRST_PASSED_DESCRIPTOR)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o666)
+    listener.listen(64)
+    return listener
+
+
+def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{directory.rstrip('/')}/" for directory in given) or usual
+
+
+def main() -> int:
+    """Runs the helper."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+    options = _arguments()
+    try:
+        users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
+    except KeyError as problem:
+        logging.error("%s", problem)
+        return 78
+    usual = Policy()
+    policy = Policy(
+        device_directories=_directories(options.device_directory, usual.device_directories),
+        mount_directories=_directories(options.mount_directory, usual.mount_directories),
+    )
+    engine: ZfsEngine = (
+        Simulator(path=options.simulator) if options.simulator else KernelEngine(device_directories=options.search)
+    )
+    try:
+        engine.pools()
+    except ZfsError as problem:
+        logging.error("%s", problem)
+        return 69
+    server = Server(engine, _listener(options.socket), users=users, policy=policy)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    threading.Thread(target=server.serve, daemon=True).start()
+    stopping.wait()
+    server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""What the helper checks of each argument, whoever checked it before: the caller may be somebody who took the service over.
+
+Types are right when these run (operations). Names, properties and layouts are checked by the same tables as in the engines; what
+only the helper knows is which devices and mountpoints it gives out, and how much it takes at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.zfs import names
+from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
+from appliance.zfs.layout import check_layout, device_path
+from appliance.zfs.model import NewEncryption, VdevSpec
+from appliance.zfs.properties import (
+    MAX_SIZE,
+    MAX_VOLBLOCKSIZE,
+    On,
+    check_pool_properties,
+    check_properties,
+    check_user_properties,
+    check_user_property,
+)
+
+MAX_SNAPSHOTS = 20_000
+"""In one step."""
+MAX_PROPERTIES = 200
+MAX_KEY_BYTES = 512
+ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
+
+_DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What this installation gives out."""
+
+    device_directories: tuple[str, ...] = ("/dev/disk/",)
+    """New devices of pools lie below one of these."""
+    mount_directories: tuple[str, ...] = ("/srv/zvaai/",)
+    """File systems are mounted below one of these."""
+
+    def check(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        """Raises the ZfsError of the first argument that is not taken."""
+        for name, value in arguments.items():
+            if value is not None:
+                self._check(operation, name, value)
+        if operation == "inherit_property" and arguments["property"] == "mountpoint":
+            raise Refused("an inherited mountpoint may be anywhere: set one")
+
+    def _check(self, operation: str, name: str, value: Any) -> None:
+        pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
+        simple: dict[str, Callable[[Any], object]] = {
+            "device": existing_device,
+            "encryption": encryption,
+            "key": key,
+            "new_device": self._new_device,
+            "new_name": _new_name_check(operation),
+            "pool": _existing_pool,
+            "root": names.dataset_name,
+            "snapshot": names.snapshot_name,
+            "snapshots": snapshot_names,
+            "tag": names.hold_tag,
+            "user_properties": _user_property_names,
+            "vdevs": self._vdevs,
+            "volblocksize": lambda size: _between("volblocksize", size, MAX_VOLBLOCKSIZE),
+            "volsize": lambda size: _between("volsize", size, MAX_SIZE),
+        }
+        if name == "name":
+            (pool_check if operation == "create_pool" else _name_check(operation))(value)
+        elif name in {"properties", "filesystem_properties"}:
+            self._properties(operation, name, value)
+        elif name == "property":
+            _property_name(value)
+        elif name in simple:
+            simple[name](value)
+        elif not isinstance(value, bool):
+            raise Refused(f"{operation} has no check of its argument {name}")
+
+    def _properties(self, operation: str, name: str, value: Mapping[str, str]) -> None:
+        if len(value) > MAX_PROPERTIES:
+            raise Refused(f"{len(value)} properties: {MAX_PROPERTIES} at most")
+        if operation == "create_pool" and name == "properties":
+            check_pool_properties(value)
+        elif operation == "snapshot":
+            check_user_properties(value)
+        else:
+            kinds = {"create_volume": On.VOLUME, "create_filesystem": On.FILESYSTEM, "create_pool": On.FILESYSTEM}
+            check_properties(value, kinds.get(operation, On.BOTH))
+        mountpoint = value.get("mountpoint", "none")
+        if mountpoint != "none" and not f"{mountpoint}/".startswith(self.mount_directories):
+            raise Refused(f"mountpoint={mountpoint[:300]!r}: below {' or '.join(self.mount_directories)} only")
+
+    def _new_device(self, path: str) -> None:
+        device_path(path)
+        if not path.startswith(self.device_directories):
+            raise Refused(f"{path}: devices below {' or '.join(self.device_directories)} only")
+
+    def _vdevs(self, vdevs: Sequence[VdevSpec]) -> None:
+        check_layout(vdevs, whole_pool=False)
+        for vdev in vdevs:
+            for path in vdev.devices:
+                self._new_device(path)
+
+
+def existing_device(device: str) -> None:
+    """A GUID, a path below /dev, or a name such as "mirror-0". Raises NoSuchDevice."""
+    if device.startswith("/"):
+        device_path(device)
+    elif not _DEVICE_NAME.fullmatch(device):
+        raise NoSuchDevice(device[:255])
+
+
+def encryption(value: NewEncryption) -> None:
+    """Raises Refused."""
+    key(value.key)
+    if value.algorithm not in ALGORITHMS:
+        raise Refused(f"encryption={value.algorithm[:100]!r}: one of {', '.join(sorted(ALGORITHMS))}")
+
+
+def key(value: bytes) -> None:
+    """Raises Refused."""
+    if not 0 < len(value) <= MAX_KEY_BYTES:
+        raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
+
+
+def snapshot_names(value: Sequence[str]) -> None:
+    """Raises Refused, InvalidName."""
+    if len(value) > MAX_SNAPSHOTS:
+        raise Refused(f"{len(value)} snapshots in one step: {MAX_SNAPSHOTS} at most")
+    for name in value:
+        names.snapshot_name(name)
+
+
+def _existing_pool(name: str) -> None:
+    """Whatever a pool may be called; import takes a GUID too."""
+    if not (name.isdecimal() and name.isascii() and len(name) <= 20):
+        names.dataset_name(name)
+        if "/" in name:
+            raise InvalidName(name, "this is no pool")
+
+
+def _name_check(operation: str) -> Callable[[str], object]:
+    if operation in {"dependants", "properties", "set_properties", "inherit_property"}:
+        return names.dataset_or_snapshot_name
+    if operation in {"holds", "rollback", "rename_snapshot"}:
+        return names.snapshot_name
+    if operation in {"create_volume", "create_filesystem", "rename", "destroy", "clone"}:
+        return names.new_dataset_name
+    return names.dataset_name
+
+
+def _new_name_check(operation: str) -> Callable[[str], object]:
+    kinds = {"import_pool": names.pool_name, "rename_snapshot": names.snapshot_name}
+    return kinds.get(operation, names.new_dataset_name)
+
+
+def _user_property_names(value: Sequence[str]) -> None:
+    if len(value) > MAX_PROPERTIES:
+        raise Refused(f"{len(value)} properties: {MAX_PROPERTIES} at most")
+    for name in value:
+        check_user_property(name, "")
+
+
+def _property_name(name: str) -> None:
+    if names.is_user_property(name):
+        check_user_property(name, "")
+    elif len(name) > 64 or not name.isascii() or not name.replace("_", "").isalnum():
+        raise Refused("no property has such a name")
+
+
+def _between(name: str, size: int, largest: int) -> None:
+    """The exact rules are the engine's: this keeps numbers in bounds that can be written as a word."""
+    if not -largest <= size <= largest * 4:
+        raise Refused(f"{name}={size}: {largest} at most")

@@ -1,0 +1,62 @@
+"""The fixed list of operations: the abstract methods of ZfsEngine, with the types of their arguments and results.
+
+The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
+is declared with, results and errors back the same way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+import msgspec
+
+from appliance.zfs.engine import ZfsEngine
+
+_READING = frozenset(
+    (
+        "dependants",
+        "disks",
+        "filesystem",
+        "filesystems",
+        "holds",
+        "importable",
+        "pools",
+        "properties",
+        "snapshots",
+        "volume",
+        "volumes",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One of them."""
+
+    name: str
+    arguments: type[msgspec.Struct]
+    """Their types, by name; those with a default may be left out, others not be there."""
+    result: Any
+    changes: bool
+    """Whether it goes into the audit."""
+
+
+def _operation(name: str) -> Operation:
+    method = getattr(ZfsEngine, name)
+    types = get_type_hints(method)
+    fields = [
+        (parameter.name, types[parameter.name])
+        if parameter.default is inspect.Parameter.empty
+        else (parameter.name, types[parameter.name], parameter.default)
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.name != "self"
+    ]
+    arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, frozen=True, kw_only=True)
+    return Operation(name, arguments, types["return"], name not in _READING)
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType({name: _operation(name) for name in sorted(ZfsEngine.__abstractmethods__)})

@@ -1,0 +1,94 @@
+"""Messages between helper and client over a Unix stream socket: a length of four bytes, big-endian, then that much JSON.
+
+    request   {"operation": NAME, "arguments": {...}}
+    answer    {"result": ...}   or   {"error": CODE, "details": {...}}
+
+One request at a time on a connection, answered in order. Bytes are base64, sizes and GUIDs numbers of up to 64 bits.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import msgspec
+
+from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError, error_classes
+
+MAX_REQUEST_BYTES = 4 << 20
+"""10,000 snapshots by name, with room."""
+MAX_ANSWER_BYTES = 512 << 20
+_LENGTH_BYTES = 4
+_ERRORS = error_classes()
+
+
+class Closed(Exception):
+    """The other side closed the connection, between messages or in one."""
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is asked for."""
+
+    operation: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of it."""
+
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str | None = None
+    details: dict[str, Any] = {}
+
+
+def read_message(connection: socket.socket, limit: int) -> bytes:
+    """The next message. Raises Closed, Refused when it is longer than `limit`, OSError."""
+    length = int.from_bytes(_read(connection, _LENGTH_BYTES), "big")
+    if length > limit:
+        raise Refused(f"a message of {length} bytes: {limit} at most")
+    return _read(connection, length)
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    parts, left = [], count
+    while left:
+        part = connection.recv(min(left, 1 << 20))
+        if not part:
+            raise Closed
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def write_message(connection: socket.socket, message: bytes) -> None:
+    """Sends it whole. Raises OSError."""
+    connection.sendall(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
+
+
+def decode_request(message: bytes) -> Request:
+    """Raises Refused for what is none."""
+    try:
+        return msgspec.json.decode(message, type=Request)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
+        raise Refused(f"no request: {problem}"[:300]) from None
+
+
+def encode_error(error: ZfsError) -> bytes:
+    """An answer."""
+    return msgspec.json.encode(Answer(error=error.code, details=error.details()))
+
+
+def encode_result(result: Any) -> bytes:
+    """An answer."""
+    return msgspec.json.encode(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
+
+
+def decode_error(answer: Answer) -> ZfsError:
+    """The error of its class; UnexpectedFailure for one that this side does not know."""
+    kind = _ERRORS.get(answer.error or "")
+    if kind is None:
+        return UnexpectedFailure("helper", f"{answer.error}: {answer.details}"[:2000])
+    try:
+        return msgspec.convert(answer.details, kind)
+    except msgspec.ValidationError as problem:
+        return UnexpectedFailure("helper", f"{answer.error}: {problem}")

@@ -1,0 +1,182 @@
+"""The helper's socket: who may call, one request after the other on each connection, an audit line for each change."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from appliance.helper import protocol
+from appliance.helper.checks import Policy
+from appliance.helper.operations import OPERATIONS, Operation
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
+
+MAX_CONNECTIONS = 64
+IDLE_SECONDS = 600.0
+"""A connection over which nothing was asked for so long is closed; the client makes a new one."""
+STOP_SECONDS = 30.0
+"""How long changes under way may take after SIGTERM."""
+_log = logging.getLogger("zvaai-helper")
+
+
+class Server:
+    """Serves an engine over a listening Unix socket to these users, and to the user it runs as."""
+
+    def __init__(self, engine: ZfsEngine, listener: socket.socket, *, users: Collection[int], policy: Policy) -> None:
+        self._engine = engine
+        self._listener = listener
+        self._users = frozenset(users)
+        self._policy = policy
+        self._connections: set[socket.socket] = set()
+        self._busy = threading.Semaphore(MAX_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._working = 0
+        self._stopping = False
+        self._changes = 0
+
+    def serve(self) -> None:
+        """Until `stop`."""
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                if self._stopping:
+                    return
+                raise
+            if self._stopping:
+                connection.close()
+                return
+            threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Takes nothing more, and waits for what is under way."""
+        with self._lock:
+            self._stopping = True
+            self._idle.wait_for(lambda: self._working == 0, STOP_SECONDS)
+            for connection in self._connections:
+                _shut(connection)
+        _shut(self._listener)
+        self._listener.close()
+
+    def _connection(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(IDLE_SECONDS)
+            process, user = peer_of(connection)
+            if not self._busy.acquire(blocking=False):
+                self._refuse(connection, f"{MAX_CONNECTIONS} connections are open")
+                return
+            try:
+                if user not in self._users:
+                    _log.warning("refused: process %d of user %d", process, user)
+                    self._refuse(connection, f"user {user} is not served")
+                    return
+                with self._lock:
+                    self._connections.add(connection)
+                self._requests(connection, process, user)
+            except (OSError, protocol.Closed):
+                pass
+            finally:
+                self._busy.release()
+                with self._lock:
+                    self._connections.discard(connection)
+
+    def _refuse(self, connection: socket.socket, reason: str) -> None:
+        with contextlib.suppress(OSError):
+            protocol.write_message(connection, protocol.encode_error(Refused(reason)))
+
+    def _requests(self, connection: socket.socket, process: int, user: int) -> None:
+        while True:
+            try:
+                message = protocol.read_message(connection, protocol.MAX_REQUEST_BYTES)
+            except Refused as problem:
+                self._refuse(connection, problem.reason)  # what follows has no known beginning
+                return
+            with self._lock:
+                if self._stopping:
+                    return
+                self._working += 1
+            try:
+                protocol.write_message(connection, self.answer(message, process, user))
+            finally:
+                with self._lock:
+                    self._working -= 1
+                    self._idle.notify_all()
+
+    def answer(self, message: bytes, process: int, user: int) -> bytes:
+        """What comes of a request: never an exception."""
+        try:
+            request = protocol.decode_request(message)
+            operation = OPERATIONS.get(request.operation)
+            if operation is None:
+                raise Refused(f"no operation {request.operation[:100]!r}")
+            arguments = self._arguments(operation, request)
+            self._policy.check(operation.name, arguments)
+            return protocol.encode_result(self._perform(operation, arguments, process, user))
+        except ZfsError as problem:
+            return protocol.encode_error(problem)
+        except Exception as problem:
+            _log.exception("a request failed")
+            return protocol.encode_error(UnexpectedFailure("helper", repr(problem)[:2000]))
+
+    def _arguments(self, operation: Operation, request: protocol.Request) -> Mapping[str, Any]:
+        try:
+            decoded = msgspec.json.decode(request.arguments, type=operation.arguments)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
+            raise Refused(f"{operation.name}: {problem}"[:300]) from None
+        return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
+
+    def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
+        method = getattr(self._engine, operation.name)
+        if not operation.changes:
+            return method(**arguments)
+        with self._lock:
+            self._changes += 1
+            number = self._changes
+        told = {name: auditable(name, value) for name, value in arguments.items()}
+        line = {"change": number, "operation": operation.name, "arguments": told, "process": process, "user": user}
+        _log.info("%s", json.dumps({"audit": "begun", **line}))
+        began, outcome = time.monotonic(), "done"
+        try:
+            return method(**arguments)
+        except ZfsError as problem:
+            outcome = problem.code
+            raise
+        except BaseException:
+            outcome = "unexpected"
+            raise
+        finally:
+            seconds = round(time.monotonic() - began, 3)
+            line = {"change": number, "operation": operation.name, "outcome": outcome, "seconds": seconds}
+            _log.info("%s", json.dumps({"audit": "ended", **line}))
+
+
+def auditable(name: str, value: Any) -> Any:
+    """As it may be written down: no keys, and not without end."""
+    if name == "key":
+        return "(not shown)"
+    if name == "encryption" and value is not None:
+        return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}
+    if name == "snapshots" and len(value) > 20:
+        return [*value[:20], f"and {len(value) - 20} more"]
+    return msgspec.to_builtins(value)
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end when it connected (unix(7), SO_PEERCRED)."""
+    process, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
+    return process, user
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,44 @@
+"""A helper in this process, over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from appliance.helper.checks import Policy
+from appliance.helper.client import HelperClient
+from appliance.helper.server import Server
+from appliance.zfs.engine import ZfsEngine
+
+
+@contextlib.contextmanager
+def served(
+    engine: ZfsEngine, path: Path, *, users: Collection[int] | None = None, policy: Policy | None = None
+) -> Iterator[None]:
+    """Serves the engine at this path meanwhile."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(64)
+    server = Server(engine, listener, users={os.geteuid()} if users is None else users, policy=policy or Policy())
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def client_of(engine: ZfsEngine, path: Path, *, policy: Policy | None = None, seconds: float = 60.0) -> Iterator[HelperClient]:
+    """A client of it."""
+    with served(engine, path, policy=policy):
+        client = HelperClient(path, seconds=seconds)
+        yield client
+        client.close()

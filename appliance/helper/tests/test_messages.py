@@ -1,0 +1,223 @@
+"""Whatever a caller sends: an answer, never an exception, and nothing reaches the engine that was not checked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from appliance.helper import protocol
+from appliance.helper.checks import Policy
+from appliance.helper.operations import OPERATIONS
+from appliance.helper.server import Server
+from appliance.zfs import names
+from appliance.zfs.errors import InvalidName, error_classes
+from appliance.zfs.properties import SETTABLE
+
+
+class Recorder:
+    """An engine that only writes down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> None:
+            self.calls.append((name, arguments))
+
+        return call
+
+
+def server(engine: Any) -> Server:
+    """Without a socket."""
+    return Server(engine, None, users=(), policy=Policy())  # type: ignore[arg-type]
+
+
+def ask(engine: Any, message: bytes) -> protocol.Answer:
+    """The answer to a message."""
+    return msgspec.json.decode(server(engine).answer(message, 1, 0), type=protocol.Answer)
+
+
+def request(operation: str, **arguments: Any) -> bytes:
+    """A message."""
+    return json.dumps({"operation": operation, "arguments": arguments}).encode()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+likely_texts = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["tank", "tank/ds", "tank/ds@s", "tank/../x", "-f", "tank/ds@s@t", "/dev/sda", "/dev/disk/by-id/x", "keep", ""]
+    ),
+    st.text(alphabet="tank/@. -_:\0\n", max_size=12),
+)
+likely_properties = st.dictionaries(
+    st.sampled_from([*SETTABLE, "zvaai:name", "keylocation", "sharenfs", "volsize", "-o"]) | st.text(max_size=10),
+    st.sampled_from(["on", "off", "none", "/srv/zvaai/x", "/etc", "1048576"]) | st.text(max_size=10),
+    max_size=3,
+)
+likely_values = st.one_of(
+    likely_texts, st.lists(likely_texts, max_size=3), likely_properties, st.booleans(), st.integers(), json_values
+)
+
+
+@given(st.binary(max_size=300))
+@example(b"[" * 100_000)
+@example(b'{"operation":"\\ud800","arguments":{}}')
+@example(b'{"operation":"destroy","arguments":' + b'{"a":' * 5000)
+def test_any_bytes_are_answered(message: bytes) -> None:
+    recorder = Recorder()
+    answer = ask(recorder, message)
+    assert answer.error in {"refused", *error_classes()} or recorder.calls
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_what_reaches_the_engine_was_checked(data: st.DataObject) -> None:
+    operation = data.draw(st.sampled_from(sorted(OPERATIONS)))
+    arguments = {
+        name: data.draw(likely_values) for name in OPERATIONS[operation].arguments.__struct_fields__ if data.draw(st.booleans())
+    }
+    recorder = Recorder()
+    answer = ask(recorder, request(operation, **arguments))
+    assert (answer.error is None) == bool(recorder.calls), answer
+    for called, given_arguments in recorder.calls:
+        assert called == operation
+        every_value_is_allowed(operation, given_arguments)
+
+
+def every_value_is_allowed(operation: str, arguments: Mapping[str, Any]) -> None:
+    """By rules of its own, not by those of `checks`."""
+    for name, value in arguments.items():
+        texts = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+        for text in (text for text in texts if isinstance(text, str)):
+            assert not text.startswith("-") and "\0" not in text and ".." not in text.split("/"), (operation, name, text)
+            if name in {"name", "root", "snapshots", "snapshot", "new_name"}:
+                names.dataset_or_snapshot_name(text)
+            if name == "new_device":
+                assert text.startswith("/dev/disk/")
+        if name in {"properties", "filesystem_properties"} and value:
+            for key, setting in value.items():
+                assert ":" in key or key in SETTABLE or operation == "create_pool", key
+                assert key != "mountpoint" or setting == "none" or setting.startswith("/srv/zvaai/")
+
+
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    ("create_volume", {"name": "tank/a", "volsize": 1 << 30, "properties": {"zvaai:name": "x"}}),
+    ("snapshot", {"snapshots": ["tank/a@s", "tank/b@s"]}),
+    ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai/a"}}),
+    ("create_pool", {"name": "tank", "vdevs": [{"devices": ["/dev/disk/by-id/a", "/dev/disk/by-id/b"], "redundancy": "mirror"}]}),
+    ("replace", {"pool": "tank", "device": "12345", "new_device": "/dev/disk/by-id/c"}),
+    ("pools", {}),
+    ("offline", {"pool": "tank", "device": "/dev/shm/odd"}),
+    ("import_pool", {"pool": "1234567890123456789"}),
+    ("load_key", {"name": "tank/a", "key": "AAAA"}),
+]
+BAD: list[tuple[str, dict[str, Any], str | None]] = [
+    ("nothing", {}, "refused"),
+    ("__init__", {}, "refused"),
+    ("pool", {"name": "tank"}, "refused"),  # made of `pools` by the client
+    ("destroy", {"name": "tank"}, "invalid_name"),
+    ("destroy", {"name": "tank/a", "recursive": True}, "refused"),
+    ("destroy", {"name": 7}, "refused"),
+    ("destroy", {}, "refused"),
+    ("rename", {"name": "tank/a", "new_name": "tank/-a/.."}, "invalid_name"),
+    ("create_volume", {"name": "tank/a", "volsize": "1G"}, "refused"),
+    ("create_volume", {"name": "tank/a", "volsize": 1 << 63}, "refused"),
+    ("create_volume", {"name": "tank/a", "volsize": 1 << 20, "properties": {"mountpoint": "/srv/zvaai/a"}}, "invalid_property"),
+    ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/etc"}}, "refused"),
+    ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai"}}, None),
+    ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai-else"}}, "refused"),
+    ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "legacy"}}, "refused"),
+    ("set_properties", {"name": "tank/a", "properties": {"keylocation": "file:///etc/shadow"}}, "invalid_property"),
+    ("set_properties", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai/../../etc"}}, "invalid_property"),
+    ("inherit_property", {"name": "tank", "property": "mountpoint"}, "refused"),
+    ("create_pool", {"name": "p", "vdevs": [{"devices": ["/dev/sda"]}]}, "refused"),
+    ("create_pool", {"name": "p", "vdevs": [{"devices": ["/dev/disk/../sda"]}]}, "no_such_device"),
+    ("create_pool", {"name": "p", "vdevs": [{"devices": ["/dev/disk/a"]}], "properties": {"cachefile": "/"}}, "invalid_property"),
+    ("replace", {"pool": "tank", "device": "-f", "new_device": "/dev/disk/by-id/c"}, "no_such_device"),
+    ("add_vdevs", {"pool": "tank/ds", "vdevs": [{"devices": ["/dev/disk/by-id/a"]}]}, "invalid_name"),
+    ("snapshot", {"snapshots": ["tank/a@s"], "properties": {"compression": "lz4"}}, "invalid_property"),
+    ("snapshot", {"snapshots": ["tank/a@s"] * 20_001}, "refused"),
+    ("load_key", {"name": "tank/a", "key": "A" * 1000}, "refused"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "arguments"), GOOD)
+def test_taken(operation: str, arguments: dict[str, Any]) -> None:
+    recorder = Recorder()
+    answer = ask(recorder, request(operation, **arguments))
+    assert answer.error is None, answer
+    assert [call[0] for call in recorder.calls] == [operation]
+
+
+@pytest.mark.parametrize(("operation", "arguments", "error"), BAD)
+def test_not_taken(operation: str, arguments: dict[str, Any], error: str | None) -> None:
+    recorder = Recorder()
+    answer = ask(recorder, request(operation, **arguments))
+    assert answer.error == error, answer
+    assert bool(recorder.calls) == (error is None)
+
+
+def test_every_argument_has_a_check() -> None:
+    """An argument that a new operation brings is refused until it has one."""
+    for operation in OPERATIONS.values():
+        for name in operation.arguments.__struct_fields__:
+            values: tuple[Any, ...] = ("", "tank/a@s", 1, (), {}, b"x")
+            for value in values:
+                try:
+                    Policy()._check(operation.name, name, value)
+                except (AttributeError, TypeError):
+                    continue  # of another type: a check looked at it
+                except Exception as problem:
+                    assert "has no check" not in str(problem) or name in BOOLEANS, (operation.name, name)
+
+
+BOOLEANS = {"force", "dry_run", "expand", "mount", "thick", "with_snapshots", "recursive", "received", "destroy_newer"}
+
+
+def test_changes_are_audited_without_keys(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    key = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
+    ask(Recorder(), request("create_volume", name="tank/a", volsize=1 << 20, encryption={"key": key}))
+    ask(Recorder(), request("load_key", name="tank/a", key=key))
+    ask(Recorder(), request("volumes"))
+    lines = [json.loads(record.getMessage()) for record in caplog.records]
+    assert [(line["audit"], line["operation"]) for line in lines] == [
+        ("begun", "create_volume"),
+        ("ended", "create_volume"),
+        ("begun", "load_key"),
+        ("ended", "load_key"),
+    ]
+    assert lines[0]["arguments"]["name"] == "tank/a" and lines[0]["user"] == 0 and lines[1]["outcome"] == "done"
+    assert "secret" not in caplog.text and key not in caplog.text and "c2Vj" not in caplog.text
+
+
+def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Recorder):
+        def destroy(self, **_: Any) -> None:
+            raise InvalidName("tank/a", "no")
+
+    caplog.set_level(logging.INFO)
+    assert ask(Failing(), request("destroy", name="tank/a")).error == "invalid_name"
+    assert json.loads(caplog.records[-1].getMessage())["outcome"] == "invalid_name"
+
+
+@pytest.mark.parametrize("code", sorted(error_classes()))
+def test_every_error_comes_back_as_it_was(code: str) -> None:
+    kind = error_classes()[code]
+    values = {"str": "text", "bool": True, "float": 1.5, "tuple[str, ...]": ("a", "b")}
+    error = kind(**{name: values[str(told)] for name, told in kind.__annotations__.items() if "ClassVar" not in str(told)})
+    answer = msgspec.json.decode(protocol.encode_error(error), type=protocol.Answer)
+    back = protocol.decode_error(answer)
+    assert type(back) is kind and back.details() == error.details() and str(back) == str(error)

@@ -1,0 +1,171 @@
+"""The helper over its socket: who may call, restarts, time limits, many callers at once."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from appliance.helper import protocol
+from appliance.helper.client import HelperClient
+from appliance.helper.tests.served import client_of, served
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import DatasetExists, EngineUnavailable, Refused, Timeout
+from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.simulator import Simulator
+
+REPOSITORY = Path(__file__).parents[3]
+NOBODY = 65534
+
+
+@pytest.fixture
+def simulator() -> Simulator:
+    """With a pool."""
+    simulator = Simulator()
+    devices = tuple(disk.path for disk in simulator.disks()[:2])
+    simulator.create_pool("tank", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
+    return simulator
+
+
+def test_the_client_has_the_interface() -> None:
+    """The same names, arguments, defaults and results."""
+    for name in ZfsEngine.__abstractmethods__:
+        assert inspect.signature(getattr(HelperClient, name)) == inspect.signature(getattr(ZfsEngine, name)), name
+
+
+def test_other_users_are_refused(simulator: Simulator, tmp_path: Path) -> None:
+    path = tmp_path / "helper.sock"
+    with served(simulator, path, users={os.geteuid() + 1}):
+        with pytest.raises(Refused) as caught:
+            HelperClient(path).pools()
+        assert f"user {os.geteuid()}" in caught.value.reason
+        with pytest.raises((Refused, EngineUnavailable)):
+            HelperClient(path).create_filesystem("tank/fs")
+    assert len(simulator.filesystems()) == 1
+
+
+def test_many_callers_at_once(simulator: Simulator, tmp_path: Path) -> None:
+    with client_of(simulator, tmp_path / "helper.sock") as client, ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda number: client.create_filesystem(f"tank/fs{number}").name, range(48)))
+        assert {one.name for one in client.filesystems()} == {"tank", *made}
+
+
+def test_more_connections_than_allowed_are_refused(simulator: Simulator, tmp_path: Path) -> None:
+    path = tmp_path / "helper.sock"
+    with served(simulator, path):
+        kept = []
+        for _ in range(64):
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(str(path))
+            connection.settimeout(10)
+            protocol.write_message(connection, b'{"operation":"pools"}')
+            protocol.read_message(connection, 1 << 20)
+            kept.append(connection)
+        with pytest.raises((Refused, EngineUnavailable)):
+            HelperClient(path).pools()
+        for connection in kept:
+            connection.close()
+        until = time.monotonic() + 10
+        while True:
+            try:
+                assert HelperClient(path).pools()
+                break
+            except (Refused, EngineUnavailable):
+                assert time.monotonic() < until
+
+
+def test_a_message_too_long_ends_the_connection(simulator: Simulator, tmp_path: Path) -> None:
+    path = tmp_path / "helper.sock"
+    with served(simulator, path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        connection.sendall(b"\xff\xff\xff\xff")
+        assert b"refused" in protocol.read_message(connection, 1 << 20)
+        with pytest.raises((protocol.Closed, ConnectionError)):
+            protocol.read_message(connection, 1 << 20)
+    with pytest.raises(EngineUnavailable):
+        HelperClient(path).pools()
+
+
+def test_a_restart_between_calls_is_not_seen(simulator: Simulator, tmp_path: Path) -> None:
+    path = tmp_path / "helper.sock"
+    client = HelperClient(path)
+    with served(simulator, path):
+        client.create_filesystem("tank/a")
+        assert client.pools()
+    with served(simulator, path):
+        assert client.pools()
+        with pytest.raises(DatasetExists):
+            client.create_filesystem("tank/a")
+    with pytest.raises(EngineUnavailable):
+        client.create_filesystem("tank/b")
+
+
+def test_a_stop_waits_for_the_change_under_way(simulator: Simulator, tmp_path: Path) -> None:
+    simulator.delay_next("create_filesystem", 0.5)
+    results: list[str] = []
+    with client_of(simulator, tmp_path / "helper.sock") as client:
+        thread = threading.Thread(target=lambda: results.append(client.create_filesystem("tank/slow").name))
+        thread.start()
+        while simulator.delays["create_filesystem"]:
+            time.sleep(0.005)
+    thread.join(10)
+    assert results == ["tank/slow"]
+
+
+def test_time_limit(simulator: Simulator, tmp_path: Path) -> None:
+    simulator.delay_next("create_filesystem", 1.0)
+    with client_of(simulator, tmp_path / "helper.sock", seconds=0.2) as client, pytest.raises(Timeout) as caught:
+        client.create_filesystem("tank/slow")
+    assert caught.value.operation == "create_filesystem"
+
+
+def test_as_a_process(tmp_path: Path) -> None:
+    """Its command line; what it did is there after kill -9; SIGTERM ends it well; a caller of another user is refused."""
+    path, state = tmp_path / "helper.sock", tmp_path / "state.json"
+    command = [sys.executable, "-m", "appliance.helper", "--socket", str(path), "--simulator", str(state)]
+
+    def start() -> subprocess.Popen[bytes]:
+        path.unlink(missing_ok=True)
+        process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE)
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                HelperClient(path).pools()
+                return process
+            except EngineUnavailable:
+                time.sleep(0.02)
+        raise AssertionError("the helper does not answer")
+
+    process, client = start(), HelperClient(path)
+    device = client.disks()[0].path
+    client.create_pool("tank", [VdevSpec(devices=(device,))])
+    guid = client.create_filesystem("tank/fs").guid
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process = start()
+    assert client.filesystem("tank/fs").guid == guid
+    if os.geteuid() == 0:
+        tmp_path.chmod(0o755)
+        for parent in list(tmp_path.parents)[:2]:
+            parent.chmod(0o755)
+        ask = f"from appliance.helper.client import HelperClient as C; from pathlib import Path; C(Path({str(path)!r})).pools()"
+        result = subprocess.run(
+            [sys.executable, "-c", ask], cwd=REPOSITORY, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False
+        )
+        assert f"user {NOBODY} is not served" in result.stderr
+    process.terminate()
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    audit = process.stderr.read().decode()
+    process.stderr.close()
+    assert "audit" not in audit, "only changes are written down, and the second process made none"

@@ -1,0 +1,39 @@
+"""The helper's systemd units: valid, and as tight as a process that mounts file systems can be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+UNITS = Path(__file__).parents[3] / "packaging/systemd"
+SERVICE, SOCKET = UNITS / "zvaai-helper.service", UNITS / "zvaai-helper.socket"
+EXPOSURE_MAX = 45
+"""Tenths, as systemd-analyze counts; a view of the file system of its own would take much away, and its mounts with it."""
+
+pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze."""
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_valid() -> None:
+    result = analyze("verify", "--man=no", str(SERVICE), str(SOCKET))
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_tight() -> None:
+    result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", str(SERVICE))
+    assert result.returncode == 0, result.stdout
+
+
+def test_its_mounts_are_everybodys() -> None:
+    """None of the settings that give a service a mount namespace (systemd.exec(5), Sandboxing)."""
+    settings = {line.partition("=")[0] for line in SERVICE.read_text().splitlines() if "=" in line and not line.startswith("#")}
+    hiding = {"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "ReadWritePaths", "ReadOnlyPaths"}
+    hiding |= {"InaccessiblePaths", "ProtectKernelTunables", "ProtectControlGroups", "ProtectKernelModules", "ProtectKernelLogs"}
+    assert not settings & (hiding | {"ProtectHostname", "ProtectProc", "RootDirectory", "RootImage", "BindPaths"})

@@ -1,0 +1,385 @@
+"""The kernel engine's volumes and file systems, properties and keys: zfs(8).
+
+Datasets are made with `zfs create`, which is one call into the kernel as libzfs_core's is, and computes a thick volume's
+refreservation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from appliance.zfs import names
+from appliance.zfs.errors import (
+    DatasetBusy,
+    HasDependants,
+    InvalidName,
+    InvalidProperty,
+    NoSuchDataset,
+    NotAClone,
+    NotEncryptionRoot,
+    SnapshotExists,
+    SnapshotHeld,
+    ZfsError,
+)
+from appliance.zfs.kernel import commands, library, reading
+from appliance.zfs.kernel.commands import Json
+from appliance.zfs.kernel.core import Core
+from appliance.zfs.kernel.messages import Request
+from appliance.zfs.model import (
+    Dependant,
+    DependantKind,
+    Filesystem,
+    KeyFormat,
+    NewEncryption,
+    Properties,
+    Volume,
+)
+from appliance.zfs.properties import SETTABLE, On, check_key, check_properties, check_user_properties, check_volume_size
+
+_BUSY_TRIES = 6
+_SIZES = tuple(name for name, native in SETTABLE.items() if native.allowed[0] == "none" and not native.inherited)
+
+
+class Datasets(Core):
+    """zfs(8), but for snapshots."""
+
+    # --- telling
+
+    def _get(self, operation: str, kind: str, root: str | None) -> Json:
+        if root is not None:
+            self.need_dataset(root)
+        roots = self.answering_pools() if root is None else [root]
+        if not roots:
+            return {}
+        request = Request(operation, root or "")
+        return self.datasets_json(request, "get", "-j", "-p", "-r", "-t", kind, "all", *roots)
+
+    def volumes(self, root: str | None = None) -> list[Volume]:
+        """See ZfsEngine."""
+        found = self._get("volumes", "volume", root)
+        return [reading.volume(name, found[name]["properties"]) for name in sorted(found)]
+
+    def filesystems(self, root: str | None = None) -> list[Filesystem]:
+        """See ZfsEngine."""
+        found = self._get("filesystems", "filesystem", root)
+        return [reading.filesystem(name, found[name]["properties"]) for name in sorted(found)]
+
+    def _one(self, name: str, kind: str) -> Json:
+        names.dataset_name(name)
+        self.need_dataset(name)
+        found = self.datasets_json(Request(kind, name), "get", "-j", "-p", "all", name).get(name)
+        if not isinstance(found, dict) or str(found["type"]).lower() != kind:
+            raise NoSuchDataset(name)
+        properties: Json = found["properties"]
+        return properties
+
+    def volume(self, name: str) -> Volume:
+        """See ZfsEngine."""
+        return reading.volume(name, self._one(name, "volume"))
+
+    def filesystem(self, name: str) -> Filesystem:
+        """See ZfsEngine."""
+        return reading.filesystem(name, self._one(name, "filesystem"))
+
+    # --- making
+
+    def create_volume(
+        self,
+        name: str,
+        volsize: int,
+        *,
+        volblocksize: int = 16384,
+        thick: bool = False,
+        properties: Mapping[str, str] | None = None,
+        encryption: NewEncryption | None = None,
+    ) -> Volume:
+        """See ZfsEngine."""
+        check_volume_size(volsize, volblocksize)
+        check_properties(properties or {}, On.VOLUME)
+        sparse = () if thick else ("-s",)
+        words = (*sparse, "-V", str(volsize), "-o", f"volblocksize={volblocksize}")
+        self._create(name, words, properties or {}, encryption)
+        return self.volume(name)
+
+    def create_filesystem(
+        self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
+    ) -> Filesystem:
+        """See ZfsEngine."""
+        check_properties(properties or {}, On.FILESYSTEM)
+        self._create(name, (), properties or {}, encryption)
+        return self.filesystem(name)
+
+    def _create(self, name: str, words: Sequence[str], properties: Mapping[str, str], encryption: NewEncryption | None) -> None:
+        names.new_dataset_name(name)
+        self.need_dataset(name)
+        options = list(words)
+        key = b""
+        if encryption:
+            check_key(name, encryption.key, encryption.key_format)
+            options += ["-o", f"encryption={encryption.algorithm}", "-o", f"keyformat={encryption.key_format.value}"]
+            options += ["-o", "keylocation=prompt"]
+            key = _key_as_typed(encryption.key, encryption.key_format)
+        request = Request("create", name, new_name=name, properties=properties)
+        self.zfs(request, "create", *options, *_options(properties), name, stdin=key)
+
+    def grow_volume(self, name: str, volsize: int) -> Volume:
+        """See ZfsEngine."""
+        before = self.volume(name)
+        check_volume_size(volsize, before.volblocksize)
+        if volsize < before.volsize:
+            allowed = f"a multiple of {before.volblocksize} from {before.volsize} on"
+            raise InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
+        if volsize == before.volsize:
+            return before
+        request = Request("grow_volume", name, properties={"volsize": str(volsize)})
+        if before.refreservation:
+            # The promise first: a volume larger than what is held for it could not be written to its end.
+            growth = before.refreservation - before.volsize + volsize
+            self.zfs(request, "set", f"refreservation={growth}", name)
+        try:
+            self.zfs(request, "set", f"volsize={volsize}", name)
+            if before.refreservation:
+                self.zfs(request, "set", "refreservation=auto", name)
+        except ZfsError:
+            if before.refreservation:
+                self.zfs(request, "set", f"refreservation={before.refreservation}", name)
+            raise
+        return self.volume(name)
+
+    # --- names and ends
+
+    def rename(self, name: str, new_name: str) -> None:
+        """See ZfsEngine."""
+        names.new_dataset_name(name)
+        names.new_dataset_name(new_name)
+        self.one_pool([name, new_name])
+        if new_name.startswith(f"{name}/"):
+            raise InvalidName(new_name, "a dataset does not move below itself")
+        self.need_dataset(name)
+        request = Request("rename", name, new_name=new_name)
+        self._retry_busy(name, lambda: self.zfs(request, "rename", name, new_name))
+
+    def _retry_busy(self, name: str, act: Callable[[], object]) -> None:
+        """Does it again while only udev has the device: it opens each new volume, and again after each last close."""
+        for attempt in range(_BUSY_TRIES):
+            try:
+                act()
+                return
+            except DatasetBusy:
+                commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
+                who = self.holders(name)
+                if attempt + 1 == _BUSY_TRIES or any(not _is_udev(one) for one in who):
+                    raise DatasetBusy(name, who) from None
+                time.sleep(0.1 * attempt)
+
+    def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
+        """See ZfsEngine."""
+        names.new_dataset_name(name)
+        self.need_dataset(name)
+        request = Request("destroy", name)
+        listed = self._tree(name)
+        if name not in listed:
+            raise NoSuchDataset(name)
+        in_the_way, snapshots = set(), []
+        for other, properties in listed.items():
+            if other == name:
+                continue
+            if other.startswith(f"{name}@"):
+                in_the_way |= set(_clones(properties))
+                snapshots.append(other)
+            elif "@" not in other:
+                in_the_way.add(other)
+        if not with_snapshots:
+            in_the_way |= set(snapshots)
+        if in_the_way:
+            raise HasDependants(name, tuple(sorted(in_the_way)[:100]))
+        for snapshot in snapshots:
+            if reading.number(listed[snapshot]["userrefs"]["value"]):
+                raise SnapshotHeld(snapshot, self._tags(snapshot))
+        if snapshots:
+            # Both would be refused only after the snapshots are gone.
+            who = self.holders(name)
+            if any(not _is_udev(one) for one in who):
+                raise DatasetBusy(name, who)
+            self.destroy_snapshots(snapshots)
+        self._retry_busy(name, lambda: self.zfs(request, "destroy", name))
+
+    def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
+        """See ZfsEngine; in `snapshots`."""
+        raise NotImplementedError
+
+    def _tags(self, snapshot: str) -> tuple[str, ...]:
+        held: dict[bytes, int] = self._library.call("lzc_get_holds", snapshot.encode())
+        return tuple(sorted(tag.decode(errors="replace") for tag in held))
+
+    def _tree(self, root: str) -> dict[str, Json]:
+        """Properties of what is at and below a dataset, snapshots too."""
+        kinds = ("-r", "-t", "filesystem,volume,snapshot", "-o", "name,clones,userrefs")
+        found = self.datasets_json(Request("dependants", root), "list", "-j", "-p", *kinds, root)
+        return {name: one["properties"] for name, one in found.items()}
+
+    def dependants(self, name: str) -> list[Dependant]:
+        """See ZfsEngine."""
+        self.need_dataset(name)
+        found: dict[str, Dependant] = {}
+        todo = [name]
+        while todo:
+            root = todo.pop()
+            for other, properties in self._tree(root).items():
+                if other != name and other not in found:
+                    found[other] = _dependant(other)
+                for clone in _clones(properties):
+                    if clone not in found or found[clone].kind != DependantKind.CLONE:
+                        found[clone] = Dependant(clone, DependantKind.CLONE, other)
+                        todo.append(clone)
+        found.pop(name, None)
+        return sorted(found.values(), key=lambda dependant: dependant.name)
+
+    def promote(self, name: str) -> None:
+        """See ZfsEngine."""
+        names.dataset_name(name)
+        self.need_dataset(name)
+        try:
+            self._library.call("lzc_promote", name.encode())
+        except self._library.exceptions().ZFSError as problem:
+            kinds = self._library.exceptions()
+            if isinstance(problem, kinds.NotClone):
+                raise NotAClone(name) from None
+            if isinstance(problem, kinds.SnapshotExists):
+                raise SnapshotExists(self._common_snapshot(name)) from None
+            if isinstance(problem, kinds.DatasetNotFound):
+                raise NoSuchDataset(name) from None
+            raise library.unexpected("promote", problem) from problem
+
+    def _common_snapshot(self, name: str) -> str:
+        """The snapshot of a clone that has a name its promotion would bring."""
+        origin = self.properties(name)["origin"].value.partition("@")[0]
+        theirs = {other.partition("@")[2] for other in self._tree(origin) if other.startswith(f"{origin}@")}
+        ours = [other for other in self._tree(name) if other.startswith(f"{name}@")]
+        return next((other for other in ours if other.partition("@")[2] in theirs), name)
+
+    # --- mounting
+
+    def mount(self, name: str) -> None:
+        """See ZfsEngine."""
+        if not self.filesystem(name).mounted:
+            self.zfs(Request("mount", name), "mount", name)
+
+    def unmount(self, name: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        mounted = [one for one in self.filesystems(name) if one.mounted]
+        if not mounted:
+            self.filesystem(name)
+            return
+        # From below; `zfs unmount` of the topmost takes all of them, or refuses for the one that is busy.
+        try:
+            self.zfs(Request("unmount", name), "unmount", *(("-f",) if force else ()), mounted[0].name)
+        except DatasetBusy:
+            who = tuple(one for filesystem in mounted for one in self.holders(filesystem.name))
+            raise DatasetBusy(name, who) from None
+        for other in reversed(self.filesystems(name)):
+            if other.mounted:
+                self.zfs(Request("unmount", other.name), "unmount", *(("-f",) if force else ()), other.name)
+
+    # --- properties
+
+    def properties(self, name: str) -> Properties:
+        """See ZfsEngine."""
+        self.need_dataset(name)
+        found = self.datasets_json(Request("properties", name), "get", "-j", "-p", "all", name)
+        return reading.properties(found[name]["properties"])
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """See ZfsEngine."""
+        request = Request("set_properties", name, properties=properties)
+        if "@" in name:
+            check_user_properties(properties)
+            self.need_dataset(name)
+            self._set(request, properties)
+            return
+        check_properties(properties, On.BOTH)
+        self.need_dataset(name)
+        found = self.datasets_json(request, "get", "-j", "-p", f"type,{','.join(_SIZES)}", name)[name]
+        check_properties(properties, On.VOLUME if found["type"] == "VOLUME" else On.FILESYSTEM)
+        # Only a size can be refused by what there is; so these come first, one by one, and are put back.
+        sizes = {key: value for key, value in properties.items() if key in _SIZES}
+        done: dict[str, str] = {}
+        try:
+            for key, value in sizes.items():
+                self._set(request, {key: value})
+                done[key] = str(found["properties"][key]["value"])
+            self._set(request, {key: value for key, value in properties.items() if key not in sizes})
+        except ZfsError:
+            for key, value in done.items():
+                self._set(request, {key: value})
+            raise
+
+    def _set(self, request: Request, properties: Mapping[str, str]) -> None:
+        if properties:
+            self.zfs(request, "set", *assignments(properties), request.name)
+
+    def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
+        """See ZfsEngine."""
+        native = SETTABLE.get(property)
+        if names.is_user_property(property):
+            check_user_properties({property: ""})
+        elif native is None:
+            raise InvalidProperty(property[:100], "", "not a property that may be set")
+        elif not native.inherited and not received:
+            raise InvalidProperty(property, "", "is not inherited")
+        self.need_dataset(name)
+        self.zfs(Request("inherit_property", name), "inherit", *(("-S",) if received else ()), property, name)
+
+    # --- keys
+
+    def load_key(self, name: str, key: bytes) -> None:
+        """See ZfsEngine."""
+        found = self._encryption_root(name)
+        check_key(name, key, found)
+        request = Request("load_key", name)
+        self.zfs(request, "load-key", "-L", "prompt", name, stdin=_key_as_typed(key, found))
+
+    def unload_key(self, name: str) -> None:
+        """See ZfsEngine."""
+        self._encryption_root(name)
+        request = Request("unload_key", name)
+        self._retry_busy(name, lambda: self.zfs(request, "unload-key", name))
+
+    def _encryption_root(self, name: str) -> KeyFormat:
+        names.dataset_name(name)
+        self.need_dataset(name)
+        told = self.datasets_json(Request("key", name), "get", "-j", "-p", "all", name)[name]
+        kind = reading.volume if told["type"] == "VOLUME" else reading.filesystem
+        encryption = kind(name, told["properties"]).encryption
+        if encryption is None or encryption.root != name:
+            raise NotEncryptionRoot(name, encryption.root if encryption else "")
+        return encryption.key_format
+
+
+def _is_udev(holder: str) -> bool:
+    return "udev" in holder
+
+
+def _options(properties: Mapping[str, str]) -> list[str]:
+    return [word for assignment in assignments(properties) for word in ("-o", assignment)]
+
+
+def assignments(properties: Mapping[str, str]) -> list[str]:
+    """NAME=VALUE for zfs, which wants "none" for a quota of 0."""
+    return [f"{name}={'none' if name in _SIZES and value == '0' else value}" for name, value in properties.items()]
+
+
+def _key_as_typed(key: bytes, key_format: KeyFormat) -> bytes:
+    return key if key_format == KeyFormat.RAW else key + b"\n"
+
+
+def _clones(properties: Json) -> list[str]:
+    told = str(properties.get("clones", {}).get("value", "-"))
+    return [] if told in {"-", ""} else told.split(",")
+
+
+def _dependant(name: str) -> Dependant:
+    if "@" in name:
+        return Dependant(name, DependantKind.SNAPSHOT, name.partition("@")[0])
+    return Dependant(name, DependantKind.CHILD, name.rpartition("/")[0])

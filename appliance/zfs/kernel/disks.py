@@ -1,0 +1,77 @@
+"""The machine's disks, by lsblk and /dev/disk/by-id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from appliance.zfs.errors import UnexpectedFailure
+from appliance.zfs.kernel import commands
+from appliance.zfs.kernel.commands import Json
+from appliance.zfs.kernel.reading import number
+from appliance.zfs.model import Disk, Pool
+
+_COLUMNS = "NAME,PATH,SIZE,MODEL,SERIAL,ROTA,TYPE,FSTYPE,MOUNTPOINTS"
+_LEFT_OUT = ("/dev/zd", "/dev/loop", "/dev/ram", "/dev/zram", "/dev/nbd", "/dev/fd", "/dev/sr", "/dev/dm-")
+_BY_ID = Path("/dev/disk/by-id")
+_BEST_FIRST = ("nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
+
+
+def disks(pools: Sequence[Pool]) -> list[Disk]:
+    """All that could be a pool's. Raises UnexpectedFailure, Timeout."""
+    result = commands.run((commands.LSBLK, "-J", "-b", "-o", _COLUMNS), seconds=30.0)
+    if result.status != 0:
+        raise UnexpectedFailure("lsblk", result.complaint[:2000])
+    links = _links()
+    owners = {path: pool.name for pool in pools for vdev in pool.vdevs for path in _paths(vdev.devices())}
+    found = [
+        Disk(
+            path=links.get(device["path"], device["path"]),
+            device=device["path"],
+            size=number(device.get("size")),
+            model=str(device.get("model") or "").strip(),
+            serial=str(device.get("serial") or "").strip(),
+            rotational=bool(device.get("rota")),
+            used_by=_used_by(device, owners),
+        )
+        for device in commands.json_of(result.output, "lsblk").get("blockdevices", [])
+        if device.get("type") == "disk" and not device["path"].startswith(_LEFT_OUT) and number(device.get("size"))
+    ]
+    return sorted(found, key=lambda disk: disk.path)
+
+
+def _paths(vdevs: Sequence[object]) -> Iterator[str]:
+    for vdev in vdevs:
+        path = getattr(vdev, "path", None)
+        if path:
+            yield path
+            yield str(Path(path).resolve())
+
+
+def _links() -> dict[str, str]:
+    """The best name below /dev/disk/by-id, by the kernel's."""
+    found: dict[str, str] = {}
+    if not _BY_ID.is_dir():
+        return found
+
+    def rank(link: Path) -> tuple[int, str]:
+        places = [place for place, beginning in enumerate(_BEST_FIRST) if link.name.startswith(beginning)]
+        return (min(places, default=len(_BEST_FIRST)), link.name)
+
+    for link in sorted(_BY_ID.iterdir(), key=rank):
+        found.setdefault(str(link.resolve()), str(link))
+    return found
+
+
+def _used_by(device: Json, owners: dict[str, str]) -> str | None:
+    parts = [device, *device.get("children", [])]
+    for part in parts:
+        if part["path"] in owners:
+            return f"pool {owners[part['path']]}"
+    for part in parts:
+        if mounted := [where for where in part.get("mountpoints") or [] if where]:
+            return f"mounted on {mounted[0]}"
+    for part in parts:
+        if part.get("fstype"):
+            return f"{part['fstype']}" + (f" on {part['path']}" if part is not device else "")
+    return "partitions" if len(parts) > 1 else None

@@ -1,0 +1,77 @@
+"""Calls into libzfs_core (pyzfs) with a time limit, their failures as ZfsErrors.
+
+A call that waits in the kernel for a suspended pool can't be ended: its thread is left behind, MAX_STUCK at most.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import threading
+from typing import Any
+
+from appliance.zfs import errors
+from appliance.zfs.errors import ZfsError
+
+MAX_STUCK = 16
+
+
+class Library:
+    """libzfs_core, loaded at the first call."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._stuck = threading.BoundedSemaphore(MAX_STUCK)
+        self._loaded: Any = None
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """What the function returns. Raises Timeout, EngineUnavailable, and what libzfs_core raises."""
+        if self._loaded is None:
+            self._load()
+        if not self._stuck.acquire(blocking=False):
+            raise errors.EngineUnavailable(f"{MAX_STUCK} calls wait for pools that do not answer")
+        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def work() -> None:
+            try:
+                done.set_result(getattr(self._loaded, function)(*arguments))
+            except BaseException as problem:  # noqa: BLE001  # it is raised in the caller's thread
+                done.set_exception(problem)
+            finally:
+                self._stuck.release()
+
+        threading.Thread(target=work, name=function, daemon=True).start()
+        try:
+            return done.result(self._seconds)
+        except concurrent.futures.TimeoutError:
+            raise errors.Timeout(function, self._seconds) from None
+
+    def _load(self) -> None:
+        try:
+            self._loaded = importlib.import_module("libzfs_core")
+            self._loaded.lzc_exists(b"nosuchpool")
+        except Exception as problem:
+            self._loaded = None
+            raise errors.EngineUnavailable(f"libzfs_core: {problem}") from problem
+
+    def exceptions(self) -> Any:
+        """Module of its exceptions."""
+        return importlib.import_module("libzfs_core.exceptions")
+
+
+def failures(problem: BaseException) -> list[BaseException]:
+    """The single failures of one step over several names; the one that names something first."""
+    several = getattr(problem, "errors", None)
+    found = list(several) if several else [problem]
+    return sorted(found, key=lambda one: getattr(one, "name", None) is None)
+
+
+def name_of(problem: BaseException, otherwise: str) -> str:
+    """What the failure is about."""
+    name = getattr(problem, "name", None)
+    return name.decode(errors="replace") if isinstance(name, bytes) else otherwise
+
+
+def unexpected(operation: str, problem: BaseException) -> ZfsError:
+    """For what no class fits."""
+    return errors.UnexpectedFailure(operation, str(problem)[:2000])

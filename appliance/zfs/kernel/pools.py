@@ -1,0 +1,254 @@
+"""The kernel engine's pools: zpool(8)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from appliance.zfs import names
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import (
+    DatasetBusy,
+    NoScanRunning,
+    NoSuchDevice,
+    NoSuchPool,
+    NotSupported,
+    PoolExists,
+)
+from appliance.zfs.kernel import commands, messages, reading
+from appliance.zfs.kernel.core import POOL_SECONDS, READ_SECONDS
+from appliance.zfs.kernel.datasets import assignments
+from appliance.zfs.kernel.disks import disks
+from appliance.zfs.kernel.messages import Request
+from appliance.zfs.kernel.snapshots import Snapshots
+from appliance.zfs.layout import check_layout, device_path
+from appliance.zfs.model import Disk, FeatureState, ImportablePool, Pool, PoolPlan, Redundancy, Role, ScanState, Vdev, VdevSpec
+from appliance.zfs.properties import On, check_pool_properties, check_properties
+
+
+class KernelEngine(Snapshots, ZfsEngine):
+    """OpenZFS of this machine's kernel. Only root may use it: everybody else has the helper."""
+
+    # --- telling
+
+    def disks(self) -> list[Disk]:
+        """See ZfsEngine."""
+        return disks(self.pools())
+
+    def pools(self) -> list[Pool]:
+        """See ZfsEngine."""
+        request = Request("pools")
+        status = commands.json_of(self.zpool(request, "status", "-j", "-p", "-P", seconds=READ_SECONDS), "pools")
+        listed = commands.json_of(self.zpool(request, "list", "-j", "-p", "-o", "all", seconds=READ_SECONDS), "pools")
+        found, properties = status.get("pools", {}), listed.get("pools", {})
+        return [reading.pool(name, found[name], properties[name]["properties"]) for name in sorted(found) if name in properties]
+
+    # --- making and extending
+
+    def create_pool(
+        self,
+        name: str,
+        vdevs: Sequence[VdevSpec],
+        *,
+        properties: Mapping[str, str] | None = None,
+        filesystem_properties: Mapping[str, str] | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> PoolPlan:
+        """See ZfsEngine."""
+        names.pool_name(name)
+        check_layout(vdevs, whole_pool=True)
+        check_pool_properties(properties or {})
+        root = {"mountpoint": "none"} | dict(filesystem_properties or {})
+        check_properties(root, On.FILESYSTEM)
+        with contextlib.suppress(NoSuchPool):
+            self.need_pool(name)
+            raise PoolExists(name)
+        options = [word for key, value in (properties or {}).items() for word in ("-o", f"{key}={value}")]
+        options += [word for assignment in assignments(root) for word in ("-O", assignment)]
+        return self._extend("create", name, options, vdevs, force=force, dry_run=dry_run)
+
+    def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
+        """See ZfsEngine."""
+        check_layout(vdevs, whole_pool=False)
+        self._need(pool)
+        return self._extend("add", pool, [], vdevs, force=force, dry_run=dry_run)
+
+    def _extend(
+        self, verb: str, pool: str, options: Sequence[str], vdevs: Sequence[VdevSpec], *, force: bool, dry_run: bool
+    ) -> PoolPlan:
+        words = (verb, *(("-f",) if force else ()), *options)
+        request = Request(f"{verb} pool", pool)
+        specs = _words_of(vdevs)
+        planned = self.zpool(request, words[0], "-n", *words[1:], pool, *specs, seconds=POOL_SECONDS).decode(errors="replace")
+        lines = tuple(line.removeprefix("\t").rstrip() for line in planned.splitlines() if line.startswith("\t"))
+        if not dry_run:
+            self.zpool(request, *words, pool, *specs, seconds=POOL_SECONDS)
+        return PoolPlan(pool=pool, layout=lines, dry_run=dry_run)
+
+    # --- single devices
+
+    def _need(self, pool: str) -> None:
+        names.dataset_name(pool)
+        self.need_pool(pool)
+
+    def _change(self, pool: str, device: str, *words: str) -> None:
+        """`zpool WORDS` about a device that is the pool's."""
+        self._need(pool)
+        found = self._part(pool, device)
+        request = Request(words[0], pool, device=device)
+        self.zpool(request, *words, pool, found, seconds=POOL_SECONDS)
+
+    def _part(self, pool: str, device: str) -> str:
+        """How zpool calls a device of the pool, given by name, path or GUID."""
+
+        def all_of(vdevs: tuple[Vdev, ...]) -> list[Vdev]:
+            return [one for vdev in vdevs for one in (vdev, *all_of(vdev.vdevs))]
+
+        for vdev in all_of(self.pool(pool).vdevs):
+            if device in {vdev.name, vdev.path, vdev.was, str(vdev.guid)}:
+                return vdev.path if vdev.role == Role.SPARE and vdev.path else str(vdev.guid)
+        raise NoSuchDevice(device, pool)
+
+    def remove_vdev(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        self._part(pool, device)
+        self._refuse_data(pool, device)
+        self._change(pool, device, "remove")
+
+    def _refuse_data(self, pool: str, device: str) -> None:
+        for vdev in self.pool(pool).vdevs:
+            below = {one for part in (vdev, *vdev.devices()) for one in (part.name, part.path, str(part.guid))}
+            if device in below and vdev.role not in {Role.SPARE, Role.CACHE, Role.LOG}:
+                raise NotSupported(f"{device} is neither a spare nor a cache or log device")
+
+    def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        self._beside("replace", pool, device, new_device, force=force)
+
+    def attach(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        self._beside("attach", pool, device, new_device, force=force)
+
+    def _beside(self, verb: str, pool: str, device: str, new_device: str, *, force: bool) -> None:
+        device_path(new_device)
+        self._need(pool)
+        found = self._part(pool, device)
+        request = Request(verb, pool, device=new_device)
+        self.zpool(request, verb, *(("-f",) if force else ()), pool, found, new_device, seconds=POOL_SECONDS)
+
+    def detach(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        self._change(pool, device, "detach")
+
+    def offline(self, pool: str, device: str) -> None:
+        """See ZfsEngine."""
+        self._change(pool, device, "offline")
+
+    def online(self, pool: str, device: str, *, expand: bool = False) -> None:
+        """See ZfsEngine."""
+        self._change(pool, device, "online", *(("-e",) if expand else ()))
+
+    def clear(self, pool: str, device: str | None = None) -> None:
+        """See ZfsEngine."""
+        names.dataset_name(pool)
+        part = (self._part(pool, device),) if device is not None else ()
+        self.zpool(Request("clear", pool, device=device or ""), "clear", pool, *part, seconds=POOL_SECONDS)
+
+    # --- scrub
+
+    def scrub_start(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        self.zpool(Request("scrub", pool), "scrub", pool)
+
+    def scrub_pause(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._scrub(pool, "-p", {ScanState.SCANNING})
+
+    def scrub_stop(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._scrub(pool, "-s", {ScanState.SCANNING, ScanState.PAUSED})
+
+    def _scrub(self, pool: str, option: str, states: set[ScanState]) -> None:
+        self._need(pool)
+        # zpool says nothing when there is none to pause.
+        scan = self.pool(pool).scan
+        if scan is None or scan.function != "scrub" or scan.state not in states:
+            raise NoScanRunning(pool)
+        self.zpool(Request("scrub", pool), "scrub", option, pool)
+
+    # --- in and out
+
+    def importable(self) -> list[ImportablePool]:
+        """See ZfsEngine."""
+        result = commands.run((commands.ZPOOL, "import", *self._search), seconds=POOL_SECONDS)
+        if result.status != 0 and "no pools available" not in result.complaint:
+            raise messages.translate(Request("importable"), result.complaint)
+        return reading.importable(result.output.decode(errors="replace"))
+
+    def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
+        """See ZfsEngine."""
+        if not pool.isdecimal():
+            names.dataset_name(pool)
+        if new_name is not None:
+            names.pool_name(new_name)
+        options = (*(("-f",) if force else ()), *(() if mount else ("-N",)), *self._search)
+        request = Request("import", pool, new_name=new_name or pool)
+        taken = {one.name for one in self.pools()}
+        if (new_name or pool) in taken:
+            raise PoolExists(new_name or pool)
+        self.zpool(request, "import", *options, pool, *((new_name,) if new_name else ()), seconds=POOL_SECONDS)
+        for found in self.pools():
+            if found.name == (new_name or pool) or str(found.guid) == pool:
+                return found
+        raise NoSuchPool(new_name or pool)
+
+    def export_pool(self, pool: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        volumes = [volume.name for volume in self.volumes(pool)]
+        # OpenZFS 2.3 waits in the kernel, without end, for each volume that is open, and lets nobody open it any more.
+        commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
+        self._nobody_holds(volumes)
+        request = Request("export", pool)
+        try:
+            self.zpool(request, "export", *(("-f",) if force else ()), pool, seconds=POOL_SECONDS)
+        except DatasetBusy:
+            self._nobody_holds([filesystem.name for filesystem in self.filesystems(pool) if filesystem.mounted])
+            raise
+
+    def _nobody_holds(self, wanted: Sequence[str]) -> None:
+        for name, who in self.holders_of(wanted).items():
+            if who:
+                raise DatasetBusy(name, who)
+
+    def upgrade_pool(self, pool: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        self._need(pool)
+        before = self.pool(pool).features
+        self.zpool(Request("upgrade", pool), "upgrade", pool)
+        after = self.pool(pool).features
+        off = FeatureState.DISABLED
+        return tuple(sorted(name for name, state in after.items() if state != off and before.get(name, off) == off))
+
+    def sync(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        self.zpool(Request("sync", pool), "sync", pool)
+
+
+_ROLE_WORDS = {Role.LOG: "log", Role.CACHE: "cache", Role.SPARE: "spare", Role.SPECIAL: "special", Role.DEDUP: "dedup"}
+
+
+def _words_of(vdevs: Sequence[VdevSpec]) -> list[str]:
+    """Vdevs as zpool-create(8) takes them: those for data first, since the other words hold for all that follow them."""
+    words: list[str] = []
+    for vdev in sorted(vdevs, key=lambda vdev: vdev.role != Role.DATA):
+        if vdev.role != Role.DATA:
+            words.append(_ROLE_WORDS[vdev.role])
+        if vdev.redundancy != Redundancy.STRIPE:
+            words.append(vdev.redundancy.value)
+        words += vdev.devices
+    return words

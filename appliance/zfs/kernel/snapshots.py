@@ -1,0 +1,226 @@
+"""The kernel engine's snapshots, holds, rollback and clones: libzfs_core for what it does in one atomic step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from appliance.zfs import names
+from appliance.zfs.errors import (
+    DatasetBusy,
+    HasDependants,
+    HoldExists,
+    InvalidName,
+    NewerSnapshots,
+    NoSuchDataset,
+    NoSuchHold,
+    NoSuchSnapshot,
+    OutOfSpace,
+    PoolUnavailable,
+    SnapshotExists,
+    SnapshotHeld,
+    ZfsError,
+)
+from appliance.zfs.kernel import library, reading
+from appliance.zfs.kernel.datasets import Datasets, assignments
+from appliance.zfs.kernel.messages import Request
+from appliance.zfs.model import Hold, Snapshot
+from appliance.zfs.properties import On, check_properties, check_user_properties
+
+Translate = Callable[[BaseException, Any], ZfsError]
+
+
+class Snapshots(Datasets):
+    """zfs-snapshot(8), zfs-hold(8), zfs-rollback(8), zfs-clone(8)."""
+
+    def snapshots(
+        self, root: str | None = None, *, recursive: bool = True, user_properties: Sequence[str] = ()
+    ) -> list[Snapshot]:
+        """See ZfsEngine."""
+        check_user_properties(dict.fromkeys(user_properties, ""))
+        if root is not None:
+            names.dataset_name(root)
+            self.need_dataset(root)
+        roots = self.answering_pools() if root is None else [root]
+        columns = ",".join((*reading.SNAPSHOT_COLUMNS, *user_properties))
+        depth = ("-r",) if recursive else ("-d", "1")
+        words = ("list", "-j", "-p", *depth, "-t", "snapshot", "-o", columns, *roots)
+        listed = self.datasets_json(Request("snapshots", root or ""), *words) if roots else {}
+        if not listed and root is not None and not self._exists(root):
+            raise NoSuchDataset(root)
+        found = [reading.snapshot(name, one["properties"], user_properties) for name, one in listed.items()]
+        if not recursive:
+            found = [one for one in found if one.dataset == root]
+        return sorted(found, key=lambda one: (one.dataset, one.createtxg, one.tag))
+
+    def _exists(self, name: str) -> bool:
+        return bool(self._library.call("lzc_exists", name.encode()))
+
+    def _atomic(self, translate: Translate, function: str, *arguments: Any) -> None:
+        """Calls libzfs_core; its first failure that names something becomes a ZfsError."""
+        kinds = self._library.exceptions()
+        try:
+            self._library.call(function, *arguments)
+        except kinds.ZFSError as problem:
+            raise translate(library.failures(problem)[0], kinds) from problem
+
+    def snapshot(self, snapshots: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
+        """See ZfsEngine."""
+        check_user_properties(properties or {})
+        for name in snapshots:
+            names.snapshot_name(name)
+        self.one_pool(snapshots)
+        if len({name.partition("@")[0] for name in snapshots}) < len(snapshots):
+            raise InvalidName(snapshots[0], "one step takes one snapshot of a dataset")
+        if not snapshots:
+            return
+        self.need_dataset(snapshots[0])
+
+        def translate(problem: BaseException, kinds: Any) -> ZfsError:
+            name = library.name_of(problem, snapshots[0])
+            if isinstance(problem, kinds.DatasetExists):
+                return SnapshotExists(name)
+            missing = [one.partition("@")[0] for one in snapshots if not self._exists(one.partition("@")[0])]
+            if isinstance(problem, kinds.DatasetNotFound) or missing:
+                return NoSuchDataset(missing[0] if missing else name.partition("@")[0])
+            return _of_space(problem, kinds, name, "snapshot")
+
+        user = {name.encode(): value.encode() for name, value in (properties or {}).items()}
+        self._atomic(translate, "lzc_snapshot", [name.encode() for name in snapshots], user)
+
+    def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
+        """See ZfsEngine."""
+        for name in snapshots:
+            names.snapshot_name(name)
+        self.one_pool(snapshots)
+        if not snapshots:
+            return
+        self.need_pool(names.pool_of(snapshots[0]))
+
+        def translate(problem: BaseException, kinds: Any) -> ZfsError:
+            name = library.name_of(problem, snapshots[0])
+            if isinstance(problem, kinds.SnapshotIsCloned):
+                return HasDependants(name, tuple(one.name for one in self.dependants(name))[:100])
+            if isinstance(problem, kinds.SnapshotIsHeld):
+                tags = self._tags(name)
+                return SnapshotHeld(name, tags) if tags else DatasetBusy(name)
+            return _of_space(problem, kinds, name, "destroy_snapshots")
+
+        self._atomic(translate, "lzc_destroy_snaps", [name.encode() for name in dict.fromkeys(snapshots)], False)
+
+    def rename_snapshot(self, name: str, new_name: str) -> None:
+        """See ZfsEngine."""
+        names.snapshot_name(name)
+        names.snapshot_name(new_name)
+        if name.partition("@")[0] != new_name.partition("@")[0]:
+            raise InvalidName(new_name, "a snapshot stays with its dataset")
+        self._need_snapshots([name])
+        self.zfs(Request("rename_snapshot", name, new_name=new_name), "rename", name, new_name)
+
+    # --- holds
+
+    def _need_snapshots(self, wanted: Sequence[str]) -> None:
+        """All there, of one pool that answers: libzfs_core passes over those that are not."""
+        for name in wanted:
+            names.snapshot_name(name)
+        self.one_pool(wanted)
+        for name in wanted:
+            try:
+                self.need_dataset(name)
+            except NoSuchDataset:
+                raise NoSuchSnapshot(name) from None
+            if not self._exists(name):
+                raise NoSuchSnapshot(name)
+
+    def hold(self, snapshots: Sequence[str], tag: str) -> None:
+        """See ZfsEngine."""
+        names.hold_tag(tag)
+        self._need_snapshots(snapshots)
+
+        def translate(problem: BaseException, kinds: Any) -> ZfsError:
+            name = library.name_of(problem, snapshots[0])
+            if isinstance(problem, kinds.HoldExists):
+                return HoldExists(name, tag)
+            return _of_space(problem, kinds, name, "hold")
+
+        if snapshots:
+            self._atomic(translate, "lzc_hold", {name.encode(): tag.encode() for name in snapshots}, None)
+
+    def release(self, snapshots: Sequence[str], tag: str) -> None:
+        """See ZfsEngine."""
+        names.hold_tag(tag)
+        self._need_snapshots(snapshots)
+        for name in snapshots:
+            if tag not in self._tags(name):
+                raise NoSuchHold(name, tag)
+
+        def translate(problem: BaseException, kinds: Any) -> ZfsError:
+            name = library.name_of(problem, snapshots[0])
+            if isinstance(problem, kinds.HoldNotFound):
+                return NoSuchHold(name, tag)
+            return _of_space(problem, kinds, name, "release")
+
+        if snapshots:
+            self._atomic(translate, "lzc_release", {name.encode(): [tag.encode()] for name in snapshots})
+
+    def holds(self, name: str) -> list[Hold]:
+        """See ZfsEngine."""
+        self._need_snapshots([name])
+        held: dict[bytes, int] = self._library.call("lzc_get_holds", name.encode())
+        return [Hold(tag.decode(errors="replace"), int(created)) for tag, created in sorted(held.items())]
+
+    # --- back, and on beside
+
+    def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
+        """See ZfsEngine."""
+        names.snapshot_name(name)
+        dataset = name.partition("@")[0]
+        try:
+            listed = self.snapshots(dataset, recursive=False)
+        except NoSuchDataset:
+            raise NoSuchSnapshot(name) from None
+        order = [one.name for one in listed]
+        if name not in order:
+            raise NoSuchSnapshot(name)
+        newer = tuple(order[order.index(name) + 1 :])
+        if newer and not destroy_newer:
+            raise NewerSnapshots(name, newer)
+        before = self.properties(dataset)
+        self.destroy_snapshots(newer)
+
+        def translate(problem: BaseException, kinds: Any) -> ZfsError:
+            if isinstance(problem, kinds.DatasetBusy):
+                return DatasetBusy(dataset, self.holders(dataset))
+            if isinstance(problem, kinds.SnapshotNotLatest):
+                return NewerSnapshots(name, ())
+            if isinstance(problem, kinds.DatasetNotFound):
+                return NoSuchSnapshot(name)
+            return _of_space(problem, kinds, name, "rollback")
+
+        self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
+        if before["type"].value == "volume" and reading.number(before["refreservation"].value):
+            after = self.volume(dataset)
+            if str(after.volsize) != before["volsize"].value:
+                self.zfs(Request("rollback", dataset), "set", "refreservation=auto", dataset)
+
+    def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
+        """See ZfsEngine."""
+        names.snapshot_name(snapshot)
+        names.new_dataset_name(name)
+        self.one_pool([snapshot, name])
+        self._need_snapshots([snapshot])
+        kind = self.properties(snapshot.partition("@")[0])["type"].value
+        check_properties(properties or {}, On.VOLUME if kind == "volume" else On.FILESYSTEM)
+        options = [word for assignment in assignments(properties or {}) for word in ("-o", assignment)]
+        request = Request("clone", snapshot, new_name=name, properties=properties or {})
+        self.zfs(request, "clone", *options, snapshot, name)
+
+
+def _of_space(problem: BaseException, kinds: Any, name: str, operation: str) -> ZfsError:
+    if isinstance(problem, kinds.NoSpace):
+        return OutOfSpace(name)
+    if isinstance(problem, kinds.QuotaExceeded):
+        return OutOfSpace(name, quota=True)
+    if isinstance(problem, (kinds.SuspendedPool, kinds.ReadOnlyPool)):
+        return PoolUnavailable(names.pool_of(name), str(problem))
+    return library.unexpected(operation, problem)

@@ -1,0 +1,127 @@
+"""The kernel's OpenZFS as a rig, in the guest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.tests.contract.rig import MIB, Rig
+
+MEMORY = Path("/dev/shm")
+POOL = "contract"
+
+
+def run(*words: str) -> str:
+    """Output of a program that ends well."""
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+class KernelHands:
+    """Uses datasets as other programs do."""
+
+    def __init__(self) -> None:
+        self._written: Counter[str] = Counter()
+
+    def write(self, name: str, size: int) -> None:
+        """See Hands."""
+        device = f"/dev/zvol/{name}"
+        wait_for(device)
+        seek = self._written[name]
+        run(
+            "dd",
+            "if=/dev/urandom",
+            f"of={device}",
+            "bs=1M",
+            f"count={size // MIB}",
+            f"seek={seek}",
+            "oflag=direct",
+            "conv=notrunc",
+        )
+        self._written[name] += size // MIB
+        run("zpool", "sync", name.split("/", 1)[0])
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[None]:
+        """See Hands."""
+        where = run("zfs", "list", "-H", "-o", "mountpoint", name).strip()
+        if where.startswith("/"):
+            program = subprocess.Popen(["sleep", "1000"], cwd=where)
+        else:
+            wait_for(f"/dev/zvol/{name}")
+            with Path(f"/dev/zvol/{name}").open("rb") as file:
+                program = subprocess.Popen(["sleep", "1000"], stdin=file)
+        try:
+            yield
+        finally:
+            program.kill()
+            program.wait()
+
+    def receive(self, source: str, name: str) -> None:
+        """See Hands."""
+        with subprocess.Popen(["zfs", "send", "-p", source], stdout=subprocess.PIPE) as send:
+            subprocess.run(["zfs", "receive", "-u", name], stdin=send.stdout, check=True, timeout=60)
+
+    @contextlib.contextmanager
+    def slow_scans(self) -> Iterator[None]:
+        """See Hands."""
+        parameter = Path("/sys/module/zfs/parameters/zfs_scan_suspend_progress")
+        parameter.write_text("1\n")
+        try:
+            yield
+        finally:
+            parameter.write_text("0\n")
+
+    def damage(self, device: str) -> None:
+        """See Hands."""
+        pool = next(
+            name for name in run("zpool", "list", "-H", "-o", "name").split() if device in run("zpool", "status", "-P", name)
+        )
+        run("zpool", "offline", "-f", pool, device)
+
+    def used_elsewhere(self, pool: str) -> None:
+        """Imports it as another host, and keeps the devices as they were before the export."""
+        own = Path("/sys/module/spl/parameters/spl_hostid")
+        before = own.read_text()
+        own.write_text("4711\n")
+        run("zpool", "import", "-d", str(MEMORY), pool)
+        run("zpool", "sync", pool)
+        devices = [word for word in run("zpool", "status", "-P", pool).split() if word.startswith("/dev/")]
+        for device in devices:
+            run("cp", "--sparse=always", device, f"{device}.kept")
+        run("zpool", "export", pool)
+        for device in devices:
+            shutil.move(f"{device}.kept", device)
+        own.write_text("815\n" if before.strip() in {"0", "4711"} else before)
+
+
+def wait_for(path: str) -> None:
+    """Until udev has made the link."""
+    run("udevadm", "settle")
+    until = time.monotonic() + 30
+    while not Path(path).exists():
+        assert time.monotonic() < until, f"no {path}"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def kernel_rig(engine: ZfsEngine) -> Iterator[Rig]:
+    """A pool on the guest's second disk, devices on files in memory."""
+    disk = os.environ["ZVAAI_DISKS"].split()[1]
+    devices = [str(MEMORY / f"contract{number}") for number in range(6)]
+    for device in devices:
+        with Path(device).open("wb") as file:
+            file.truncate(256 * MIB)
+    run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, disk)
+    try:
+        yield Rig(engine, POOL, devices, KernelHands())
+    finally:
+        run("zpool", "destroy", "-f", POOL)
+        for device in devices:
+            Path(device).unlink()

@@ -1,0 +1,124 @@
+"""The root helper as a process in front of the kernel's OpenZFS, asked by a user without privileges."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+
+from appliance.helper.client import HelperClient
+from appliance.zfs.errors import ZfsError
+from appliance.zfs.tests.contract.on_kernel import wait_for as wait_for_link
+
+NOBODY = 65534
+DEVICES = ("/dev/shm/helper0", "/dev/shm/helper1")
+STORY = f"""
+import json, os, sys
+from pathlib import Path
+from appliance.helper.client import HelperClient
+from appliance.zfs.errors import *
+from appliance.zfs.model import *
+
+assert os.getuid() == {NOBODY}
+zfs = HelperClient(Path(sys.argv[1]))
+
+def refused(kind, act, *arguments, **options):
+    try:
+        act(*arguments, **options)
+    except kind as problem:
+        return str(problem)
+    raise AssertionError(f"{{act.__name__}} was not refused")
+
+mirror = VdevSpec(devices={DEVICES!r}, redundancy=Redundancy.MIRROR)
+zfs.create_pool("unprivileged", [mirror], force=True)
+refused(Refused, zfs.create_pool, "stolen", [VdevSpec(devices=("/dev/ubda",))], force=True)
+refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "/etc"}})
+refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "legacy"}})
+volume = zfs.create_volume("unprivileged/vol", 32 << 20, thick=True, properties={{"zvaai:name": "ds 1"}})
+filesystem = zfs.create_filesystem("unprivileged/fs", properties={{"mountpoint": "/srv/zvaai/fs"}})
+zfs.snapshot(["unprivileged/vol@s", "unprivileged/fs@s"])
+zfs.hold(["unprivileged/vol@s"], "keep")
+refused(SnapshotHeld, zfs.destroy_snapshots, ["unprivileged/vol@s", "unprivileged/fs@s"])
+zfs.release(["unprivileged/vol@s"], "keep")
+zfs.clone("unprivileged/vol@s", "unprivileged/clone")
+secret = NewEncryption(key=b"k" * 32)
+zfs.create_filesystem("unprivileged/secret", properties={{"canmount": "off"}}, encryption=secret)
+print(json.dumps({{"guids": [volume.guid, filesystem.guid], "mounted": filesystem.mounted}}))
+"""
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """Its socket and its log; it serves nobody, and devices in memory."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    for device in DEVICES:
+        with Path(device).open("wb") as file:
+            file.truncate(256 << 20)
+    path, log = Path("/run/zvaai-helper-test.sock"), tmp_path / "log"
+    words = ["--socket", str(path), "--user", "nobody", "--device-directory", "/dev/shm", "--search", "/dev/shm"]
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-m", "appliance.helper", *words], cwd=REPOSITORY, stderr=file)
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            HelperClient(path).pools()
+        except ZfsError:
+            return False
+        return True
+
+    wait_for(answers, "the helper answers")
+    yield path, log
+    process.terminate()
+    assert process.wait(60) == 0
+    if "unprivileged" in run("zpool", "list", "-H", "-o", "name").split():
+        run("zpool", "destroy", "-f", "unprivileged")
+    for device in DEVICES:
+        Path(device).unlink()
+
+
+def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
+    """It makes a pool and datasets by the helper; the effects are there; what it may not do is refused; all of it is audited."""
+    path, log = helper
+    words = [sys.executable, "-c", STORY, str(path)]
+    nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    result = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False, **nobody)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    guids = run("zfs", "get", "-H", "-p", "-o", "value", "guid", "unprivileged/vol", "unprivileged/fs").split()
+    assert [str(guid) for guid in told["guids"]] == guids
+    assert told["mounted"] and os.path.ismount("/srv/zvaai/fs"), "mounted for everybody"
+    assert run("zfs", "get", "-H", "-o", "value,source", "zvaai:name", "unprivileged/vol").split("\t") == ["ds 1", "local\n"]
+    assert int(run("zfs", "get", "-H", "-p", "-o", "value", "refreservation", "unprivileged/vol")) > 32 << 20
+    txgs = run("zfs", "list", "-H", "-p", "-t", "snapshot", "-r", "-o", "createtxg", "unprivileged").split()
+    assert len(txgs) == 2 and txgs[0] == txgs[1], "both in one transaction group"
+    assert run("zfs", "get", "-H", "-o", "value", "keystatus", "unprivileged/secret").strip() == "available"
+    audit = [json.loads(line.partition(": ")[2]) for line in log.read_text().splitlines() if '"audit"' in line]
+    begun = [line["operation"] for line in audit if line["audit"] == "begun"]
+    assert begun.count("create_volume") == 1 and begun.count("create_filesystem") == 2, "what was refused is no change"
+    assert all(line["user"] == NOBODY for line in audit if line["audit"] == "begun")
+    assert "kkkk" not in log.read_text() and "a2tr" not in log.read_text()
+
+
+def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> None:
+    """OpenZFS 2.3 itself would wait in the kernel until it is closed, and let nobody open it meanwhile."""
+    path, _ = helper
+    assert "unprivileged" not in run("zpool", "list", "-H", "-o", "name").split()
+    client = HelperClient(path)
+    run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
+    client.create_volume("unprivileged/vol", 16 << 20)
+    wait_for_link("/dev/zvol/unprivileged/vol")
+    with Path("/dev/zvol/unprivileged/vol").open("rb"), pytest.raises(ZfsError) as caught:
+        client.export_pool("unprivileged", force=True)
+    assert f"(process {os.getpid()})" in str(caught.value)
+    client.export_pool("unprivileged")
+    assert [pool.name for pool in client.importable()] == ["unprivileged"]
+    client.import_pool("unprivileged")
