@@ -5,7 +5,23 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import JobTold, ListQuery, PoolPage, PoolTold, ScrubAsked
+from appliance.api.schemas import (
+    DeviceAsked,
+    DiskPage,
+    ExtendAsked,
+    ForceQuery,
+    ImportablePage,
+    ImportAsked,
+    JobTold,
+    ListQuery,
+    PlanAsked,
+    PlanTold,
+    PoolAsked,
+    PoolPage,
+    PoolTold,
+    ReplaceAsked,
+    ScrubAsked,
+)  # fmt: skip
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 
@@ -33,3 +49,66 @@ def read_pool(call: Call, name: str) -> BaseModel:
 def scrub(call: Call, name: str, body: ScrubAsked) -> BaseModel:
     """Starts, pauses or stops the scrub; the pool tells how far it is."""
     return call.submit("pool.scrub", pool=name, action=body.action)
+
+
+@resource.operation("GET", "/disks", role=Role.VIEWER, query=ListQuery, answer=DiskPage)
+def list_disks(call: Call, query: ListQuery) -> BaseModel:
+    """Block devices that could be a pool's, and by what they are used."""
+    return DiskPage.model_validate(page(call.services.worker.call("disks"), query, lambda disk: str(disk["path"])))
+
+
+@resource.operation("GET", "/importable-pools", role=Role.VIEWER, query=ListQuery, answer=ImportablePage)
+def list_importable(call: Call, query: ListQuery) -> BaseModel:
+    """Pools on the machine's devices that are not imported."""
+    pools = sorted(call.services.worker.call("importable"), key=lambda pool: int(pool["guid"]))
+    return ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool['guid']:020}"))
+
+
+@resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanAsked, answer=PlanTold)
+def plan_pool(call: Call, body: PlanAsked) -> BaseModel:
+    """The layout that making or extending would give. Refused as that would be; changes nothing."""
+    return PlanTold(layout=call.services.worker.call("pool_plan", **body.model_dump()))
+
+
+@resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolAsked, answer=JobTold, status=202)
+def create_pool(call: Call, body: PoolAsked) -> BaseModel:
+    """A new pool on empty disks."""
+    return call.submit("pool.create", **body.model_dump())
+
+
+@resource.operation("POST", "/pools/import", role=Role.ADMIN, audit="pool.import", body=ImportAsked, answer=JobTold, status=202)
+def import_pool(call: Call, body: ImportAsked) -> BaseModel:
+    """With its datastores, which keep their identities."""
+    return call.submit("pool.import", **body.model_dump())
+
+
+@resource.operation(
+    "POST", "/pools/<name>/export", role=Role.ADMIN, audit="pool.export", query=ForceQuery, answer=JobTold, status=202
+)
+def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
+    """Its datastores go out of service first. Refused while hosts are logged in, unless forced."""
+    return call.submit("pool.export", pool=name, force=query.force)
+
+
+@resource.operation(
+    "POST", "/pools/<name>/extend", role=Role.ADMIN, audit="pool.extend", body=ExtendAsked, answer=JobTold, status=202
+)
+def extend_pool(call: Call, name: str, body: ExtendAsked) -> BaseModel:
+    """By more vdevs. Only spares, cache and log devices can be taken out again."""
+    return call.submit("pool.extend", name=name, **body.model_dump())
+
+
+@resource.operation(
+    "POST", "/pools/<name>/replace", role=Role.OPERATOR, audit="pool.replace", body=ReplaceAsked, answer=JobTold, status=202
+)
+def replace_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
+    """Begins the resilver onto a new device; the pool tells how far it is."""
+    return call.submit("pool.replace", pool=name, **body.model_dump())
+
+
+@resource.operation(
+    "POST", "/pools/<name>/device", role=Role.OPERATOR, audit="pool.device", body=DeviceAsked, answer=JobTold, status=202
+)
+def change_device(call: Call, name: str, body: DeviceAsked) -> BaseModel:
+    """Offline, online, or its error counters cleared."""
+    return call.submit("pool.device", pool=name, **body.model_dump())

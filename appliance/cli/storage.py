@@ -55,6 +55,126 @@ def scrub(
     run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
 
 
+VdevWords = Annotated[
+    list[str], typer.Argument(help="[mirror|raidz1|raidz2|raidz3] DEVICE..., log|cache|spare|special before them")
+]
+
+
+def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
+    """As zpool(8) takes them: `mirror a b mirror c d log e`."""
+    vdevs: list[dict[str, Any]] = []
+    role, redundancy, begun = "data", "stripe", False
+    for word in words:
+        if word in ("log", "cache", "spare", "special", "dedup"):
+            role, redundancy, begun = word, "stripe", False
+        elif word in ("mirror", "raidz1", "raidz2", "raidz3"):
+            redundancy, begun = word, False
+        elif begun:
+            vdevs[-1]["devices"].append(word)
+        else:
+            vdevs.append({"devices": [word], "redundancy": redundancy, "role": role})
+            begun = True
+    return vdevs
+
+
+@pool.command("disks")
+def disks(context: typer.Context) -> None:
+    """Block devices that could be a pool's."""
+    run = shared(context)
+    run.output.rows(run.client.all("/disks"), "path", "size", "model", "serial", "used_by")
+
+
+@pool.command("create")
+def create_pool(
+    context: typer.Context,
+    name: str,
+    vdevs: VdevWords,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be made.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    wait: Wait = False,
+) -> None:
+    """A new pool on empty disks."""
+    run = shared(context)
+    body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
+    if dry_run:
+        print("\n".join(run.client.call("POST", "/pools/plan", body)["layout"]))
+        return
+    run.job(run.client.call("POST", "/pools", body), wait)
+
+
+@pool.command("extend")
+def extend_pool(
+    context: typer.Context,
+    name: str,
+    vdevs: VdevWords,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would be.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    wait: Wait = False,
+) -> None:
+    """By more vdevs."""
+    run = shared(context)
+    body = {"vdevs": vdevs_of(vdevs), "force": force}
+    if dry_run:
+        print("\n".join(run.client.call("POST", "/pools/plan", {**body, "name": name, "extend": True})["layout"]))
+        return
+    run.job(run.client.call("POST", f"/pools/{name}/extend", body), wait)
+
+
+@pool.command("importable")
+def importable(context: typer.Context) -> None:
+    """Pools that are not imported."""
+    run = shared(context)
+    run.output.rows(run.client.all("/importable-pools"), "name", "guid", "health", "last_host", "devices", "action")
+
+
+@pool.command("import")
+def import_pool(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name or GUID.")],
+    new_name: Annotated[str | None, typer.Option()] = None,
+    force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
+    wait: Wait = False,
+) -> None:
+    """With its datastores, which keep their identities."""
+    run = shared(context)
+    run.job(run.client.call("POST", "/pools/import", {"pool": name, "new_name": new_name, "force": force}), wait)
+
+
+@pool.command("export")
+def export_pool(context: typer.Context, name: str, force: Force = False, wait: Wait = False) -> None:
+    """Its datastores go out of service first."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/export", force=force), wait)
+
+
+@pool.command("replace")
+def replace_device(
+    context: typer.Context,
+    name: str,
+    device: str,
+    new_device: str,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the new device carries.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Begins the resilver onto a new device."""
+    run = shared(context)
+    body = {"device": device, "new_device": new_device, "force": force}
+    run.job(run.client.call("POST", f"/pools/{name}/replace", body), wait)
+
+
+@pool.command("device")
+def change_device(
+    context: typer.Context,
+    name: str,
+    device: str,
+    action: Annotated[str, typer.Argument(help="offline, online or clear")],
+    wait: Wait = False,
+) -> None:
+    """Stops using a device, uses it again, or clears its errors."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
+
+
 @datastore.command("list")
 def list_datastores(
     context: typer.Context, state: Annotated[str | None, typer.Option(help="active, deleted or copy; all unless told")] = None

@@ -28,7 +28,7 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.model import Snapshot, Volume
 
 
-def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911  # a table
+def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
     """What a refusal of ZFS is for who asked."""
     match error:
         case zfs.HasDependants():
@@ -43,6 +43,16 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911  # a tabl
             return ConflictError("they are not in one pool", error.names)
         case zfs.ScanRunning() | zfs.NoScanRunning() | zfs.OutOfSpace():
             return ConflictError(str(error))
+        case zfs.PoolExists():
+            return ConflictError(str(error), [error.pool])
+        case zfs.DeviceInUse() | zfs.InvalidLayout():
+            return ConflictError(str(error), can_force=error.can_force)
+        case zfs.DeviceTooSmall() | zfs.InsufficientReplicas():
+            return ConflictError(str(error), [error.device])
+        case zfs.PoolInUseElsewhere():
+            return ConflictError(str(error), [error.host] if error.host else [], can_force=True)
+        case zfs.NoSuchDevice():
+            return InvalidError("device", str(error), "what disks or the pool tell")
         case zfs.NoSuchPool():
             return NotFoundError("pool", error.pool)
         case zfs.NoSuchDataset() | zfs.NoSuchSnapshot():

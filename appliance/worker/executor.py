@@ -8,11 +8,11 @@ import threading
 from appliance.database.models import Job
 from appliance.domain import jobs
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError, to_wire
-from appliance.worker import operations, snapshot_operations
+from appliance.worker import operations, pool_operations, snapshot_operations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters
 
-OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS}
+OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS}
 _TRIES = 5
 _log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.domain.journal import settle
+from appliance.worker import pool_operations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.zfs.model import Pool
@@ -37,6 +38,9 @@ class Service:
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "status": self._status,
             "pools": lambda _: [pool_as_wire(pool) for pool in self._look().pools],
+            "disks": self._disks,
+            "importable": self._importable,
+            "pool_plan": self._pool_plan,
             "datastores": lambda _: [asdict(store) for store in context.datastores(self._fresh)],
             "snapshots": self._snapshots,
             "volumes": self._volumes,
@@ -101,6 +105,18 @@ class Service:
             "reconciled_at": context.reconciled_at or None,
             "reconcile_problem": context.reconcile_problem,
         }
+
+    def _disks(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        with as_domain_errors():
+            return [asdict(disk) for disk in self.context.engine.disks()]
+
+    def _importable(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        with as_domain_errors():
+            return [asdict(pool) for pool in self.context.engine.importable()]
+
+    def _pool_plan(self, asked: dict[str, Any]) -> list[str]:
+        with as_domain_errors():
+            return pool_operations.dry_run(self.context, asked)
 
     def _snapshots(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         stores = self.context.datastores(self._fresh)

@@ -1,4 +1,4 @@
-"""What jobs do with snapshots, and with pools."""
+"""What jobs do with snapshots: taking, destroying, rolling back, cloning."""
 
 from __future__ import annotations
 
@@ -202,31 +202,6 @@ class Clone(Operation):
         take_back(context, decided["dataset"], decided["uuid"])
 
 
-class Scrub(Operation):
-    """Starts, pauses or stops the scrub of a pool; how far it is, the pool tells."""
-
-    kind = "pool.scrub"
-
-    def plan(self, context: Context, asked: Parameters) -> Plan:
-        """The pool has to be there."""
-        if asked["pool"] not in {pool.name for pool in context.look().pools}:
-            raise NotFoundError("pool", asked["pool"])
-        return Plan(f"pool {asked['pool']}", {"pool": asked["pool"], "action": asked["action"]})
-
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """One call."""
-        advance(decided["action"], 10)
-        pool = decided["pool"]
-        if decided["action"] == "start":
-            context.engine.scrub_start(pool)
-        elif decided["action"] == "pause":
-            context.engine.scrub_pause(pool)
-        else:
-            context.engine.scrub_stop(pool)
-        context.look()
-        return {"pool": pool}
-
-
 OPERATIONS: Mapping[str, Operation] = {
-    operation.kind: operation for operation in (TakeSnapshot(), DeleteSnapshot(), Rollback(), Clone(), Scrub())
+    operation.kind: operation for operation in (TakeSnapshot(), DeleteSnapshot(), Rollback(), Clone())
 }

@@ -1,0 +1,211 @@
+"""What jobs do with pools. Each has its guard rails in the engine; those of hosts that use the pool are here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.worker.context import Context
+from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service
+from appliance.zfs import errors as zfs
+from appliance.zfs.model import Pool, Redundancy, Role, VdevSpec
+
+
+def vdevs_of(asked: Any) -> list[VdevSpec]:
+    """As the engine has them."""
+    return [
+        VdevSpec(devices=tuple(vdev["devices"]), redundancy=Redundancy(vdev["redundancy"]), role=Role(vdev["role"]))
+        for vdev in asked
+    ]
+
+
+def find_pool(context: Context, name: str) -> Pool:
+    """An imported one. Raises NotFoundError."""
+    for pool in context.look().pools:
+        if pool.name == name:
+            return pool
+    raise NotFoundError("pool", name)
+
+
+def dry_run(context: Context, asked: Parameters) -> list[str]:
+    """The layout that making or extending would give; refused as that would be, and nothing changes."""
+    vdevs = vdevs_of(asked["vdevs"])
+    if asked.get("extend"):
+        return list(context.engine.add_vdevs(asked["name"], vdevs, force=asked["force"], dry_run=True).layout)
+    return list(context.engine.create_pool(asked["name"], vdevs, force=asked["force"], dry_run=True).layout)
+
+
+class CreatePool(Operation):
+    """On empty disks."""
+
+    kind = "pool.create"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """A dry run tells what is in the way."""
+        dry_run(context, asked)
+        return Plan(f"pool {asked['name']}", asked)
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call; taken up again it finds its own pool by its devices."""
+        advance("making it", 10)
+        try:
+            context.engine.create_pool(decided["name"], vdevs_of(decided["vdevs"]), force=decided["force"])
+        except zfs.PoolExists:
+            has = {device.path for vdev in context.engine.pool(decided["name"]).vdevs for device in vdev.devices()}
+            if not {device for vdev in decided["vdevs"] for device in vdev["devices"]} <= has:
+                raise
+        context.look()
+        return {"pool": decided["name"]}
+
+
+class ExtendPool(Operation):
+    """By more vdevs; only spares, cache and log devices can be taken out again."""
+
+    kind = "pool.extend"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """A dry run tells what is in the way."""
+        find_pool(context, asked["name"])
+        dry_run(context, {**asked, "extend": True})
+        return Plan(f"pool {asked['name']}", asked)
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call; devices that are in the pool already were added before a crash."""
+        advance("adding devices", 10)
+        has = {device.path for vdev in find_pool(context, decided["name"]).vdevs for device in vdev.devices()}
+        missing = [vdev for vdev in decided["vdevs"] if not set(vdev["devices"]) <= has]
+        if missing:
+            context.engine.add_vdevs(decided["name"], vdevs_of(missing), force=decided["force"])
+        context.look()
+        return {"pool": decided["name"]}
+
+
+class ReplaceDevice(Operation):
+    """Begins the resilver onto a new device; the pool tells how far it is."""
+
+    kind = "pool.replace"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """The pool has to be there."""
+        find_pool(context, asked["pool"])
+        return Plan(f"pool {asked['pool']}", asked)
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call; a new device that is in the pool already is being resilvered."""
+        advance("replacing the device", 10)
+        has = {device.path for vdev in find_pool(context, decided["pool"]).vdevs for device in vdev.devices()}
+        if decided["new_device"] not in has:
+            context.engine.replace(decided["pool"], decided["device"], decided["new_device"], force=decided["force"])
+        context.look()
+        return {"pool": decided["pool"]}
+
+
+class ChangeDevice(Operation):
+    """Offline, online, or its error counters cleared."""
+
+    kind = "pool.device"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """The pool has to be there."""
+        find_pool(context, asked["pool"])
+        return Plan(f"pool {asked['pool']}", asked)
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call, which may be made again."""
+        advance(decided["action"], 10)
+        pool, device = decided["pool"], decided["device"]
+        if decided["action"] == "offline":
+            context.engine.offline(pool, device)
+        elif decided["action"] == "online":
+            context.engine.online(pool, device)
+        else:
+            context.engine.clear(pool, device)
+        context.look()
+        return {"pool": pool}
+
+
+class ImportPool(Operation):
+    """With its datastores, which are served with the identities they have."""
+
+    kind = "pool.import"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """It has to be on the machine's devices."""
+        found = [pool for pool in context.engine.importable() if asked["pool"] in (pool.name, str(pool.guid))]
+        if not found:
+            raise NotFoundError("pool that can be imported", asked["pool"])
+        if len(found) > 1:
+            raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
+        name = asked.get("new_name") or found[0].name
+        return Plan(
+            f"pool {name}", {"pool": name, "guid": str(found[0].guid), "new_name": asked.get("new_name"), "force": asked["force"]}
+        )
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call; one that is imported already is well if it is the same."""
+        advance("importing it", 10)
+        if decided["guid"] not in {str(pool.guid) for pool in context.engine.pools()}:
+            context.engine.import_pool(decided["guid"], new_name=decided["new_name"], force=decided["force"])
+        advance("serving its datastores", 70)
+        outcome = context.reconcile(self.kind)
+        return {"pool": decided["pool"], "problems": [failure.text for failure in outcome.failures]}
+
+
+class ExportPool(Operation):
+    """Its datastores are taken out of service first."""
+
+    kind = "pool.export"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """Refused while hosts that see its datastores are logged in, unless forced."""
+        find_pool(context, asked["pool"])
+        stores = [
+            store for store in context.datastores() if store.pool == asked["pool"] and store.state == "active" and store.uuid
+        ]
+        hosts = sorted({host for store in stores for host in context.logged_in(store.uuid or "")})
+        if hosts and not asked["force"]:
+            raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
+        return Plan(f"pool {asked['pool']}", {**asked, "out_of_service": [store.uuid for store in stores]})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """Target first, then the pool; one that is gone is well."""
+        advance("taking its datastores out of service", 10)
+        for uuid in decided["out_of_service"]:
+            out_of_service(context, uuid)
+        advance("exporting it", 60)
+        if decided["pool"] in {pool.name for pool in context.engine.pools()}:
+            context.engine.export_pool(decided["pool"], force=decided["force"])
+        context.look()
+        return {"pool": decided["pool"]}
+
+
+class Scrub(Operation):
+    """Starts, pauses or stops the scrub of a pool; how far it is, the pool tells."""
+
+    kind = "pool.scrub"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """The pool has to be there."""
+        if asked["pool"] not in {pool.name for pool in context.look().pools}:
+            raise NotFoundError("pool", asked["pool"])
+        return Plan(f"pool {asked['pool']}", {"pool": asked["pool"], "action": asked["action"]})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One call."""
+        advance(decided["action"], 10)
+        pool = decided["pool"]
+        if decided["action"] == "start":
+            context.engine.scrub_start(pool)
+        elif decided["action"] == "pause":
+            context.engine.scrub_pause(pool)
+        else:
+            context.engine.scrub_stop(pool)
+        context.look()
+        return {"pool": pool}
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    operation.kind: operation
+    for operation in (CreatePool(), ExtendPool(), ReplaceDevice(), ChangeDevice(), ImportPool(), ExportPool(), Scrub())
+}

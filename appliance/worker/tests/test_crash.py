@@ -1,0 +1,223 @@
+"""The worker dies at every point of every job, before and after each call that changes something. Then it starts again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from appliance.config import Configuration
+from appliance.database.models import Job, Presentation
+from appliance.database.store import Store
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import jobs
+from appliance.domain.secrets import Seal
+from appliance.worker.context import Context
+from appliance.worker.executor import Executor
+from appliance.zfs.model import VdevSpec
+from appliance.zfs.simulator import Simulator
+
+GIB = 1 << 30
+CHANGING = {
+    "create_filesystem", "create_volume", "grow_volume", "rename", "destroy", "set_properties", "inherit_property", "snapshot",
+    "destroy_snapshots", "rollback", "clone",
+    "create_target", "set_access", "create_lun", "change_lun", "delete_lun", "refresh_lun",
+}  # fmt: skip
+
+
+class Killed(BaseException):
+    """No handler of errors sees a kill -9."""
+
+
+class Scissors:
+    """Stands before engine or target; kills at the nth call that changes something, before it or after."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        self.after = False
+
+    def before(self, real: Any) -> Any:
+        """The same, with the scissors before it."""
+        scissors = self
+
+        class Proxy:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(real, name)
+                if name not in CHANGING:
+                    return found
+
+                def call(*arguments: Any, **named: Any) -> Any:
+                    if scissors.left is not None and not scissors.after:
+                        scissors.cut()
+                    result = found(*arguments, **named)
+                    if scissors.left is not None and scissors.after:
+                        scissors.cut()
+                    return result
+
+                return call
+
+        return Proxy()
+
+    def cut(self) -> None:
+        """One call less to live."""
+        assert self.left is not None
+        self.left -= 1
+        if self.left < 0:
+            self.left = None
+            raise Killed
+
+
+class World:
+    """Storage, target and database, which outlive workers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.configuration = Configuration(state_directory=directory, runtime_directory=directory)
+        self.simulator, self.target = Simulator(), TargetSimulator()
+        self.simulator.create_pool("tank", [VdevSpec(devices=(self.simulator.disks()[0].path,))])
+        self.store = Store(self.configuration.database)
+        self.scissors = Scissors()
+        self.executor = self.worker()
+
+    def worker(self) -> Executor:
+        """A new one, which takes up what was under way."""
+        engine, target = self.scissors.before(self.simulator), self.scissors.before(self.target)
+        seal = Seal(self.configuration.secrets_key)
+        executor = Executor(Context(self.configuration, self.store, engine, target, seal, device=lambda volume: "/dev/null"))
+        executor.start()
+        return executor
+
+    def job(self, kind: str, **asked: Any) -> tuple[Job, bool]:
+        """A job, ended; and whether a worker died meanwhile."""
+        job_id, died = self.executor.submit(kind, asked, "test"), False
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:
+            with self.store.reading() as session:
+                job = jobs.job(session, job_id)
+            if job.state not in jobs.ACTIVE and not job.parameters.get("out_of_service"):
+                return job, died
+            if not self.executor._thread.is_alive():
+                died = True
+                self.executor = self.worker()
+            elif job.state not in jobs.ACTIVE:
+                return job, died
+            time.sleep(0.002)
+        raise AssertionError(f"{kind} does not end")
+
+    def check(self) -> None:
+        """What is wanted is what is: no orphan volume, number or LUN."""
+        context = self.executor._context
+        context.reconcile("test")
+        stores = context.datastores()
+        assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()}
+        assert "copy" not in {store.state for store in stores}, stores
+        active = {store.uuid: store.lun for store in stores if store.state == "active"}
+        with self.store.reading() as session:
+            assert {row.datastore: row.lun for row in session.scalars(select(Presentation))} == active
+            assert not jobs.active(session)
+        served = {lun.lun.uuid: lun.lun.number for target in self.target.targets() for lun in target.luns}
+        assert served == active
+        assert context.reconcile("again").differences == ()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """With a worker."""
+    world = World(tmp_path)
+    yield world
+    world.scissors.left = None
+    world.executor.stop()
+    world.store.close()
+
+
+def made(world: World, name: str) -> str:
+    return str(world.job("datastore.create", name=name, pool="tank", size=GIB)[0].subject)
+
+
+def snapshotted(world: World, name: str) -> str:
+    store = made(world, name)
+    world.job("snapshot.create", name="one", datastores=[store])
+    return store
+
+
+def deleted(world: World, name: str) -> str:
+    store = made(world, name)
+    world.job("datastore.delete", id=store)
+    return store
+
+
+SCRIPTS: dict[str, tuple[Callable[[World, str], str | None], str, Callable[[str | None, str], dict[str, Any]]]] = {
+    "create": (lambda world, name: None, "datastore.create", lambda store, name: {"name": name, "pool": "tank", "size": GIB}),
+    "change": (
+        made,
+        "datastore.change",
+        lambda store, name: {"id": store, "name": f"{name}-new", "soft_threshold": 50, "lun": 777},
+    ),
+    "grow": (made, "datastore.grow", lambda store, name: {"id": store, "size": 2 * GIB}),
+    "delete": (made, "datastore.delete", lambda store, name: {"id": store}),
+    "restore": (deleted, "datastore.restore", lambda store, name: {"id": store}),
+    "purge": (deleted, "datastore.purge", lambda store, name: {"id": store}),
+    "snapshot": (made, "snapshot.create", lambda store, name: {"name": "one", "datastores": [store]}),
+    "unsnapshot": (snapshotted, "snapshot.delete", lambda store, name: {"id": store, "snapshot": "one"}),
+    "rollback": (snapshotted, "snapshot.rollback", lambda store, name: {"id": store, "snapshot": "one"}),
+    "clone": (made, "snapshot.clone", lambda store, name: {"id": store, "name": f"{name}-clone"}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_worker_that_dies_anywhere(script: str, after: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    prepare, kind, asked = SCRIPTS[script]
+    points = 0
+    while True:
+        name = f"{script}-{after}-{points}"
+        store = prepare(world, name)
+        world.scissors.left, world.scissors.after = points, after
+        job, died = world.job(kind, **asked(store, name))
+        world.scissors.left = None
+        assert job.state == jobs.SUCCEEDED, (points, job.problem)
+        world.check()
+        if script == "change":  # the number is needed again
+            world.job("datastore.change", id=store, lun=100 + points + 50 * after)
+        if not died:
+            break
+        points += 1
+    assert points >= 1, "a job that changes nothing"
+
+
+def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker dies when the LUN is served again; the next one must not take back what was written since."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    store = snapshotted(world, "written")
+    dataset = next(one.dataset for one in world.executor._context.datastores() if one.id == store)
+    rollbacks: list[str] = []
+    real = world.target.create_lun
+
+    def create_lun(*arguments: Any) -> None:
+        real(*arguments)
+        rollbacks.append(str(world.simulator.volume(dataset).space.written))
+        world.simulator.write(dataset, 1 << 20)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.target, "create_lun", create_lun)
+        job_id = world.executor.submit("snapshot.rollback", {"id": store, "snapshot": "one"}, "test")
+        world.executor._thread.join(30)
+    assert len(rollbacks) == 1
+    written = world.simulator.volume(dataset).space.written
+    assert written >= 1 << 20
+    world.executor = world.worker()
+    limit = time.monotonic() + 30
+    while time.monotonic() < limit:
+        with world.store.reading() as session:
+            if jobs.job(session, job_id).state == jobs.SUCCEEDED:
+                break
+        time.sleep(0.005)
+    assert world.simulator.volume(dataset).space.written == written
+    world.check()

@@ -1,0 +1,192 @@
+"""Datastores against a model: any order of what can be asked for, by the API."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from appliance.testing import GIB, running
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+@dataclass
+class Model:
+    """What a datastore should be. `snapshots` are oldest first; `clones` of each are datastores that were not purged."""
+
+    name: str
+    size: int
+    lun: int
+    state: str = "active"
+    snapshots: list[str] = field(default_factory=list)
+    clones: dict[str, set[str]] = field(default_factory=dict)
+
+
+class DatastoreMachine(RuleBasedStateMachine):
+    """The rules are what an admin can do; each says whether it should be refused."""
+
+    stores = Bundle("stores")
+
+    @initialize()
+    def begin(self) -> None:
+        """An empty appliance."""
+        self.stack = ExitStack()
+        directory = self.stack.enter_context(tempfile.TemporaryDirectory())
+        self.appliance = self.stack.enter_context(running(Path(directory) / "appliance"))
+        self.models: dict[str, Model] = {}
+        self.tags = 0
+
+    def teardown(self) -> None:
+        """Ends it."""
+        self.stack.close()
+
+    def active_names(self) -> set[str]:
+        """That can't be taken again."""
+        return {model.name for model in self.models.values() if model.state == "active"}
+
+    def free_lun(self, wanted: int = 0) -> int:
+        """The wanted one, or the lowest."""
+        taken = {model.lun for model in self.models.values() if model.state == "active"}
+        return wanted if wanted not in taken else next(number for number in range(100) if number not in taken)
+
+    def do(self, method: str, path: str, body: Any = None, *, refused: bool = False) -> Any:
+        """The job's result, or None when it is refused, as it should be."""
+        answer = self.appliance.request(method, path, body)
+        assert answer.json is not None
+        if refused:
+            assert answer.status_code == 409, answer.text
+            return None
+        assert answer.status_code == 202, answer.text
+        job = self.appliance.ended(answer.json["id"])
+        assert job["state"] == "succeeded", job
+        return job["result"]
+
+    @rule(target=stores, name=NAMES, size=st.integers(1, 3))
+    def create(self, name: str, size: int) -> Any:
+        """Names are taken once."""
+        lun = self.free_lun()
+        result = self.do(
+            "POST", "/datastores", {"name": name, "pool": "tank", "size": str(size * GIB)}, refused=name in self.active_names()
+        )
+        if result is None:
+            return multiple()
+        self.models[result["datastore"]] = Model(name, size * GIB, lun)
+        return result["datastore"]
+
+    @rule(store=stores, name=NAMES)
+    def rename(self, store: str, name: str) -> None:
+        """Only what is active."""
+        model = self.models[store]
+        refused = model.state != "active" or name in self.active_names() - {model.name}
+        if self.do("PATCH", f"/datastores/{store}", {"name": name}, refused=refused):
+            model.name = name
+
+    @rule(store=stores, size=st.integers(1, 4))
+    def grow(self, store: str, size: int) -> None:
+        """Never smaller."""
+        model = self.models[store]
+        if model.state == "active" and size * GIB < model.size:
+            answer = self.appliance.request("POST", f"/datastores/{store}/grow", {"size": str(size * GIB)})
+            assert answer.status_code == 422
+        elif self.do("POST", f"/datastores/{store}/grow", {"size": str(size * GIB)}, refused=model.state != "active"):
+            model.size = size * GIB
+
+    @rule(store=stores)
+    def snapshot(self, store: str) -> None:
+        """Each has a name of its own."""
+        self.tags += 1
+        tag, model = f"s{self.tags}", self.models[store]
+        if self.do("POST", "/snapshots", {"name": tag, "datastores": [store]}, refused=model.state != "active"):
+            model.snapshots.append(tag)
+
+    @rule(target=stores, store=stores, name=NAMES)
+    def clone(self, store: str, name: str) -> Any:
+        """Of now."""
+        model, lun = self.models[store], self.free_lun()
+        refused = model.state != "active" or name in self.active_names()
+        result = self.do("POST", f"/datastores/{store}/clone", {"name": name}, refused=refused)
+        if result is None:
+            return multiple()
+        tag = result["snapshot"].split("@")[1]
+        model.snapshots.append(tag)
+        model.clones[tag] = {result["datastore"]}
+        self.models[result["datastore"]] = Model(name, model.size, lun)
+        return result["datastore"]
+
+    @rule(store=stores, which=st.integers(0, 3), force=st.booleans())
+    def roll_back(self, store: str, which: int, force: bool) -> None:
+        """Newer snapshots go only when forced, and never while clones depend on them. The size goes back too."""
+        model = self.models[store]
+        if model.state != "active" or which >= len(model.snapshots):
+            return
+        newer = model.snapshots[which + 1 :]
+        refused = bool(newer and not force) or any(model.clones.get(tag) for tag in newer)
+        path = f"/datastores/{store}/snapshots/{model.snapshots[which]}/rollback"
+        if self.do("POST", path, {"force": force}, refused=refused):
+            del model.snapshots[which + 1 :]
+            model.size = int(self.appliance.get(f"/datastores/{store}")["size"])
+
+    @rule(store=stores, which=st.integers(0, 3))
+    def delete_snapshot(self, store: str, which: int) -> None:
+        """Not while clones depend on it."""
+        model = self.models[store]
+        if model.state == "active" and which < len(model.snapshots):
+            tag = model.snapshots[which]
+            if self.do("DELETE", f"/datastores/{store}/snapshots/{tag}", refused=bool(model.clones.get(tag))):
+                model.snapshots.remove(tag)
+
+    @rule(store=stores)
+    def delete(self, store: str) -> None:
+        """Puts it aside."""
+        if self.do("DELETE", f"/datastores/{store}", refused=self.models[store].state != "active"):
+            self.models[store].state = "deleted"
+
+    @rule(store=stores)
+    def restore(self, store: str) -> None:
+        """Its name may be taken meanwhile."""
+        model = self.models[store]
+        lun = self.free_lun(model.lun)
+        refused = model.state != "deleted" or model.name in self.active_names()
+        if self.do("POST", f"/datastores/{store}/restore", {}, refused=refused):
+            model.state, model.lun = "active", lun
+
+    @rule(store=consumes(stores))
+    def purge(self, store: str) -> None:
+        """Not while clones depend on it."""
+        model = self.models[store]
+        if model.state == "active":
+            self.do("POST", f"/datastores/{store}/purge", refused=True)
+            self.delete(store)
+        if self.do("POST", f"/datastores/{store}/purge", refused=any(model.clones.values())):
+            del self.models[store]
+            for other in self.models.values():
+                for clones in other.clones.values():
+                    clones.discard(store)
+
+    @invariant()
+    def all_is_as_the_model_says(self) -> None:
+        """API, storage and target."""
+        if not hasattr(self, "models"):
+            return
+        told = {store["id"]: store for store in self.appliance.get("/datastores?limit=500")["items"]}
+        assert {
+            store: (one["name"], int(one["size"]), one["state"], one["lun"] if one["state"] == "active" else None)
+            for store, one in told.items()
+        } == {
+            store: (model.name, model.size, model.state, model.lun if model.state == "active" else None)
+            for store, model in self.models.items()
+        }
+        served = {lun.lun.uuid: lun.lun.number for target in self.appliance.target.targets() for lun in target.luns}
+        assert served == {store: model.lun for store, model in self.models.items() if model.state == "active"}
+        assert {volume.name for volume in self.appliance.simulator.volumes()} == {one["dataset"] for one in told.values()}
+
+
+DatastoreMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=25, deadline=None, derandomize=True)
+TestDatastores = DatastoreMachine.TestCase

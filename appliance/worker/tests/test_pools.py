@@ -1,0 +1,90 @@
+"""Pools by the API: made, extended, mended, exported and imported under another appliance."""
+
+from pathlib import Path
+from typing import Any
+
+from appliance.dataplane.target import LoggedIn
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.testing import Appliance, running
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+
+
+def free_disks(appliance: Appliance) -> list[str]:
+    return [disk["path"] for disk in appliance.get("/disks")["items"] if disk["used_by"] is None]
+
+
+def mirror(*devices: str) -> dict[str, Any]:
+    return {"devices": list(devices), "redundancy": "mirror"}
+
+
+def devices_of(vdevs: list[dict[str, Any]]) -> set[str]:
+    """Paths, at any depth."""
+    return {vdev["path"] for vdev in vdevs if vdev["path"]} | {path for vdev in vdevs for path in devices_of(vdev["vdevs"])}
+
+
+def test_from_empty_disks_to_a_datastore(appliance: Appliance) -> None:
+    first, second, third, fourth = free_disks(appliance)[:4]
+    body = {"name": "fast", "vdevs": [mirror(first, second)]}
+    layout = appliance.request("POST", "/pools/plan", body).json
+    assert layout is not None and any(first.rsplit("/", 1)[1] in line for line in layout["layout"])
+    assert "fast" not in {pool["name"] for pool in appliance.get("/pools")["items"]}
+    appliance.job("POST", "/pools", body)
+    appliance.job("POST", "/datastores", {"name": "store", "pool": "fast", "size": str(1 << 30)})
+    size = int(appliance.get("/pools/fast")["size"])
+    appliance.job("POST", "/pools/fast/extend", {"vdevs": [mirror(third, fourth)]})
+    assert int(appliance.get("/pools/fast")["size"]) == 2 * size
+
+
+def test_what_is_in_use_is_refused(appliance: Appliance) -> None:
+    used = next(disk["path"] for disk in appliance.get("/disks")["items"] if disk["used_by"])
+    free = free_disks(appliance)[0]
+    for force in (False, True):
+        body = {"name": "fast", "vdevs": [{"devices": [used]}], "force": force}
+        assert appliance.request("POST", "/pools", body).status_code == 409
+    assert appliance.request("POST", "/pools", {"name": "tank", "vdevs": [{"devices": [free]}]}).status_code == 409
+    absent = appliance.request("POST", "/pools", {"name": "fast", "vdevs": [{"devices": ["/dev/disk/by-id/absent"]}]})
+    assert absent.status_code == 422 and absent.json is not None and absent.json["errors"][0]["field"] == "device"
+
+
+def test_a_disk_is_replaced(appliance: Appliance) -> None:
+    old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]
+    new = free_disks(appliance)[0]
+    appliance.job("POST", "/pools/tank/device", {"device": old, "action": "offline"})
+    assert appliance.get("/pools/tank")["health"] == "DEGRADED"
+    appliance.service._capacity()
+    assert [alert["subject"] for alert in appliance.get("/alerts")["items"]] == ["tank"]
+    appliance.job("POST", "/pools/tank/replace", {"device": old, "new_device": new})
+    devices = devices_of(appliance.get("/pools/tank")["vdevs"])
+    assert new in devices and appliance.get("/pools/tank")["scan"]["function"] == "resilver"
+    other = next(path for path in devices if path not in (old, new))
+    appliance.job("POST", "/pools/tank/scrub", {"action": "start"})
+    assert appliance.get("/pools/tank")["scan"]["function"] == "scrub"
+    appliance.job("POST", "/pools/tank/device", {"device": other, "action": "offline"})
+    appliance.job("POST", "/pools/tank/device", {"device": new, "action": "offline"}, expect="failed")  # the last copy
+
+
+def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.datastore("store", host_groups=[appliance.group("cluster", ESX)])
+    name = appliance.configuration.target.name
+    appliance.target.logged_in.append(LoggedIn(ESX, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
+    assert appliance.request("POST", "/pools/tank/export").status_code == 409
+    assert len(appliance.target.targets()[0].luns) == 1
+    appliance.job("POST", "/pools/tank/export?force=true")
+    assert appliance.target.targets()[0].luns == () and appliance.get("/datastores")["items"] == []
+
+
+def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: Path) -> None:
+    """Under a second, fresh appliance: same identities and numbers, for no host yet."""
+    stores = {appliance.datastore("first", lun=7): 7, appliance.datastore("second", lun=0): 0}
+    appliance.job("POST", "/pools/tank/export")
+    with running(tmp_path / "second") as other:
+        other.job("POST", "/pools/tank/export")
+        other.simulator.machine = appliance.simulator.machine  # its disks are plugged in there
+        other.job("POST", "/pools/import", {"pool": "tank"})
+        told = {store["id"]: store for store in other.get("/datastores")["items"]}
+        assert {store: one["lun"] for store, one in told.items()} == stores
+        assert all(one["state"] == "active" and one["host_groups"] == [] for one in told.values())
+        served = {lun.lun.uuid: lun.lun for lun in other.target.targets()[0].luns}
+        assert served.keys() == stores.keys() and all(lun.initiators == () for lun in served.values())
