@@ -88,7 +88,11 @@ static struct timespec moment_in(uint32_t milliseconds)
 
 enum place { PLACE_FAST, PLACE_ANY, PLACE_LATER };
 
-static const size_t places[PLACES] = {[PLACE_FAST] = WAITING_FAST_MAX, [PLACE_ANY] = WAITING_ANY_MAX, [PLACE_LATER] = WAITING_LATER_MAX};
+static const size_t places[PLACES] = {
+    [PLACE_FAST] = WAITING_FAST_MAX,
+    [PLACE_ANY] = WAITING_ANY_MAX,
+    [PLACE_LATER] = WAITING_LATER_MAX,
+};
 
 static enum place place_of(const struct vaai_nas_clone *clone)
 {
@@ -229,7 +233,8 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
             job_show(job, shown);
             if (shown->state != VAAI_NAS_COMPLETE) {
                 status = job_is_active(job) ? VAAI_NAS_BUSY : shown->status;
-                snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
+                snprintf(reason, VAAI_NAS_REASON_SIZE, "%s",
+                         job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
             }
         }
         jobs->waiting[place]--;
@@ -271,7 +276,8 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *shown)
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                               struct vaai_nas_listed_job *shown)
 {
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 

@@ -7,7 +7,8 @@
 struct svc_req;
 
 /*
- * Serves vaai_nas.x on TCP port *port of the addresses that NFS listens at, or any free one where that is 0 (*port is then set), and registers it with rpcbind.
+ * Serves vaai_nas.x on TCP port *port of the addresses that NFS listens at, or any free one where that is 0 (*port is then set), and
+ * registers it with rpcbind.
  * In ganesha's process, by its ntirpc, once that runs. 0 or an errno value.
  */
 int vaai_nas_program_start(struct vaai_nas_service *service, uint16_t *port);

@@ -126,7 +126,10 @@ enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const st
 enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                               const struct vaai_nas_handle *destination, struct vaai_nas_job *job);
 
-/* Those of the latest jobs of the export `handle` is in that the caller asked for, or may write where they do, newest first; *count is the room in `jobs` before, and their number after. */
+/*
+ * Those of the latest jobs of the export `handle` is in that the caller asked for, or may write where they do, newest first. *count is
+ * the room in `jobs` before, and their number after.
+ */
 enum vaai_nas_status vaai_nas_list_jobs(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                         const struct vaai_nas_handle *handle, struct vaai_nas_job *jobs, uint32_t *count);
 

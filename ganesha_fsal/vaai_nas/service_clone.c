@@ -132,7 +132,7 @@ static enum vaai_nas_status find_repeated(struct vaai_nas_service *service, cons
         return status;
     status = vaai_nas_get_job(service, caller, &clone->destination, id, wait_milliseconds, job);
     if (status != VAAI_NAS_OK && status != VAAI_NAS_NOT_FOUND)
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "destination of job %llu, which this request began: %s; nothing was changed by saying it again",
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "destination of job %llu, which this request began: %s; saying it again changed nothing",
                  (unsigned long long)id, vaai_nas_status_name(status));
     return status;
 }

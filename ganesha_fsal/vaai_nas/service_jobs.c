@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* Who may write where a job writes, as starting it needed. */
-static bool may_write(struct vaai_nas_service *service, const struct vaai_nas_caller *caller, const struct vaai_nas_handle *destination)
+static bool may_write(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                      const struct vaai_nas_handle *destination)
 {
     struct vaai_nas_file file;
     enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_MAY_WRITE, &file);

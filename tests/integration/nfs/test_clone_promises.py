@@ -198,3 +198,17 @@ def test_share_reservations_are_kept(rig: Rig) -> None:
                 (rig.here / "copy").unlink()
     assert refusal(program, onto) == 0
     assert (rig.here / "disk").read_bytes() == (rig.here / "source").read_bytes()
+
+
+def test_asking_for_rights_takes_part_in_no_share_reservation(rig: Rig) -> None:
+    """Another host's job on a file that a client has opened denying all is listed and cancelled all the same."""
+    (rig.here / "disk").write_bytes(b"older")
+    (rig.here / "disk").chmod(0o666)
+    root, user = Program(), Program(User(1000, 1000))
+    job = root.clone(clone_arguments(rig.handle("source"), rig.handle("disk")))
+    with Nfs4() as client:
+        opened = client.open("/vm1", "disk", SHARE_READ, SHARE_BOTH)
+        assert job.id in {listed.id for listed in user.jobs(rig.handle())}
+        assert user.job(rig.handle(), job.id).state == job.state
+        assert user.cancel(rig.handle("disk"), job.id).state == job.state
+        client.close(opened)
