@@ -175,9 +175,13 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         uint64_t done = 0;
         if (size > clone->length - at)
             size = clone->length - at;
-        if (available) /* its share of the data, as it were spread evenly */
-            space_clone_in_turn(share->destination_space, (uint64_t)((double)data * (double)size / (double)clone->length), available);
+        /* its share of the data, as it were spread evenly */
+        const uint64_t turn = (uint64_t)((double)data * (double)size / (double)clone->length);
+        if (available)
+            space_turn_begin(share->destination_space, turn, available);
         error = share_piece(clone, &proof, at, size, &done, &proven);
+        if (available)
+            space_turn_end(share->destination_space, turn);
         if (error && steps_down(error)) {
             clone->reason = reason_of(clone, error);
             error = EAGAIN;

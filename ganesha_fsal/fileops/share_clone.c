@@ -171,9 +171,11 @@ void fileops_share_map_take_back(struct fileops_share_map *map, struct fileops_r
     while (added->count > count) { /* the newest first: it is the first of its chain */
         const struct fileops_reference *reference = &added->list[--added->count];
         struct share_chain *file = share_find(&map->files, reference->inode), *extent = share_find(&map->extents, reference->extent);
-        struct share_node *node = file->first;
-        while (node->reference.id != reference->id)
+        struct share_node *node = file ? file->first : NULL;
+        while (node && node->reference.id != reference->id)
             node = node->next_of_file;
+        if (!node)
+            continue;
         /* To make it less needs no memory where it was made more just now. */
         share_count(map, extent, reference->extent_offset, reference->length, -1);
         share_take_out(file, extent, node);

@@ -56,8 +56,10 @@ struct fileops_space {
     size_t thick_count;
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
     uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
-    uint64_t cloned_bytes;   /* shared since the last transaction group that we know of */
+    /* Bytes of calls that share, counted up: of all that began, of those that ended, and of those whose transaction group ended too. */
+    uint64_t cloned_begun, cloned_over, cloned_settled;
     struct fileops_change *freeing; /* deallocations and truncations under way */
+    unsigned waiting_to_free; /* those that wait for a clone first */
     pthread_cond_t calm;     /* of `state`: one of them ended, or a clone */
     bool exact;              /* no crash has cost us the knowledge of overwrites */
     struct space_cloned begun, over; /* clones since the books were opened: all, and those that ended */
@@ -136,7 +138,8 @@ int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t siz
 /* space_maintain.c */
 /* Before and after so many bytes are shared: OpenZFS counts what clones take before what they save, while it syncs. More than is
  * left of the pool in one transaction group, and the whole pool is full for that moment, for all writers. */
-void space_clone_in_turn(struct fileops_space *space, uint64_t bytes, uint64_t available);
+void space_turn_begin(struct fileops_space *space, uint64_t bytes, uint64_t available);
+void space_turn_end(struct fileops_space *space, uint64_t bytes);
 int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
 /* A look, with `order` held: lowers what has become stable, and sets what is held. */
 int space_lower(struct fileops_space *space, bool settle_always);

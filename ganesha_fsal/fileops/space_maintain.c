@@ -10,13 +10,11 @@
 #include <unistd.h>
 
 #define RANGES_AT_ONCE 256
+#define MOST_TURNS 8 /* transaction groups that a clone waits for others that are under way */
 
 int space_settle(struct fileops_space *space)
 {
     int error = 0;
-    pthread_mutex_lock(&space->state);
-    const uint64_t cloned = space->cloned_bytes;
-    pthread_mutex_unlock(&space->state);
     pthread_mutex_lock(&space->settling);
     /* One that begins from now on will do; all who wait share it. */
     const uint64_t wanted = space->settle_begun + 1;
@@ -28,12 +26,20 @@ int space_settle(struct fileops_space *space)
         space->settle_busy = true;
         const uint64_t number = ++space->settle_begun;
         pthread_mutex_unlock(&space->settling);
+        pthread_mutex_lock(&space->state);
+        const uint64_t cloned = space->cloned_over;
+        pthread_mutex_unlock(&space->state);
         if (atomic_load(&space->has_holder))
             error = space->holder.settle(space->holder.context);
         else if (space->find_holder) /* on ZFS, syncfs(2) does not end a transaction group */
             error = EAGAIN;
         else
             error = syncfs(space->root) ? errno : 0;
+        if (!error) {
+            pthread_mutex_lock(&space->state);
+            space->cloned_settled = cloned;
+            pthread_mutex_unlock(&space->state);
+        }
         pthread_mutex_lock(&space->settling);
         space->settle_busy = false;
         if (!error)
@@ -41,23 +47,29 @@ int space_settle(struct fileops_space *space)
         pthread_cond_broadcast(&space->settled);
     }
     pthread_mutex_unlock(&space->settling);
-    if (!error) {
-        pthread_mutex_lock(&space->state);
-        space->cloned_bytes -= cloned < space->cloned_bytes ? cloned : space->cloned_bytes;
-        pthread_mutex_unlock(&space->state);
-    }
     return error;
 }
 
-void space_clone_in_turn(struct fileops_space *space, uint64_t bytes, uint64_t available)
+void space_turn_begin(struct fileops_space *space, uint64_t bytes, uint64_t available)
+{
+    for (int round = 0;; round++) {
+        pthread_mutex_lock(&space->state);
+        const uint64_t unsettled = space->cloned_begun - space->cloned_settled;
+        const bool wait = unsettled && unsettled + bytes > available / 2 && round < MOST_TURNS;
+        if (!wait)
+            space->cloned_begun += bytes;
+        pthread_mutex_unlock(&space->state);
+        if (!wait)
+            return;
+        if (space_settle(space))
+            round = MOST_TURNS - 1;
+    }
+}
+
+void space_turn_end(struct fileops_space *space, uint64_t bytes)
 {
     pthread_mutex_lock(&space->state);
-    const bool wait = space->cloned_bytes && space->cloned_bytes + bytes > available / 2;
-    pthread_mutex_unlock(&space->state);
-    if (wait)
-        space_settle(space);
-    pthread_mutex_lock(&space->state);
-    space->cloned_bytes += bytes;
+    space->cloned_over += bytes;
     pthread_mutex_unlock(&space->state);
 }
 

@@ -65,9 +65,9 @@ static int add_to_map(struct fileops_space *space, const struct known_file *sour
     return error == E2BIG ? EBUSY : error;
 }
 
-/* In the books of one dataset. */
+/* In the books of one dataset. `counted` gets what was added, the list to be freed by the caller. */
 static int count_side(const struct side *side, uint64_t source_offset, uint64_t destination_offset, const struct space_segment *segments,
-                      size_t segment_count, struct space_cloned *cloned)
+                      size_t segment_count, struct space_cloned *cloned, struct fileops_references *counted)
 {
     struct fileops_space *space = side->space;
     struct fileops_references added = {0};
@@ -132,7 +132,9 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
             end_clone(space, side->destination->inode);
         pthread_mutex_unlock(&space->state);
     }
-    free(added.list);
+    if (error)
+        added.count = 0;
+    *counted = added;
     return error;
 }
 
@@ -167,12 +169,28 @@ static uint32_t block_size_after(const struct stat *source, const struct stat *d
     return (uint32_t)(grows || !destination->st_size ? source->st_blksize : destination->st_blksize);
 }
 
+/* As if it had never been counted: nothing was shared. */
+static void uncount_side(struct fileops_space *space, struct space_share *share, struct fileops_references *counted)
+{
+    pthread_mutex_lock(&space->order);
+    fileops_ledger_begin(space->ledger);
+    for (size_t i = 0; i < counted->count; i++)
+        fileops_ledger_remove_reference(space->ledger, counted->list[i].id);
+    fileops_ledger_commit(space->ledger); /* should that fail, the ledger has more than there is */
+    pthread_mutex_lock(&space->state);
+    fileops_share_map_take_back(space->map, counted, 0);
+    pthread_mutex_unlock(&space->state);
+    end_side(space, share, false, true, false);
+    pthread_mutex_unlock(&space->order);
+}
+
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count)
 {
     struct fileops_space *from = share->source_space, *to = share->destination_space;
     struct fileops_ledger_file source_row, destination_row;
     struct stat source_status, destination_status;
+    struct fileops_references counted = {0}, other = {0};
     int error = 0;
 
     share->counted = false;
@@ -194,31 +212,33 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         const struct side side = {to, &source_row, &destination_row};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->source_last = share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
-        share->counted = !error;
-        return error;
+        goto exit;
     }
     if (to) {
         const struct side side = {to, NULL, &destination_row};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
         if (error)
-            return error;
+            goto exit;
     }
     if (from) {
         const struct side side = {from, &source_row, NULL};
         pthread_mutex_lock(&from->order);
-        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned);
+        error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned, &other);
         share->source_last = fileops_share_map_sequence(from->map);
         pthread_mutex_unlock(&from->order);
         if (error && to)
-            end_side(to, share, false, true, false);
+            uncount_side(to, share, &counted);
     }
+exit:
+    free(counted.list);
+    free(other.list);
     share->counted = !error;
     return error;
 }

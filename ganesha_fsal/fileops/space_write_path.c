@@ -7,6 +7,7 @@
 #define RETRY_MILLISECONDS 20000
 #define WAIT_ROUNDS 8
 #define SECONDS_FOR_CLONES 10
+#define MOST_WAITING 16u /* deallocations and truncations, for clones */
 /* Looks for who may write no more: so often, and not again so soon after one that found nothing. */
 #define MILLISECONDS_BETWEEN_LOOKS 250
 #define MILLISECONDS_A_LOOK_HOLDS 1000
@@ -131,7 +132,11 @@ static bool is_cloned(struct fileops_space *space, uint64_t inode)
 static int begin_freeing(struct fileops_space *space, struct fileops_change *change)
 {
     pthread_mutex_lock(&space->state);
-    change->frees = space_wait_calm(space, is_cloned, change->inode, SECONDS_FOR_CLONES);
+    /* Each that waits keeps a thread of the server: others need some too. */
+    const bool cloned = is_cloned(space, change->inode), wait = cloned && space->waiting_to_free < MOST_WAITING;
+    space->waiting_to_free += wait;
+    change->frees = wait ? space_wait_calm(space, is_cloned, change->inode, SECONDS_FOR_CLONES) : !cloned;
+    space->waiting_to_free -= wait;
     if (change->frees) {
         change->next_freeing = space->freeing;
         space->freeing = change;

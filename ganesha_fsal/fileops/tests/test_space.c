@@ -178,6 +178,116 @@ static void a_file_much_written_at_random_is_cloned_again(void **state)
     remove_world(world);
 }
 
+static void *wait_to_free(void *context)
+{
+    struct attempt *attempt = context;
+    struct fileops_change change;
+    const int error = fileops_change_begin(attempt->space, attempt->inode, FILEOPS_DEALLOCATE, 0, BLOCK, &change);
+    if (!error)
+        fileops_change_end(attempt->space, &change, 0);
+    attempt->begun = error ? error : -1;
+    return NULL;
+}
+
+/* Each keeps a thread of the server: beyond some, they are told to come again at once. */
+static void few_deallocations_wait_for_a_clone(void **state)
+{
+    (void)state;
+    enum { WAITING = 16, ALL = 40 };
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int one = open_file(world, 0), other = open_file(world, 1);
+    struct space_share share = {.source_space = space, .destination_space = space, .length = BLOCK};
+    const struct space_segment segment = {0, BLOCK};
+    struct attempt attempts[ALL];
+    pthread_t threads[ALL];
+    int busy = 0, done = 0;
+    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), 0);
+    for (int i = 0; i < ALL; i++) {
+        attempts[i] = (struct attempt){.space = space, .inode = inode_of(one)};
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_to_free, &attempts[i]), 0);
+    }
+    for (int i = 0; i < 500 && busy < ALL - WAITING; i++) {
+        usleep(10000);
+        busy = 0;
+        for (int j = 0; j < ALL; j++)
+            busy += attempts[j].begun == EBUSY;
+    }
+    assert_int_equal(busy, ALL - WAITING);
+    space_share_end(&share, true);
+    for (int i = 0; i < ALL; i++) {
+        pthread_join(threads[i], NULL);
+        done += attempts[i].begun == -1;
+    }
+    assert_int_equal(done, WAITING);
+    close(one);
+    close(other);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* A call that shares counts until a transaction group that began after its end is over. */
+static void clones_wait_their_turn(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const uint64_t available = 100 * MIB;
+    space_turn_begin(space, 40 * MIB, available);
+    assert_int_equal(space_settle(space), 0);
+    /* The first one is still under way. */
+    uint64_t settles = world->settles;
+    space_turn_begin(space, 5 * MIB, available);
+    assert_int_equal(world->settles, settles);
+    space_turn_begin(space, 20 * MIB, available);
+    assert_true(world->settles > settles);
+    space_turn_end(space, 40 * MIB);
+    space_turn_end(space, 5 * MIB);
+    space_turn_end(space, 20 * MIB);
+    /* Waiting for it twice gives back once. */
+    assert_int_equal(space_settle(space), 0);
+    assert_int_equal(space_settle(space), 0);
+    settles = world->settles;
+    space_turn_begin(space, 45 * MIB, available);
+    assert_int_equal(world->settles, settles);
+    space_turn_end(space, 45 * MIB);
+    space_turn_begin(space, 10 * MIB, available);
+    assert_int_equal(world->settles, settles + 1);
+    space_turn_end(space, 10 * MIB);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* Across datasets, where the second books refuse: the first have counted, and nothing was shared. */
+static void what_one_side_refuses_the_other_forgets(void **state)
+{
+    (void)state;
+    struct world *from_world = make_world(), *to_world = make_world();
+    struct fileops_space *from = open_books(from_world), *to = open_books(to_world);
+    const int source = open_file(from_world, 0), thick = open_file(from_world, 1), destination = open_file(to_world, 0);
+    struct space_share share = {.source_space = from, .destination_space = to, .length = 512 * MIB};
+    const struct space_segment all = {0, 512 * MIB};
+    assert_int_equal(fileops_reserve(from, thick, NULL), 0);
+    from_world->others = POOL - 64 * MIB;
+    assert_int_equal(space_share_begin(&share, source, destination, 0, &all, 1), ENOSPC);
+    assert_int_equal(status_of(from).shared_bytes, 0);
+    assert_int_equal(status_of(to).shared_bytes, 0);
+    fileops_space_close(to);
+    to = open_books(to_world);
+    assert_int_equal(status_of(to).shared_bytes, 0);
+    from_world->others = 0;
+    assert_int_equal(space_share_begin(&share, source, destination, 0, &all, 1), 0);
+    space_share_end(&share, true);
+    assert_int_equal(status_of(to).shared_bytes, 512 * MIB);
+    close(source);
+    close(thick);
+    close(destination);
+    fileops_space_close(from);
+    fileops_space_close(to);
+    remove_world(from_world);
+    remove_world(to_world);
+}
+
 static void one_process_has_the_books(void **state)
 {
     (void)state;
@@ -202,6 +312,9 @@ int main(void)
         cmocka_unit_test(a_removed_file_that_is_open_keeps_its_promise),
         cmocka_unit_test(blocks_are_not_freed_while_they_are_cloned),
         cmocka_unit_test(a_file_much_written_at_random_is_cloned_again),
+        cmocka_unit_test(few_deallocations_wait_for_a_clone),
+        cmocka_unit_test(clones_wait_their_turn),
+        cmocka_unit_test(what_one_side_refuses_the_other_forgets),
         cmocka_unit_test(one_process_has_the_books),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
