@@ -11,7 +11,7 @@ from gunicorn.app.base import BaseApplication
 from appliance import config
 from appliance.api import certificate
 from appliance.api.application import create
-from appliance.api.operation import Services
+from appliance.api.operation import Services, forget_unfinished
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.domain import access
@@ -57,6 +57,7 @@ def main() -> int:
     store = Store(configuration.database)
     with store.session() as session:
         code = access.prepare_setup(session, configuration.setup_code)
+    forget_unfinished(store)
     store.close()
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)

@@ -66,7 +66,7 @@ def create(services: Services) -> APIFlask:
     return application
 
 
-def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:
+def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a list
     """What APIFlask can't know: who may, which problems, headers and parameters of paths."""
     spec["components"].setdefault("schemas", {}).update(_problem_schemas())
     spec["components"]["securitySchemes"] = {
@@ -84,6 +84,8 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:
                 operation["security"] = [{"token": []}, {"session": []}]
                 operation["x-role"] = declared.role.label
                 refusals |= {401: "not logged in", 403: "not allowed"}
+            elif declared.has_body:
+                refusals |= {401: "what proves who asks is wrong"}
             if declared.has_body:
                 refusals |= {413: "the body is too large", 422: "a field is not what it should be"}
                 operation["requestBody"]["required"] = True

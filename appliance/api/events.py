@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from flask import Response, request
 from pydantic import BaseModel
@@ -60,9 +60,10 @@ class _Stream:
         """The listener has gone."""
         if self._closed.acquire(blocking=False):
             _free.release()
+            self._events.close()
 
 
-def _events(store: Store, after: int) -> Iterator[bytes]:
+def _events(store: Store, after: int) -> Generator[bytes]:
     yield b"retry: 2000\n\n"
     began = said = time.monotonic()
     seen: int | None = None

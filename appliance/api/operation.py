@@ -228,17 +228,17 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
             if kind.lower() != "bearer":
                 raise UnauthenticatedError("the kind of authorization is Bearer")
             caller = access.by_token(session, token.strip())
+            touch = access.token_needs_touch(session, caller.credential)
         elif cookie:
             caller = access.by_cookie(session, cookie)
             touch = access.session_needs_touch(session, caller.credential)
         else:
             raise UnauthenticatedError
-    if caller.cookie:
-        if declared.method != "GET" and request.headers.get(CSRF_HEADER) != access.csrf_token(cookie or ""):
-            raise ForbiddenError(f"the header {CSRF_HEADER} is missing or not the session's")
-        if touch:
-            with store.session() as session:
-                access.touch_session(session, caller.credential)
+    if caller.cookie and declared.method != "GET" and request.headers.get(CSRF_HEADER) != access.csrf_token(cookie or ""):
+        raise ForbiddenError(f"the header {CSRF_HEADER} is missing or not the session's")
+    if touch:
+        with store.session() as session:
+            (access.touch_session if caller.cookie else access.touch_token)(session, caller.credential)
     if caller.role < declared.role:
         call.caller = caller  # for the audit
         raise ForbiddenError(f"this needs the role {declared.role.label}; you are {caller.role.label}")
@@ -276,6 +276,12 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
     if earlier.status is None:
         raise ConflictError("the request with this idempotency key is under way", [key])
     return None, Response(earlier.body, earlier.status, earlier.headers)
+
+
+def forget_unfinished(store: Store) -> None:
+    """At the start: requests of a process that was killed may be sent again with their keys."""
+    with store.session() as session:
+        session.execute(delete(IdempotencyKey).where(IdempotencyKey.status.is_(None)))
 
 
 def _finish(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:

@@ -289,6 +289,19 @@ def by_token(session: Session, text: str) -> Caller:
     return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id)
 
 
+def token_needs_touch(session: Session, token_id: str) -> bool:
+    """Not at each request: a write a minute is enough."""
+    found = session.get(Token, token_id)
+    return found is not None and (found.used_at or 0) < time.time() - 60
+
+
+def touch_token(session: Session, token_id: str) -> None:
+    """It was used."""
+    found = session.get(Token, token_id)
+    if found is not None:
+        found.used_at = time.time()
+
+
 def delete_token(session: Session, caller: Caller, token_id: str) -> None:
     """A token of one's own; an admin deletes those of others too."""
     found = session.get(Token, token_id)

@@ -4,7 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from appliance.api.events import STREAMS
+from appliance.api.operation import forget_unfinished
+from appliance.database.models import IdempotencyKey
 from appliance.testing import GIB, Appliance
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
@@ -87,6 +91,26 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
     assert first.json is not None
     appliance.ended(first.json["id"])
     assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
+
+
+def test_a_key_of_a_request_that_was_cut_off_can_be_used_again(appliance: Appliance) -> None:
+    assert appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="cut").status_code == 201
+    with appliance.store.session() as session:
+        session.execute(update(IdempotencyKey).values(status=None))
+    assert appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="cut").status_code == 409
+    forget_unfinished(appliance.store)
+    assert appliance.request("POST", "/host-groups", {"name": "two"}, Idempotency_Key="cut").status_code == 201
+
+
+def test_streams_of_events_are_few(appliance: Appliance) -> None:
+    headers = {"Authorization": f"Bearer {appliance.tokens['viewer']}"}
+    client = appliance.application.test_client()
+    for _ in range(3):  # each gives its place back
+        streams = [client.get("/api/v1/events", headers=headers, buffered=False) for _ in range(STREAMS)]
+        assert {stream.status_code for stream in streams} == {200}
+        assert client.get("/api/v1/events", headers=headers).status_code == 429
+        for stream in streams:
+            stream.close()
 
 
 def test_pages_have_all_of_a_list_once(appliance: Appliance) -> None:
