@@ -1,4 +1,4 @@
-"""kill -9 at random points of clones, promises and removals on real ZFS: the ledger is right after each restart, and nothing leaks."""
+"""kill -9 at random points of clones, promises and removals on ZFS: the ledger is right after each restart, nothing leaks."""
 
 from __future__ import annotations
 
