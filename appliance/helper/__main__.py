@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from appliance.helper.checks import Policy
+from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
@@ -34,7 +35,7 @@ def _arguments() -> argparse.Namespace:
         "--device-directory", action="append", default=[], help="where pools' devices lie (/dev/disk/ unless told)"
     )
     parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
-    parser.add_argument("--search", action="append", default=[], help="where to look for pools to import")
+    parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
     return parser.parse_args()
 
@@ -71,15 +72,16 @@ def main() -> int:
         device_directories=_directories(options.device_directory, usual.device_directories),
         mount_directories=_directories(options.mount_directory, usual.mount_directories),
     )
-    engine: ZfsEngine = (
-        Simulator(path=options.simulator) if options.simulator else KernelEngine(device_directories=options.search)
-    )
+    # Not what zpool searches by itself: zvols are among it, and what a host wrote into one could look like a pool.
+    search = options.search or ["/dev/disk/by-id"]
+    engine: ZfsEngine = Simulator(path=options.simulator) if options.simulator else KernelEngine(device_directories=search)
     try:
         engine.pools()
     except ZfsError as problem:
         logging.error("%s", problem)
         return 69
-    server = Server(engine, _listener(options.socket), users=users, policy=policy)
+    system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
+    server = Server(engine, _listener(options.socket), users=users, policy=policy, system=system)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.layout import check_layout, device_path
@@ -48,8 +49,8 @@ class Policy:
         for name, value in arguments.items():
             if value is not None:
                 self._check(operation, name, value)
-        if operation == "inherit_property" and arguments["property"] == "mountpoint":
-            raise Refused("an inherited mountpoint may be anywhere: set one")
+        if operation == "inherit_property" and arguments["property"] in {"mountpoint", *SAFE}:
+            raise Refused(f"what {arguments['property']} would be is not said: set it")
 
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
@@ -91,8 +92,11 @@ class Policy:
             kinds = {"create_volume": On.VOLUME, "create_filesystem": On.FILESYSTEM, "create_pool": On.FILESYSTEM}
             check_properties(value, kinds.get(operation, On.BOTH))
         mountpoint = value.get("mountpoint", "none")
-        if mountpoint != "none" and not f"{mountpoint}/".startswith(self.mount_directories):
-            raise Refused(f"mountpoint={mountpoint[:300]!r}: below {' or '.join(self.mount_directories)} only")
+        if mountpoint != "none" and not is_allowed(mountpoint, self.mount_directories):
+            raise Refused(f"mountpoint={mountpoint[:300]!r}: one name below {' or '.join(self.mount_directories)} only")
+        for name_, safe in SAFE.items():
+            if value.get(name_, safe) != safe:
+                raise Refused(f"{name_}={value[name_]}: {safe} only")
 
     def _new_device(self, path: str) -> None:
         device_path(path)

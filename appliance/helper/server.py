@@ -9,13 +9,14 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
+from appliance.helper.mounts import Mounts
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
@@ -29,9 +30,18 @@ _log = logging.getLogger("zvaai-helper")
 
 
 class Server:
-    """Serves an engine over a listening Unix socket to these users, and to the user it runs as."""
+    """Serves an engine over a listening Unix socket to these users. `system` tells the pools that are not to be touched."""
 
-    def __init__(self, engine: ZfsEngine, listener: socket.socket, *, users: Collection[int], policy: Policy) -> None:
+    def __init__(
+        self,
+        engine: ZfsEngine,
+        listener: socket.socket,
+        *,
+        users: Collection[int],
+        policy: Policy,
+        system: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        self._mounts = Mounts(policy.mount_directories, system)
         self._engine = engine
         self._listener = listener
         self._users = frozenset(users)
@@ -56,6 +66,10 @@ class Server:
             if self._stopping:
                 connection.close()
                 return
+            if not self._busy.acquire(blocking=False):
+                self._refuse(connection, f"{MAX_CONNECTIONS} connections are open")
+                connection.close()
+                continue
             threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
 
     def stop(self) -> None:
@@ -72,9 +86,6 @@ class Server:
         with connection:
             connection.settimeout(IDLE_SECONDS)
             process, user = peer_of(connection)
-            if not self._busy.acquire(blocking=False):
-                self._refuse(connection, f"{MAX_CONNECTIONS} connections are open")
-                return
             try:
                 if user not in self._users:
                     _log.warning("refused: process %d of user %d", process, user)
@@ -139,6 +150,7 @@ class Server:
         method = getattr(self._engine, operation.name)
         if not operation.changes:
             return method(**arguments)
+        allowed = self._mounts.before(self._engine, operation.name, arguments)
         with self._lock:
             self._changes += 1
             number = self._changes
@@ -147,7 +159,9 @@ class Server:
         _log.info("%s", json.dumps({"audit": "begun", **line}))
         began, outcome = time.monotonic(), "done"
         try:
-            return method(**arguments)
+            result = method(**allowed)
+            self._mounts.after(self._engine, operation.name, arguments, result)
+            return result
         except ZfsError as problem:
             outcome = problem.code
             raise

@@ -5,8 +5,9 @@ socket) and `simulator` (in memory). tests/ has the contract that all of them pa
 
 Every method is one operation that was done when it returns, may be called from any thread, blocks, and ends within the engine's
 time limits (Timeout). Any method raises PoolUnavailable when the pool is suspended, EngineUnavailable when nobody answers,
-InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not imported; they are not repeated below. Unless an
-error says otherwise nothing was changed by a method that raises.
+InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not imported; they are not repeated below. The lists
+of everything (volumes, filesystems, snapshots without a root) leave suspended pools out: `pools` tells of them. Unless an error
+says otherwise nothing was changed by a method that raises.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def grow_volume(self, name: str, volsize: int) -> Volume:
-        """Makes a volume larger; a thick one's refreservation grows with it. The same size changes nothing.
+        """Makes a volume larger; a thick one's refreservation grows by as much. The same size changes nothing.
 
         Raises NoSuchDataset, InvalidProperty (smaller, no multiple of volblocksize), OutOfSpace.
         """
@@ -219,7 +220,7 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def mount(self, name: str) -> None:
-        """Mounts a file system where its mountpoint says; mounted already is well.
+        """Mounts a file system where its mountpoint says, nosuid, nodev and noexec; mounted already is well.
 
         Raises NoSuchDataset, KeyNotLoaded, NotSupported (mountpoint none or legacy, canmount off).
         """
@@ -301,8 +302,8 @@ class ZfsEngine(ABC):
     def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
         """Puts the dataset back to the snapshot. With `destroy_newer` newer snapshots are destroyed first, all or none.
 
-        What programs have in memory of the dataset's data is wrong afterwards: no host may be logged in. A volume's size
-        goes back too.
+        What programs have in memory of the dataset's data is wrong afterwards, and writes under way would land on the old
+        data: refused while somebody has the volume open. A volume's size goes back too, its refreservation stays as it is.
         Raises NoSuchSnapshot, NewerSnapshots, HasDependants (clones of newer ones), SnapshotHeld, DatasetBusy.
         """
 

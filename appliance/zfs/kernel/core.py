@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -146,16 +145,9 @@ def _mounted() -> dict[str, str]:
 
 
 def _above(device: Path) -> list[str]:
-    """What the kernel has on a block device: other devices, or an exclusive opener such as LIO."""
+    """Other block devices the kernel has on it."""
     holders = Path("/sys/class/block", device.name, "holders")
-    above = [f"device {entry.name}" for entry in holders.iterdir()] if holders.is_dir() else []
-    if above:
-        return above
-    try:
-        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-    except OSError as problem:
-        return ["somebody who has it exclusively"] if problem.errno == errno.EBUSY else []
-    return []
+    return [f"device {entry.name}" for entry in holders.iterdir()] if holders.is_dir() else []
 
 
 def _used_by(process: Path) -> Iterator[str]:

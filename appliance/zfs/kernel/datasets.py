@@ -35,7 +35,15 @@ from appliance.zfs.model import (
     Properties,
     Volume,
 )
-from appliance.zfs.properties import SETTABLE, On, check_key, check_properties, check_user_properties, check_volume_size
+from appliance.zfs.properties import (
+    SETTABLE,
+    On,
+    check_key,
+    check_properties,
+    check_user_properties,
+    check_volume_size,
+    thick_refreservation,
+)
 
 _BUSY_TRIES = 6
 _SIZES = tuple(name for name, native in SETTABLE.items() if native.allowed[0] == "none" and not native.inherited)
@@ -134,13 +142,11 @@ class Datasets(Core):
             return before
         request = Request("grow_volume", name, properties={"volsize": str(volsize)})
         if before.refreservation:
-            # The promise first: a volume larger than what is held for it could not be written to its end.
-            growth = before.refreservation - before.volsize + volsize
-            self.zfs(request, "set", f"refreservation={growth}", name)
+            # The promise first: a volume larger than what is held for it could not be written to its end. And only the
+            # difference: what the data plane holds for shared blocks is part of it.
+            self.zfs(request, "set", f"refreservation={grown_refreservation(before, volsize)}", name)
         try:
             self.zfs(request, "set", f"volsize={volsize}", name)
-            if before.refreservation:
-                self.zfs(request, "set", "refreservation=auto", name)
         except ZfsError:
             if before.refreservation:
                 self.zfs(request, "set", f"refreservation={before.refreservation}", name)
@@ -264,7 +270,7 @@ class Datasets(Core):
     def mount(self, name: str) -> None:
         """See ZfsEngine."""
         if not self.filesystem(name).mounted:
-            self.zfs(Request("mount", name), "mount", name)
+            self.zfs(Request("mount", name), "mount", "-o", "nosuid,nodev,noexec", name)
 
     def unmount(self, name: str, *, force: bool = False) -> None:
         """See ZfsEngine."""
@@ -355,6 +361,13 @@ class Datasets(Core):
         if encryption is None or encryption.root != name:
             raise NotEncryptionRoot(name, encryption.root if encryption else "")
         return encryption.key_format
+
+
+def grown_refreservation(before: Volume, volsize: int) -> int:
+    """What a thick volume needs when it is grown; raidz and copies take the same part of the growth as of what there was."""
+    usual = thick_refreservation(before.volsize, before.volblocksize)
+    growth = thick_refreservation(volsize, before.volblocksize) - usual
+    return before.refreservation + growth * max(usual, before.refreservation) // usual
 
 
 def _is_udev(holder: str) -> bool:

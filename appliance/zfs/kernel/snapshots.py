@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from appliance.zfs import names
@@ -21,7 +22,7 @@ from appliance.zfs.errors import (
     SnapshotHeld,
     ZfsError,
 )
-from appliance.zfs.kernel import library, reading
+from appliance.zfs.kernel import commands, library, reading
 from appliance.zfs.kernel.datasets import Datasets, assignments
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import Hold, Snapshot
@@ -185,7 +186,10 @@ class Snapshots(Datasets):
         newer = tuple(order[order.index(name) + 1 :])
         if newer and not destroy_newer:
             raise NewerSnapshots(name, newer)
-        before = self.properties(dataset)
+        # OpenZFS rolls an open volume back under whoever writes to it.
+        commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
+        if Path("/dev/zvol", dataset).is_symlink() and (who := self.holders(dataset)):
+            raise DatasetBusy(dataset, who)
         self.destroy_snapshots(newer)
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
@@ -198,10 +202,6 @@ class Snapshots(Datasets):
             return _of_space(problem, kinds, name, "rollback")
 
         self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
-        if before["type"].value == "volume" and reading.number(before["refreservation"].value):
-            after = self.volume(dataset)
-            if str(after.volsize) != before["volsize"].value:
-                self.zfs(Request("rollback", dataset), "set", "refreservation=auto", dataset)
 
     def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
         """See ZfsEngine."""

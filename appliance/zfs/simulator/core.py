@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Concatenate
+from typing import Any, Concatenate
 
 from appliance.zfs import names
 from appliance.zfs.errors import (
@@ -24,9 +24,10 @@ from appliance.zfs.errors import (
 from appliance.zfs.model import Property, Source
 from appliance.zfs.properties import SETTABLE, On
 from appliance.zfs.simulator import state
-from appliance.zfs.simulator.space import SpaceMap, parent_of
+from appliance.zfs.simulator.space import Figures, SpaceMap, parent_of
 from appliance.zfs.simulator.state import DatasetState, Machine, PoolState, SnapshotState
 
+_LISTS_KEPT = 16
 Found = tuple[PoolState, str, DatasetState]
 """A pool, the path of a dataset in it, the dataset."""
 
@@ -41,6 +42,8 @@ class Core:
         self._path = path
         self._spaces: dict[str, tuple[int, SpaceMap]] = {}
         self._version = 0
+        self._figures: Figures = {}
+        self._told: dict[object, tuple[int, list[Any]]] = {}
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
         if path is not None:
@@ -58,9 +61,19 @@ class Core:
         """Of its present state."""
         version, space = self._spaces.get(pool.name, (-1, None))
         if space is None or version != self._version:
-            space = SpaceMap(pool, self.machine.devices)
+            space = SpaceMap(pool, self.machine.devices, self._figures)
             self._spaces[pool.name] = (self._version, space)
         return space
+
+    def once[T](self, what: object, tell: Callable[[], list[T]]) -> list[T]:
+        """A list that is made anew only after a change: of 10,000 snapshots it takes a while."""
+        version, told = self._told.get(what, (-1, []))
+        if version != self._version:
+            told = tell()
+            if len(self._told) > _LISTS_KEPT:
+                self._told.clear()
+            self._told[what] = (self._version, told)
+        return list(told)
 
     def touched(self) -> None:
         """After a step of a change whose space counts in the next step."""

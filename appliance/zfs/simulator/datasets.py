@@ -58,7 +58,7 @@ class Datasets(Core):
             guid=dataset.guid,
             createtxg=dataset.createtxg,
             creation=dataset.creation,
-            space=self.space_of(pool).spaces[path],
+            space=self.space_of(pool).space(path),
             origin=self._origin_name(pool, dataset),
             encryption=self._tell_encryption(pool, path),
             properties=self._tell_properties(pool, path),
@@ -76,7 +76,7 @@ class Datasets(Core):
             guid=dataset.guid,
             createtxg=dataset.createtxg,
             creation=dataset.creation,
-            space=self.space_of(pool).spaces[path],
+            space=self.space_of(pool).space(path),
             origin=self._origin_name(pool, dataset),
             encryption=self._tell_encryption(pool, path),
             properties=properties,
@@ -118,12 +118,14 @@ class Datasets(Core):
     @operation
     def volumes(self, root: str | None = None) -> list[Volume]:
         """See ZfsEngine."""
-        return [self.tell_volume(*found) for found in self.below(root) if found[2].is_volume]
+        found = self.below(root)
+        return self.once(("volumes", root), lambda: [self.tell_volume(*one) for one in found if one[2].is_volume])
 
     @operation
     def filesystems(self, root: str | None = None) -> list[Filesystem]:
         """See ZfsEngine."""
-        return [self.tell_filesystem(*found) for found in self.below(root) if not found[2].is_volume]
+        found = self.below(root)
+        return self.once(("filesystems", root), lambda: [self.tell_filesystem(*one) for one in found if not one[2].is_volume])
 
     @operation
     def volume(self, name: str) -> Volume:
@@ -217,8 +219,10 @@ class Datasets(Core):
         reserved = size_of(dataset, "refreservation")
         if volsize > dataset.volsize:
             if reserved:
-                wanted = thick_refreservation(volsize, dataset.volblocksize)
-                self.need_room(pool, path, max(0, wanted - reserved), name)
+                growth = thick_refreservation(volsize, dataset.volblocksize)
+                growth -= thick_refreservation(dataset.volsize, dataset.volblocksize)
+                self.need_room(pool, path, growth, name)
+                wanted = reserved + growth
                 dataset.local["refreservation"] = str(wanted)
             dataset.volsize = volsize
             self.changed(pool)

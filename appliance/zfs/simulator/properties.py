@@ -82,7 +82,7 @@ class PropertiesAndKeys(Datasets):
         pool, path, dataset = self.find(name)
         check_properties(properties, On.VOLUME if dataset.is_volume else On.FILESYSTEM)
         before = dict(dataset.local)
-        space = self.space_of(pool).spaces[path]
+        space = self.space_of(pool).space(path)
         for quota, used in (("quota", space.used), ("refquota", space.referenced)):
             value = properties.get(quota, "none")
             if value not in {"none", "0"} and int(value) < used:

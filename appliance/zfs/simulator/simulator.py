@@ -51,23 +51,23 @@ class Simulator(Pools, Snapshots, ZfsEngine):
         """Someone writes `size` bytes, `overwritten` of them over blocks there were. Raises NoSuchDataset, OutOfSpace."""
         with self.lock:
             pool, path, dataset = self.find(name)
-            before, blocks = self.space_of(pool).spaces[path], dataset.blocks
+            before, blocks = self.space_of(pool).used(path), dataset.blocks
             dataset.blocks = with_written(blocks, pool.txg, size, overwritten)
             self.touched()
             after = self.space_of(pool)
-            if after.spaces[path].used > before.used and after.spaces[""].used > after.usable or self._over_quota(pool, path):
-                quota = after.spaces[""].used <= after.usable
+            if after.used(path) > before and after.used("") > after.usable or self._over_quota(pool, path):
+                quota = after.used("") <= after.usable
                 dataset.blocks = blocks
                 self.touched()
                 raise OutOfSpace(name, quota=quota)
             self.changed(pool)
 
     def _over_quota(self, pool: PoolState, path: str) -> bool:
-        spaces, at = self.space_of(pool).spaces, path
-        if 0 < size_of(pool.datasets[path], "refquota") < spaces[path].referenced:
+        space, at = self.space_of(pool), path
+        if 0 < size_of(pool.datasets[path], "refquota") < space.space(path).referenced:
             return True
         while True:
-            if 0 < size_of(pool.datasets[at], "quota") < spaces[at].used:
+            if 0 < size_of(pool.datasets[at], "quota") < space.used(at):
                 return True
             if not at:
                 return False

@@ -18,7 +18,7 @@ from appliance.zfs.errors import (
     SnapshotHeld,
 )
 from appliance.zfs.model import Hold, Snapshot
-from appliance.zfs.properties import On, check_properties, check_user_properties, thick_refreservation
+from appliance.zfs.properties import On, check_properties, check_user_properties
 from appliance.zfs.simulator.blocks import born_after, total
 from appliance.zfs.simulator.core import operation
 from appliance.zfs.simulator.datasets import without_none
@@ -35,6 +35,12 @@ class Snapshots(PropertiesAndKeys):
         self, root: str | None = None, *, recursive: bool = True, user_properties: Sequence[str] = ()
     ) -> list[Snapshot]:
         """See ZfsEngine."""
+        if root is not None:
+            self.find(root)
+        wanted = tuple(user_properties)
+        return self.once(("snapshots", root, recursive, wanted), lambda: self._tell_snapshots(root, recursive, wanted))
+
+    def _tell_snapshots(self, root: str | None, recursive: bool, user_properties: tuple[str, ...]) -> list[Snapshot]:
         told = []
         clones: dict[int, list[str]] = {}
         for pool, path, dataset in self.below(None):
@@ -170,14 +176,12 @@ class Snapshots(PropertiesAndKeys):
             raise NewerSnapshots(name, tuple(f"{prefix}@{other.tag}" for other in newer))
         for other in newer:
             self._destroyable(pool, f"{prefix}@{other.tag}", other)
-        if dataset.holders and not dataset.is_volume:
+        if dataset.holders:
             raise DatasetBusy(prefix, tuple(dataset.holders))
         dataset.snapshots = dataset.snapshots[: dataset.snapshots.index(snapshot) + 1]
         dataset.blocks = snapshot.blocks
         if dataset.is_volume and dataset.volsize != snapshot.volsize:
             dataset.volsize = snapshot.volsize
-            if size_of(dataset, "refreservation"):
-                dataset.local["refreservation"] = str(thick_refreservation(dataset.volsize, dataset.volblocksize))
         self.changed(pool)
 
     @operation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 from appliance.zfs.model import Redundancy, Role, Space
 from appliance.zfs.simulator.blocks import born_after, gone_from, total
@@ -27,79 +27,108 @@ def usable_size(top: Top, devices: dict[str, Device]) -> int:
     return raw * (count - _PARITY.get(top.redundancy, 0)) // count if top.redundancy in _PARITY else raw
 
 
+class Own(NamedTuple):
+    """What a dataset takes itself, children aside."""
+
+    by_dataset: int
+    by_snapshots: int
+    by_reservation: int
+    referenced: int
+    unique: int
+    """Born after its newest snapshot."""
+
+    @property
+    def used(self) -> int:
+        """Without children."""
+        return self.by_dataset + self.by_snapshots + self.by_reservation
+
+
+Figures = dict[int, tuple[object, Own]]
+"""Of datasets by GUID, with what they were computed from: they outlive a SpaceMap."""
+
+
 class SpaceMap:
     """Space of all datasets of one pool, computed once for a state of it."""
 
-    def __init__(self, pool: PoolState, devices: dict[str, Device]) -> None:
+    def __init__(self, pool: PoolState, devices: dict[str, Device], figures: Figures) -> None:
         self._pool = pool
         data = [top for top in pool.tops if top.role in {Role.DATA, Role.SPECIAL, Role.DEDUP}]
         self.raw = sum(top_size(top, devices) for top in data)
         usable = sum(usable_size(top, devices) for top in data)
         self.usable = usable - min(usable >> SLOP_SHIFT, MAX_SLOP)
         self._ratio = self.raw / usable if usable else 1.0
-        self._origins = {snapshot.guid: snapshot for dataset in pool.datasets.values() for snapshot in dataset.snapshots}
-        self.spaces: dict[str, Space] = {}
-        self._children: dict[str, int] = {}
+        wanted = {dataset.origin for dataset in pool.datasets.values() if dataset.origin}
+        snapshots = (snapshot for dataset in pool.datasets.values() for snapshot in dataset.snapshots) if wanted else ()
+        origins = {snapshot.guid: snapshot for snapshot in snapshots if snapshot.guid in wanted}
+        self._own = {path: _own(dataset, origins, figures) for path, dataset in pool.datasets.items()}
+        self._children = dict.fromkeys(pool.datasets, 0)
         # Those below come first.
-        for path in sorted(pool.datasets, key=lambda path: path.count("/") + bool(path), reverse=True):
-            space = self._space(path, pool.datasets[path])
-            self.spaces[path] = space
+        for path in sorted(pool.datasets, key=lambda path: path.count("/"), reverse=True):
             if path:
-                charge = max(space.used, size_of(pool.datasets[path], "reservation"))
-                parent = parent_of(path)
-                self._children[parent] = self._children.get(parent, 0) + charge
-        for path in sorted(pool.datasets):
-            self._set_available(path)
+                charge = max(self.used(path), size_of(pool.datasets[path], "reservation"))
+                self._children[parent_of(path)] += charge
+
+    def used(self, path: str) -> int:
+        """Of a dataset with its children."""
+        return self._own[path].used + self._children[path]
 
     @property
     def allocated(self) -> int:
         """Raw bytes in use; reservations are not."""
-        held = sum(space.used_by_dataset + space.used_by_snapshots for space in self.spaces.values())
-        return int(held * self._ratio)
+        return int(sum(own.by_dataset + own.by_snapshots for own in self._own.values()) * self._ratio)
 
-    def _space(self, path: str, dataset: DatasetState) -> Space:
-        origin = self._origins.get(dataset.origin)
-        newest = dataset.snapshots[-1].createtxg if dataset.snapshots else (origin.createtxg if origin else 0)
-        unique = born_after(dataset.blocks, newest)
-        by_dataset = total(dataset.blocks) - shared_with_origin(dataset.blocks, origin)
-        by_snapshots = snapshots_space(dataset, origin)
-        by_reservation = max(0, size_of(dataset, "refreservation") - unique)
-        by_children = self._children.get(path, 0)
-        referenced = total(dataset.blocks)
+    def space(self, path: str) -> Space:
+        """Of a dataset, as it is shown."""
+        own, children, dataset = self._own[path], self._children[path], self._pool.datasets[path]
+        available = self.room(path) + own.by_reservation
+        if refquota := size_of(dataset, "refquota"):
+            available = min(available, max(0, refquota - own.referenced))
         return Space(
-            used=by_dataset + by_snapshots + by_reservation + by_children,
-            available=0,
-            referenced=referenced,
-            used_by_dataset=by_dataset,
-            used_by_snapshots=by_snapshots,
-            used_by_children=by_children,
-            used_by_refreservation=by_reservation,
-            logical_used=by_dataset + by_snapshots + by_children,
-            logical_referenced=referenced,
-            written=unique,
+            used=own.used + children,
+            available=available,
+            referenced=own.referenced,
+            used_by_dataset=own.by_dataset,
+            used_by_snapshots=own.by_snapshots,
+            used_by_children=children,
+            used_by_refreservation=own.by_reservation,
+            logical_used=own.by_dataset + own.by_snapshots + children,
+            logical_referenced=own.referenced,
+            written=own.unique,
             compress_ratio=1.0,
         )
 
-    def _set_available(self, path: str) -> None:
-        space, dataset = self.spaces[path], self._pool.datasets[path]
-        available = self.room(path) + space.used_by_refreservation
-        refquota = size_of(dataset, "refquota")
-        if refquota:
-            available = min(available, max(0, refquota - space.referenced))
-        self.spaces[path] = replace(space, available=available)
-
     def room(self, path: str) -> int:
         """Bytes by which `used` of a dataset may grow: what the pool, quotas above and reservations on the way leave."""
-        space, dataset = self.spaces[path], self._pool.datasets[path]
-        above = self.room(parent_of(path)) if path else max(0, self.usable - space.used)
-        own = max(0, size_of(dataset, "reservation") - space.used) if path else 0
+        used, dataset = self.used(path), self._pool.datasets[path]
+        above = self.room(parent_of(path)) if path else max(0, self.usable - used)
+        own = max(0, size_of(dataset, "reservation") - used) if path else 0
         quota = size_of(dataset, "quota")
-        return min(above + own, max(0, quota - space.used)) if quota else above + own
+        return min(above + own, max(0, quota - used)) if quota else above + own
 
     def quota_is_short(self, path: str, size: int) -> bool:
         """Whether it is a quota, and not the pool, that leaves less than `size`."""
-        pool_free = max(0, self.usable - self.spaces[""].used)
-        return self.room(path) < size <= pool_free
+        return self.room(path) < size <= max(0, self.usable - self.used(""))
+
+
+def _own(dataset: DatasetState, origins: dict[int, SnapshotState], figures: Figures) -> Own:
+    snapshots, reserved = dataset.snapshots, size_of(dataset, "refreservation")
+    ends = (snapshots[0].guid, snapshots[-1].guid) if snapshots else None
+    source = (dataset.blocks, len(snapshots), ends, dataset.origin, reserved)
+    known = figures.get(dataset.guid)
+    if known is not None and known[0] == source:
+        return known[1]
+    origin = origins.get(dataset.origin)
+    newest = snapshots[-1].createtxg if snapshots else (origin.createtxg if origin else 0)
+    unique, referenced = born_after(dataset.blocks, newest), total(dataset.blocks)
+    own = Own(
+        by_dataset=referenced - shared_with_origin(dataset.blocks, origin),
+        by_snapshots=snapshots_space(dataset, origin),
+        by_reservation=max(0, reserved - unique),
+        referenced=referenced,
+        unique=unique,
+    )
+    figures[dataset.guid] = (source, own)
+    return own
 
 
 def parent_of(path: str) -> str:

@@ -267,11 +267,11 @@ def test_space(rig: Rig) -> None:
 
 def test_mounting(rig: Rig) -> None:
     name = rig.name("fs")
-    where = f"/srv/zvaai/{name}"
+    where = f"/srv/zvaai/{name.replace('/', '-')}"
     assert rig.engine.create_filesystem(name, properties={"mountpoint": where}).mounted
     assert rig.engine.filesystem(name).mountpoint == where
-    rig.engine.create_filesystem(f"{name}/below")
-    assert rig.engine.filesystem(f"{name}/below").mountpoint == f"{where}/below"
+    below = rig.engine.create_filesystem(f"{name}/below", properties={"mountpoint": f"{where}-below"})
+    assert below.mounted and below.mountpoint == f"{where}-below"
     with rig.hands.opened(name):
         with pytest.raises(DatasetBusy):
             rig.engine.unmount(name)

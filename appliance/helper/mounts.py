@@ -1,0 +1,118 @@
+"""Where file systems come to be mounted, whatever the caller says.
+
+A mount in the wrong place, or a set-uid file, would make root of the caller. A mountpoint is one name below a directory that is
+root's own. It is never inherited: below a mounted file system a client may have put a link where the mount would go. Nothing that
+is mounted has set-uid files, devices or programs. A pool that has file systems of the running system is not touched at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from appliance.zfs import names
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
+from appliance.zfs.model import Filesystem, Pool, Source
+
+SAFE = {"setuid": "off", "devices": "off", "exec": "off"}
+_log = logging.getLogger("zvaai-helper")
+
+
+def is_allowed(mountpoint: str, directories: Collection[str]) -> bool:
+    """Whether it is exactly one name below one of the directories, which end in a slash."""
+    beginning, _, name = mountpoint.rpartition("/")
+    return f"{beginning}/" in directories and name not in {"", ".", ".."}
+
+
+def pools_of_the_system(directories: Collection[str]) -> frozenset[str]:
+    """Pools with a file system that is mounted neither below the directories nor at /POOL, where OpenZFS mounts it by itself."""
+    found = set()
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        source, where, kind, *_ = line.split(" ")
+        pool = names.pool_of(source.replace("\\040", " "))
+        own = (*directories, f"/{pool}/")
+        if kind == "zfs" and not f"{where}/".replace("\\040", " ").startswith(own):
+            found.add(pool)
+    return frozenset(found)
+
+
+class Mounts:
+    """What is done before and after the operations that mount."""
+
+    def __init__(self, directories: Collection[str], system: Callable[[], Collection[str]]) -> None:
+        self._directories = tuple(directories)
+        self._system = system
+
+    def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments to go on with. Raises Refused."""
+        self._not_the_system(arguments)
+        changed = dict(arguments)
+        if operation == "create_filesystem":
+            changed["properties"] = self._made(engine, arguments["name"], arguments["properties"])
+        elif operation == "clone":
+            if self._is_filesystem(engine, arguments["snapshot"].partition("@")[0]):
+                changed["properties"] = self._made(engine, arguments["name"], arguments["properties"])
+        elif operation == "create_pool":
+            changed["filesystem_properties"] = {**(arguments["filesystem_properties"] or {}), **SAFE}
+        elif operation == "import_pool":
+            changed["mount"] = False
+        elif operation == "rename":
+            self._moved(engine, arguments["name"], arguments["new_name"])
+        elif operation == "mount" or (operation == "set_properties" and arguments["properties"].get("canmount") == "on"):
+            self._here(engine.filesystem(arguments["name"]), arguments.get("properties") or {})
+        return changed
+
+    def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
+        """Mounts of an imported pool what may be mounted."""
+        if operation != "import_pool" or not arguments["mount"] or not isinstance(result, Pool):
+            return
+        for filesystem in engine.filesystems(result.name):
+            if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
+                try:
+                    engine.mount(filesystem.name)
+                except ZfsError as problem:
+                    _log.warning("%s is not mounted: %s", filesystem.name, problem)
+
+    def _not_the_system(self, arguments: Mapping[str, Any]) -> None:
+        system = self._system()
+        for name in ("name", "new_name", "pool", "snapshot", "snapshots"):
+            value = arguments.get(name) or ()
+            for one in (value,) if isinstance(value, str) else value:
+                if names.pool_of(one) in system:
+                    raise Refused(f"pool {names.pool_of(one)} has file systems of this system")
+
+    def _made(self, engine: ZfsEngine, name: str, properties: Mapping[str, str] | None) -> dict[str, str]:
+        made = {**(properties or {}), **SAFE}
+        if "mountpoint" not in made and made.get("canmount", "on") == "on":
+            self._no_mountpoint_above(engine, name)
+        return made
+
+    def _no_mountpoint_above(self, engine: ZfsEngine, name: str) -> None:
+        try:
+            above = engine.filesystem(name.rpartition("/")[0])
+        except NoSuchDataset:
+            return  # the engine says so
+        if above.mountpoint is not None:
+            raise Refused(f"{name} would be mounted below {above.mountpoint}: say mountpoint=none, or where")
+
+    def _moved(self, engine: ZfsEngine, name: str, new_name: str) -> None:
+        if name.rpartition("/")[0] == new_name.rpartition("/")[0] or not self._is_filesystem(engine, name):
+            return
+        if engine.filesystem(name).properties["mountpoint"].source != Source.LOCAL:
+            self._no_mountpoint_above(engine, new_name)
+
+    def _here(self, filesystem: Filesystem, properties: Mapping[str, str]) -> None:
+        mountpoint = properties.get("mountpoint", filesystem.mountpoint or "none")
+        if mountpoint != "none" and not is_allowed(mountpoint, self._directories):
+            raise Refused(
+                f"{filesystem.name} would be mounted at {mountpoint}: one name below {' or '.join(self._directories)} only"
+            )
+
+    def _is_filesystem(self, engine: ZfsEngine, name: str) -> bool:
+        try:
+            return engine.properties(name)["type"].value == "filesystem"
+        except NoSuchDataset:
+            return False  # the engine says so

@@ -1,0 +1,114 @@
+"""A taken-over worker gets nothing mounted where it should not be, and nothing set-uid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.helper.checks import Policy
+from appliance.helper.client import HelperClient
+from appliance.helper.mounts import is_allowed, pools_of_the_system
+from appliance.helper.server import Server
+from appliance.helper.tests.served import client_of
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import Refused
+from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.simulator import Simulator
+
+
+@pytest.fixture
+def simulator() -> Simulator:
+    """With a pool."""
+    simulator = Simulator()
+    devices = tuple(disk.path for disk in simulator.disks()[:2])
+    simulator.create_pool("tank", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
+    return simulator
+
+
+@pytest.fixture
+def client(simulator: Simulator, tmp_path: Path) -> Iterator[HelperClient]:
+    """Before it."""
+    with client_of(simulator, tmp_path / "helper.sock") as client:
+        yield client
+
+
+def is_safe(engine: ZfsEngine, name: str) -> bool:
+    """No set-uid files, devices, programs."""
+    found = engine.filesystem(name).properties
+    return {found[key].value for key in ("setuid", "devices", "exec")} == {"off"}
+
+
+def test_where() -> None:
+    assert is_allowed("/srv/zvaai/a", ("/srv/zvaai/",))
+    elsewhere = ("/srv/zvaai", "/srv/zvaai/", "/srv/zvaai/a/b", "/srv/zvaai/..", "/srv/zvaai/.", "/etc", "", "/srv/zvaai-a")
+    for mountpoint in elsewhere:
+        assert not is_allowed(mountpoint, ("/srv/zvaai/",)), mountpoint
+
+
+def test_what_is_made_is_safe(client: HelperClient, simulator: Simulator) -> None:
+    client.create_filesystem("tank/a", properties={"mountpoint": "/srv/zvaai/a"})
+    assert is_safe(simulator, "tank/a")
+    client.snapshot(["tank/a@s"])
+    client.clone("tank/a@s", "tank/clone", properties={"mountpoint": "none"})
+    assert is_safe(simulator, "tank/clone")
+    devices = tuple(disk.path for disk in simulator.disks()[2:4])
+    client.create_pool("other", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
+    assert is_safe(simulator, "other")
+
+
+def test_no_mountpoint_is_inherited(client: HelperClient, simulator: Simulator) -> None:
+    """A client of the share above may have made a link where it would be mounted."""
+    client.create_filesystem("tank/a", properties={"mountpoint": "/srv/zvaai/a"})
+    client.snapshot(["tank/a@s"])
+    client.create_filesystem("tank/b")
+    for act in (
+        lambda: client.create_filesystem("tank/a/link"),
+        lambda: client.clone("tank/a@s", "tank/a/link"),
+        lambda: client.rename("tank/b", "tank/a/link"),
+    ):
+        with pytest.raises(Refused):
+            act()
+    assert client.create_filesystem("tank/a/below", properties={"mountpoint": "none"}).mountpoint is None
+    client.create_volume("tank/v", 1 << 20)
+    client.rename("tank/v", "tank/a/v")
+
+
+def test_what_has_a_mountpoint_elsewhere_is_not_mounted(client: HelperClient, simulator: Simulator) -> None:
+    simulator.create_filesystem("tank/a", properties={"mountpoint": "/etc", "canmount": "noauto"})
+    with pytest.raises(Refused):
+        client.mount("tank/a")
+    with pytest.raises(Refused):
+        client.set_properties("tank/a", {"canmount": "on"})
+    assert not simulator.filesystem("tank/a").mounted
+
+
+def test_an_imported_pool_mounts_only_what_it_may(client: HelperClient, simulator: Simulator) -> None:
+    simulator.create_filesystem("tank/evil", properties={"mountpoint": "/etc"})
+    simulator.create_filesystem("tank/good", properties={"mountpoint": "/srv/zvaai/good"})
+    simulator.export_pool("tank")
+    client.import_pool("tank")
+    assert not simulator.filesystem("tank/evil").mounted
+    assert simulator.filesystem("tank/good").mounted
+
+
+def test_the_systems_own_pool_is_not_touched(simulator: Simulator) -> None:
+    server = Server(simulator, None, users=(), policy=Policy(), system=lambda: ["tank"])  # type: ignore[arg-type]
+    for message in (
+        b'{"operation":"create_volume","arguments":{"name":"tank/a","volsize":1048576}}',
+        b'{"operation":"export_pool","arguments":{"pool":"tank"}}',
+        b'{"operation":"snapshot","arguments":{"snapshots":["tank@s"]}}',
+    ):
+        assert b'"refused"' in server.answer(message, 1, 0)
+    assert b"refused" not in server.answer(b'{"operation":"filesystems"}', 1, 0)
+    assert simulator.snapshots() == [] and len(simulator.filesystems()) == 1
+
+
+def test_which_pools_are_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = (
+        "rpool/ROOT / zfs rw 0 0\nrpool/home /home zfs rw 0 0\ntank /tank zfs rw 0 0\ntank/a /srv/zvaai/a zfs rw 0 0\n"
+        "my\\040pool /my\\040pool zfs rw 0 0\nodd /var/odd zfs rw 0 0\n/dev/sda1 /boot ext4 rw 0 0\n"
+    )
+    monkeypatch.setattr(Path, "read_text", lambda self: mounts)
+    assert pools_of_the_system(("/srv/zvaai/",)) == {"rpool", "odd"}
