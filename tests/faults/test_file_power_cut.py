@@ -1,0 +1,38 @@
+"""Runs on the host: the guest is killed while files are cloned, promised space and removed; the ledger is right afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.programs import REPOSITORY, wait_for
+
+RUN = REPOSITORY / "packaging/uml/run"
+CHANGER = Path(__file__).with_name("file_changer.py")
+
+
+@pytest.mark.parametrize("cut", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 5))])
+def test_the_books_survive_a_power_cut(state: Path, seed: int, cut: int) -> None:
+    """What was answered is so, and no file that is there has less than it was promised."""
+    disk = ["--disk", f"2G:{state / 'disk'}"]
+    command = [str(word) for word in (RUN, *disk, "python3", CHANGER, state, seed + cut)]
+    wanted, answers = random.Random(seed + cut).randrange(20, 60), state / "answers"
+    with (state / "console").open("wb") as console:
+        guest = subprocess.Popen([*command, "change"], stdout=console, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+
+            def enough() -> bool:
+                assert guest.poll() is None, f"the guest ended before its power was cut:\n{(state / 'console').read_text()}"
+                return answers.exists() and answers.read_text().count("\n") >= wanted
+
+            wait_for(enough, f"{wanted} answers", timeout=180)
+        finally:
+            os.killpg(guest.pid, signal.SIGKILL)
+            guest.wait()
+    check = subprocess.run([*command, "check"], capture_output=True, text=True, timeout=300, check=False)
+    assert check.returncode == 0, check.stdout + check.stderr
+    assert "books right after" in check.stdout

@@ -1,0 +1,169 @@
+"""kill -9 of ganesha in the middle of clones, promises and removals that clients ask for: all go on, and the ledger is right."""
+
+from __future__ import annotations
+
+import filecmp
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from integration.kernel.zvol_clone.blocks import pool_property
+from support.file_tool import FileTool
+from support.ganesha import Export, mounted_dataset, running_ganesha
+from support.nfs_mount import kernel_mount
+from support.onc_rpc import Nfs3, mount
+from support.programs import wait_for
+from support.short_pool import MIB, ShortPool
+from support.vaai_nas import COMPLETE, RESERVE, Program, clone_arguments
+
+SIZE = 6 * MIB
+
+
+class Asker:
+    """A client that asks for one thing after the other until nobody answers; what it was told is kept."""
+
+    def __init__(self, choose: random.Random) -> None:
+        self.choose = choose
+        self.reserved: dict[str, bool | None] = {}  # None: nobody knows
+        self.done = 0
+
+    def run(self) -> None:
+        """Until the daemon is gone."""
+        name = ""
+        try:
+            program, root = Program(), mount("/one")
+            with Nfs3() as nfs:
+                source = nfs.lookup(root, "source")
+                while True:
+                    name = f"clone{self.choose.randrange(5)}"
+                    self.one(program, nfs, root, source, name)
+                    self.done += 1
+        except (OSError, EOFError, AssertionError):
+            self.reserved[name] = None
+
+    def one(self, program: Program, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
+        """A random request about a file."""
+        there = name in self.reserved
+        match self.choose.choice(["clone", "clone", "reserve", "remove"]):
+            case "clone" if not there:
+                job = program.clone(clone_arguments(source, root, name, fast=True))
+                assert job.state == COMPLETE
+                self.reserved[name] = False
+            case "reserve" if there:
+                *_, reserved = program.statistics(nfs.lookup(root, name), RESERVE)
+                assert reserved >= SIZE
+                self.reserved[name] = True
+            case "remove" if there:
+                nfs.remove(root, name)
+                del self.reserved[name]
+
+
+WRITER = """
+import itertools, os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+for number in itertools.count():
+    os.pwrite(file, number.to_bytes(8, "big") * 512, number * 4096)
+    os.fsync(file)
+    print(number, flush=True)
+"""
+
+
+class Writer:
+    """A program on a client that writes record after record, and notices no restart but by waiting.
+
+    A process of its own: a child of the one that has the file open would wait for the daemon when it closes that.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.records = 0
+        self._process = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
+        self._thread = threading.Thread(target=self._count, daemon=True)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(60)
+        self._thread.join(60)
+
+    def goes_on(self) -> None:
+        """Returns once it has written again. Raises AssertionError when it does not."""
+        before = self.records
+        wait_for(lambda: self.records > before + 1, "the client goes on", 60)
+
+    def _count(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout as lines:
+            for line in lines:
+                self.records = int(line) + 1
+
+
+@pytest.fixture
+def store(short_pool: ShortPool) -> Iterator[Path]:
+    """A dataset of the short pool."""
+    with mounted_dataset(f"{short_pool.name}/datastore", compression="off") as root:
+        yield root
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
+def test_clients_go_on_and_the_ledger_is_right(
+    short_pool: ShortPool, store: Path, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
+) -> None:
+    choose = random.Random(seed)
+    asker = Asker(choose)
+    (store / "source").write_bytes(choose.randbytes(SIZE))
+    seconds = []
+    with (
+        running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")]) as ganesha,
+        kernel_mount("/one", tmp_path / "mnt", "3", "hard", "timeo=10") as client,
+        Writer(client / "written") as writer,
+    ):
+        for _ in range(kills):
+            thread = threading.Thread(target=asker.run, daemon=True)
+            thread.start()
+            thread.join(choose.uniform(0.5, 3))  # the moment is what is tried
+            assert thread.is_alive(), "it asks until nobody answers"
+            seconds.append(ganesha.restart_after_kill())
+            thread.join(60)
+            assert not thread.is_alive(), "it is told that the daemon is gone"
+            check_promises(asker, store, short_pool)
+            assert not list((store / ".zvaai" / "clones").iterdir())
+            writer.goes_on()
+        records = writer.records
+    data = (store / "written").read_bytes()
+    assert all(data[at * 4096 : at * 4096 + 8] == at.to_bytes(8, "big") for at in range(records)), "each stable record is there"
+    with FileTool(store, zfs=True) as tool:
+        assert tool.call("status")["problem"] == "no"
+        assert tool.number("shared_bytes") >= pool_property(short_pool.name, "bclonesaved"), "too much, if anything"
+        for path in store.iterdir():
+            if path.name != ".zvaai":
+                tool.call("remove", path)
+        tool.call("maintain")
+        status = tool.call("status")
+        assert (status["thick_files"], status["shared_bytes"], status["held_bytes"]) == ("0", "0", "0"), status
+    assert pool_property(short_pool.name, "bcloneused") == 0
+    tell(f"{kills} kills, {asker.done} requests and {records} stable records around them; served again in {max(seconds):.1f} s")
+
+
+def check_promises(asker: Asker, store: Path, pool: ShortPool) -> None:
+    """What a client was told to be done is so, and what it was not told is known from here on."""
+    promised = 0
+    with Nfs3() as nfs:
+        program, root = Program(), mount("/one")
+        for name, wanted in list(asker.reserved.items()):
+            if not name or not (store / name).exists():
+                assert wanted is None, f"{name} is gone"
+                del asker.reserved[name]
+                continue
+            assert filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
+            *_, reserved = program.statistics(nfs.lookup(root, name))
+            assert wanted is None or wanted == (reserved >= SIZE), f"{name}: {reserved} promised"
+            asker.reserved[name] = reserved > 0
+            promised += reserved
+    assert pool.number("datastore", "refreservation") >= promised
