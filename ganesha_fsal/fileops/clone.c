@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -75,7 +76,7 @@ static int refused(const struct clone *clone)
 /* What can't be shared is copied. */
 static int share_then_copy(struct clone *clone, uint64_t piece, const struct space_segment *counted, size_t count)
 {
-    int error = clone_by_sharing(clone, piece, counted, count);
+    int error = clone->only_copies ? EAGAIN : clone_by_sharing(clone, piece, counted, count);
     if (error != EAGAIN)
         return error;
     if (clone->request->mode == FILEOPS_CLONE_FAST)
@@ -90,6 +91,12 @@ static void begin_again(struct clone *clone)
 {
     *clone->result = (struct fileops_clone_result){0};
     clone->reason = FILEOPS_FALLBACK_NOT_SUPPORTED;
+}
+
+static bool on_zfs(int file)
+{
+    struct statfs file_system;
+    return !fstatfs(file, &file_system) && file_system.f_type == ZFS_SUPER_MAGIC;
 }
 
 /* A whole file: as it is at the beginning, or, when it changes, as it is when it is shared in one call. */
@@ -112,8 +119,8 @@ static int clone_whole(struct clone *clone)
             /* The source is locked for reading throughout one call (zfs_clone_range, xfs_file_remap_range): one moment of it. */
             struct stat after;
             begin_again(clone);
-            /* Freed blocks must be on disk before others take their place, here too. */
-            error = clone->request->destination_space->has_holder ? space_settle(clone->request->destination_space) : 0;
+            /* Freed blocks must be on disk before others take their place, here too. Else it can only be copied, and that is no moment. */
+            error = on_zfs(clone->destination) && space_settle(clone->request->destination_space) ? EBUSY : 0;
             if (!error && fstat(clone->source, &clone->source_status))
                 error = errno;
             clone->length = (uint64_t)clone->source_status.st_size;
@@ -189,9 +196,16 @@ static int clone_range(struct clone *clone)
     const uint64_t tail = to_the_end ? 0 : (clone->length - head) % unit;
     if (clone->request->mode == FILEOPS_CLONE_FAST && (head || tail))
         return EOPNOTSUPP;
+    /* The last record, should it not be whole: a client may append to it in the destination meanwhile, and OpenZFS looks at the size
+     * only once. Shared with the destination's writers kept away. */
+    const uint64_t last = tail ? 0 : (clone->length - head) % unit;
     error = clone_part(clone, 0, head, false);
     if (!error)
-        error = clone_part(clone, head, clone->length - head - tail, true);
+        error = clone_part(clone, head, clone->length - head - tail - last, true);
+    clone->alone = true;
+    if (!error)
+        error = clone_part(clone, clone->length - last, last, true);
+    clone->alone = false;
     if (!error)
         error = clone_part(clone, clone->length - tail, tail, false);
     return error ? error : unchanged(clone);
@@ -207,6 +221,7 @@ static int try_sharing(struct clone *clone)
     if (error)
         return error;
     clone->destination = place.file;
+    clone->fresh = true;
     clone->source_offset = clone->source_offset / unit * unit;
     clone->destination_offset = 0;
     clone->length = clone->length < unit ? clone->length : unit;
@@ -321,19 +336,24 @@ static int into_file(struct clone *clone)
         if (error)
             return error == EAGAIN ? refused(&trial) : error;
     }
+    error = space_unfinished_begin(request->destination_space, clone->destination);
+    if (error)
+        return error;
     /* A thick file stays thick as large as it becomes, or all stays as it is. */
     error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error)
-        error = space_unfinished_begin(request->destination_space, clone->destination);
-    if (error)
+        error = space_empty(request->destination_space, clone->destination, inode);
+    if (error) { /* nothing was done to it */
+        space_unfinished_end(request->destination_space, inode, true);
         return error;
-    error = space_empty(request->destination_space, clone->destination, inode);
-    /* Freed blocks must be on disk before others take their place (clone_share.c). */
-    if (!error && clone->destination_status.st_size)
-        error = space_settle(request->destination_space);
+    }
+    /* Freed blocks must be on disk before others take their place (clone_share.c). Copies need not that. */
+    if (clone->destination_status.st_size && on_zfs(clone->destination) && space_settle(request->destination_space)) {
+        clone->only_copies = true;
+        clone->reason = FILEOPS_FALLBACK_SOURCE_DIRTY;
+    }
     clone->fresh = true;
-    if (!error)
-        error = clone_whole(clone);
+    error = clone_whole(clone);
     if (!error) /* the source may have grown */
         error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error && fsync(clone->destination))

@@ -36,7 +36,7 @@ static int change(struct clone *clone, enum fileops_change_kind kind, uint64_t a
     struct fileops_space *space = clone->request->destination_space;
     struct fileops_change told;
     uint64_t done = 0;
-    int error = space ? fileops_change_begin(space, clone->destination_status.st_ino, kind, at, length, &told) : 0;
+    int error = space ? space_change_begin(space, clone->destination_status.st_ino, kind, at, length, clone->fresh, &told) : 0;
     if (error)
         return error;
     for (unsigned attempt = 0;; attempt++) {
@@ -129,6 +129,6 @@ int clone_by_copying(struct clone *clone, uint64_t from, uint64_t length)
         from = to;
     }
     free(buffer);
-    /* A range that ends in a hole beyond the destination's end makes it longer too. */
-    return error ? error : fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
+    /* A range that ends in a hole beyond the destination's end makes it longer too. A whole file gets its size in the end. */
+    return error || clone->fresh ? error : fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
 }

@@ -17,6 +17,8 @@ struct clone {
     struct stat source_status, destination_status;
     bool same_dataset;
     bool fresh; /* the destination has nothing yet in the range: holes need no work */
+    bool only_copies; /* sharing is not safe now */
+    bool alone;       /* it shares while nobody else may write the destination through the library */
     enum fileops_fallback reason; /* why the rest is copied */
     struct space_share share;     /* the last that was brought to the books, ended */
 };

@@ -43,6 +43,9 @@ int clone_place_put(const struct fileops_clone_request *request, struct clone_pl
         return errno;
     if (fsync(place->file))
         return errno;
+    /* The last moment at which nothing is there yet. */
+    if (request->progress && !request->progress(request->progress_context, (uint64_t)source->st_size, (uint64_t)source->st_size))
+        return ECANCELED;
     if (renameat2(space->folder, place->name, request->directory, request->name,
                   request->flags & FILEOPS_CLONE_GUARDED ? RENAME_NOREPLACE : 0))
         return errno;

@@ -77,6 +77,15 @@ static bool steps_down(int error)
            error == ETXTBSY;
 }
 
+/* Whether sharing up to there may make a file larger that others may change. */
+static bool may_grow(const struct clone *clone, uint64_t to)
+{
+    struct stat status;
+    if (clone->fresh)
+        return false;
+    return clone->alone || fstat(clone->destination, &status) || (uint64_t)status.st_size < clone->destination_offset + to;
+}
+
 /* `done`: so much of it. */
 static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, uint64_t *done, bool *proven)
 {
@@ -86,9 +95,12 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
     *proven = true;
     *done = size;
     for (int wait = 0;; wait++) {
-        fileops_growth_begin(clone->destination_status.st_ino, false);
+        const bool grows = may_grow(clone, at + size);
+        if (grows && fileops_growth_begin(clone->destination_status.st_ino, clone->alone))
+            return EBUSY;
         error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, done, proven);
-        fileops_growth_end(clone->destination_status.st_ino);
+        if (grows)
+            fileops_growth_end(clone->destination_status.st_ino);
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
          * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
          * pool has left: what a clone takes counts before what it saves. */
@@ -148,6 +160,7 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         }
     }
     *share = (struct space_share){.source_space = clone->request->source_space, .destination_space = clone->request->destination_space,
+                                  .filler = clone->fresh,
                                   .destination_offset = clone->destination_offset, .length = clone->length};
     error = space_share_begin(share, clone->source, clone->destination, clone->source_offset, counted, count);
     if (error == ENOSPC) {

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #define PLACES 1024u
-#define SECONDS_FOR_OTHERS 10
+#define SLICES_FOR_OTHERS 80
+#define SLICE_NANOSECONDS (100 * 1000 * 1000)
+#define PAUSE_NANOSECONDS (25 * 1000 * 1000)
 
 static pthread_rwlock_t places[PLACES];
 static pthread_once_t made = PTHREAD_ONCE_INIT;
@@ -38,9 +40,16 @@ int fileops_growth_begin(uint64_t inode, bool alone)
             nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
         return 0;
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += SECONDS_FOR_OTHERS;
-    return pthread_rwlock_clockwrlock(place, CLOCK_MONOTONIC, &until) ? EBUSY : 0;
+    for (int slice = 0; slice < SLICES_FOR_OTHERS; slice++) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += SLICE_NANOSECONDS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (!pthread_rwlock_clockwrlock(place, CLOCK_MONOTONIC, &until))
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NANOSECONDS}, NULL);
+    }
+    return EBUSY;
 }
 
 void fileops_growth_end(uint64_t inode)

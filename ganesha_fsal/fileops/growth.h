@@ -4,7 +4,8 @@
  * range lock that writers hold). So who may make a file larger, by whatever call, says so before and after; and who sets it to a
  * larger size is alone with the file between looking and setting. What local programs append meanwhile is not seen.
  *
- * Locks by inode number, shared by files at random: hold one at a time, and only around the call. */
+ * Locks by inode number, shared by files at random: hold one at a time, and only around the call. Who wants to be alone waits in slices, so
+ * that a long call of one keeps writers away for a moment only. */
 #ifndef FILEOPS_GROWTH_H
 #define FILEOPS_GROWTH_H
 

@@ -75,8 +75,8 @@ struct fileops_change {
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was promised to thick
  * ones). EAGAIN: not now, as what holds space does not answer. EBUSY: the file is being cloned, and blocks of it must not be freed
- * meanwhile (openzfs#18853: they would be freed twice), for which a deallocation or truncation waits 10 s, 16 at a time; or a clone into it failed
- * and it could not be emptied yet. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
+ * meanwhile (openzfs#18853: they would be freed twice), for which a deallocation or truncation waits 10 s, 16 at a time; or a clone of a whole file
+ * comes into it, or failed and it could not be emptied yet. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change);
 /* After it; `error` is its errno value, or 0 when all of it was done. A write that was cut short is an error here (EIO will do): what

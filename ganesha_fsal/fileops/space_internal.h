@@ -146,10 +146,11 @@ int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);
 
 /* space_share.c: a range of blocks is about to be shared.
- * ENOSPC: must not be, as it can't be backed. ETXTBSY: the source is unfinished. `segments` (offsets in the source) are the parts of it that have data. */
+ * ENOSPC: must not be, as it can't be backed. ETXTBSY: one of the two is unfinished. `segments` (offsets in the source) are the parts of it that have data. */
 struct space_share {
     struct fileops_space *source_space, *destination_space;
     int destination; /* open */
+    bool filler;     /* who emptied the destination, which is unfinished */
     uint64_t source_inode, destination_inode;
     uint64_t source_offset, destination_offset, length;
     uint64_t sequence; /* the highest in the destination's books before */
@@ -172,8 +173,11 @@ bool space_wait_calm(struct fileops_space *space, bool (*busy)(struct fileops_sp
 /* space_unfinished.c: the destination of a clone by file descriptor, from before it is emptied until it is whole, or empty again.
  * EBUSY: another clone comes into it. */
 int space_unfinished_begin(struct fileops_space *space, int file);
-/* `right`: it is whole or empty. Else it is emptied by the thread of the books, again and again; until then nobody can change it. */
+/* `right`: it is whole or empty, or nothing was done to it. Else, and when that can't be written down, it is emptied by the thread of the books, again and again; until then nobody can change it. */
 int space_unfinished_end(struct fileops_space *space, uint64_t inode, bool right);
+/* fileops_change_begin(); by the `filler` of an unfinished file, which nobody else may change. */
+int space_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset, uint64_t length,
+                       bool filler, struct fileops_change *change);
 bool space_is_unfinished(struct fileops_space *space, uint64_t inode); /* false where `space` is NULL */
 /* Sets its size to 0 by the rules of the write path. */
 int space_empty(struct fileops_space *space, int file, uint64_t inode);

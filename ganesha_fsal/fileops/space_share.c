@@ -10,6 +10,7 @@
 struct side {
     struct fileops_space *space;
     const struct fileops_ledger_file *source, *destination; /* NULL: in another dataset */
+    bool filler;
 };
 
 static struct known_file *begin_clone(struct fileops_space *space, const struct fileops_ledger_file *row)
@@ -81,7 +82,7 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         error = ENOMEM;
     if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
         error = ENOMEM;
-    if (!error && source && source->row.unfinished)
+    if (!error && ((source && source->row.unfinished) || (destination && destination->row.unfinished && !side->filler)))
         error = ETXTBSY;
     /* From here on none begins for these files. */
     if (!error && source && !space_wait_calm(space, is_freeing, source->row.inode, SECONDS_FOR_FREEING))
@@ -209,7 +210,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
     if (from == to) {
         if (!to)
             return 0;
-        const struct side side = {to, &source_row, &destination_row};
+        const struct side side = {to, &source_row, &destination_row, share->filler};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
@@ -218,7 +219,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         goto exit;
     }
     if (to) {
-        const struct side side = {to, NULL, &destination_row};
+        const struct side side = {to, NULL, &destination_row, share->filler};
         pthread_mutex_lock(&to->order);
         share->sequence = fileops_share_map_sequence(to->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
@@ -228,7 +229,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
             goto exit;
     }
     if (from) {
-        const struct side side = {from, &source_row, NULL};
+        const struct side side = {from, &source_row, NULL, share->filler};
         pthread_mutex_lock(&from->order);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned, &other);
         share->source_last = fileops_share_map_sequence(from->map);

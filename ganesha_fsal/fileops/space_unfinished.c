@@ -9,27 +9,36 @@
 
 #define MOST_AT_ONCE 16 /* files emptied by one look */
 
-/* In the ledger first: one that is marked is emptied after a crash, and by the thread. With `order` held. */
+/* In the ledger first: a file that is marked there and not in memory would lose what clients write when the books are opened again, and
+ * one that is marked in memory only would be emptied though nothing was done to it. With `order` held, as all who write rows. */
 static int set_unfinished(struct fileops_space *space, uint64_t inode, bool unfinished)
 {
     struct fileops_ledger_file row;
     pthread_mutex_lock(&space->state);
     struct known_file *file = space_find(space, inode);
-    if (file)
+    const bool found = file != NULL, needed = found && (unfinished || file->row.thick || fileops_share_map_has(space->map, inode));
+    if (found)
         row = file->row;
     pthread_mutex_unlock(&space->state);
-    if (!file)
+    if (!found)
         return 0;
     row.unfinished = unfinished;
     fileops_ledger_begin(space->ledger);
-    fileops_ledger_put_file(space->ledger, &row);
+    if (needed)
+        fileops_ledger_put_file(space->ledger, &row);
+    else
+        fileops_ledger_remove_file(space->ledger, inode);
     const int error = fileops_ledger_commit(space->ledger);
+    if (error)
+        return error;
     pthread_mutex_lock(&space->state);
     file = space_find(space, inode);
-    if (file && !error)
+    if (file && space_is_same_file(&file->row, &row)) {
         file->row.unfinished = unfinished;
+        file->resized = file->resized || !unfinished; /* the promise follows */
+    }
     pthread_mutex_unlock(&space->state);
-    return error;
+    return 0;
 }
 
 /* By one at a time. */
@@ -81,7 +90,7 @@ int space_unfinished_end(struct fileops_space *space, uint64_t inode, bool right
         pthread_mutex_unlock(&space->order);
     }
     end_filling(space, inode);
-    if (!right)
+    if (!right || error)
         space_wake(space);
     return error;
 }
@@ -100,7 +109,7 @@ bool space_is_unfinished(struct fileops_space *space, uint64_t inode)
 int space_empty(struct fileops_space *space, int file, uint64_t inode)
 {
     struct fileops_change change;
-    int error = fileops_change_begin(space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
+    int error = space_change_begin(space, inode, FILEOPS_TRUNCATE, 0, 0, true, &change);
     if (error)
         return error;
     error = ftruncate(file, 0) ? errno : 0;

@@ -82,7 +82,7 @@ static void wait_for_lowering(struct fileops_space *space)
     }
 }
 
-static int begin_known(struct fileops_space *space, struct fileops_change *change, bool *known)
+static int begin_known(struct fileops_space *space, struct fileops_change *change, bool filler, bool *known)
 {
     const uint64_t end = change->offset > UINT64_MAX - change->length ? UINT64_MAX : change->offset + change->length;
     const uint64_t size = change->kind == FILEOPS_TRUNCATE ? change->offset : change->kind == FILEOPS_DEALLOCATE ? 0 : end;
@@ -94,9 +94,11 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
             pthread_mutex_unlock(&space->state);
             return 0;
         }
-        if (file->row.unfinished && !file->filling) { /* to be emptied yet: what is changed now would be lost */
+        if (file->row.unfinished && !filler) { /* what is changed now would be lost, should it be emptied */
+            const bool left = !file->filling;
             pthread_mutex_unlock(&space->state);
-            space_wake(space);
+            if (left)
+                space_wake(space);
             return EBUSY;
         }
         change->thick = file->row.thick;
@@ -148,6 +150,12 @@ static int begin_freeing(struct fileops_space *space, struct fileops_change *cha
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change)
 {
+    return space_change_begin(space, inode, kind, offset, length, false, change);
+}
+
+int space_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset, uint64_t length,
+                       bool filler, struct fileops_change *change)
+{
     const bool maybe = atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire) != 0;
     const bool gate = atomic_load_explicit(&space->gate, memory_order_acquire);
     change->known = change->thick = change->frees = false;
@@ -159,7 +167,7 @@ int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileo
     if (gate)
         change->charge = charge_of(space, kind, offset, length);
     bool known = false;
-    int error = maybe ? begin_known(space, change, &known) : 0;
+    int error = maybe ? begin_known(space, change, filler, &known) : 0;
     if (change->thick || !gate)
         change->charge = 0;
     if (!error && change->charge) {

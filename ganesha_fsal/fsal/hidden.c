@@ -25,40 +25,41 @@ static bool is_hidden_name(struct fsal_obj_handle *directory, const char *name)
     return fstat(root_fd(directory->fs), &root) == 0 && root.st_ino == directory->fileid;
 }
 
-/* Whether an inode is that of a folder or lies right in it. Unsure counts as yes: better a file too few than the ledger open to a client. */
-static bool is_in(int parent, const char *name, uint64_t inode)
+/* Whether an inode is that of a folder or lies right in it. */
+static enum hidden is_in(int parent, const char *name, uint64_t inode)
 {
     struct stat folder;
     struct dirent *entry;
-    bool found = false;
+    bool found, unread;
     DIR *stream;
     const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0)
-        return errno != ENOENT;
-    if (fstat(fd, &folder) != 0 || folder.st_ino == inode) {
+        return errno == ENOENT ? HIDDEN_NO : HIDDEN_UNSURE;
+    if (fstat(fd, &folder) != 0 || (stream = fdopendir(fd)) == NULL) {
         close(fd);
-        return true;
+        return HIDDEN_UNSURE;
     }
-    stream = fdopendir(fd);
-    if (stream == NULL) {
-        close(fd);
-        return true;
-    }
+    found = folder.st_ino == inode;
+    errno = 0;
     while (!found && (entry = readdir(stream)) != NULL)
         found = entry->d_ino == inode && strcmp(entry->d_name, "..") != 0;
+    unread = !found && errno != 0;
     closedir(stream);
-    return found;
+    return found ? HIDDEN_YES : unread ? HIDDEN_UNSURE : HIDDEN_NO;
 }
 
-bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes)
+enum hidden hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes)
 {
+    enum hidden hidden;
+
     if (object->fs->fsal != object->fsal)
-        return false;
+        return HIDDEN_NO;
     /* A clone in the making is given its owner just before its name; all else in there is root's. */
-    if (is_in(root_fd(object->fs), FILEOPS_FOLDER "/" FILEOPS_CLONES, object->fileid))
-        return true;
-    return attributes->owner == 0 && is_in(root_fd(object->fs), FILEOPS_FOLDER, object->fileid);
+    hidden = is_in(root_fd(object->fs), FILEOPS_FOLDER "/" FILEOPS_CLONES, object->fileid);
+    if (hidden == HIDDEN_NO && attributes->owner == 0)
+        hidden = is_in(root_fd(object->fs), FILEOPS_FOLDER, object->fileid);
+    return hidden;
 }
 
 static fsal_status_t not_there(void)

@@ -12,8 +12,11 @@
 /* Replaces those operations of FSAL_VFS that take or give names. To be called after vfs_handle_ops_init(). */
 void hidden_operations_init(struct fsal_obj_ops *operations);
 
+/* Unsure: what is there could not be read just now. Better a client that waits than the ledger open to it. */
+enum hidden { HIDDEN_NO, HIDDEN_YES, HIDDEN_UNSURE };
+
 /* Whether the object is the hidden folder or lies in it. Costs the listing of the clones that are being made, and of the folder itself where
  * root owns the object. */
-bool hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes);
+enum hidden hidden_is_object(const struct fsal_obj_handle *object, const struct fsal_attrlist *attributes);
 
 #endif

@@ -47,6 +47,7 @@ static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_
 {
     struct fsal_attrlist own;
     struct fsal_attrlist *found = attributes != NULL ? attributes : &own;
+    enum hidden hidden;
     fsal_status_t status;
 
     if (is_forged(wire))
@@ -55,10 +56,11 @@ static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_
     status = vfs_create_handle(export, wire, object, found);
     if (FSAL_IS_ERROR(status))
         goto exit;
-    if (hidden_is_object(*object, found)) {
+    hidden = hidden_is_object(*object, found);
+    if (hidden != HIDDEN_NO) {
         (*object)->obj_ops->release(*object);
         *object = NULL;
-        status = fsalstat(ERR_FSAL_STALE, ESTALE);
+        status = hidden == HIDDEN_YES ? fsalstat(ERR_FSAL_STALE, ESTALE) : fsalstat(ERR_FSAL_DELAY, EAGAIN);
     }
 exit:
     fsal_release_attrs(&own);

@@ -133,7 +133,7 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
 {
     struct fileops_space *space = zvaai_object(object)->space;
     struct fileops_change change;
-    struct stat found;
+    struct stat found = { 0 };
     fsal_status_t status;
     uint64_t inode = object->fileid;
     bool counted = space != NULL && (flags & FSAL_O_TRUNC) != 0;

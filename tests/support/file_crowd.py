@@ -67,6 +67,8 @@ class Crowd:
     def learn(self, words: Words, answer: str | None) -> None:
         """An operation and its answer; None: it was under way when all ended."""
         kind = words[0]
+        if kind not in {"clone", "into", "reserve", "unreserve", "remove"}:
+            return
         path = self.root / str(words[4]) if kind == "clone" else words[3 if kind == "into" else 1]
         assert isinstance(path, Path)
         done = answer is not None and answer.startswith("ok")

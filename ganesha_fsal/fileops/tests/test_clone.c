@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "clone.h"
+#include "ledger.h"
 #include "sharing_proof.h"
 #include "space.h"
 
@@ -90,6 +91,16 @@ int __wrap_ftruncate64(int file, off_t size)
         return __real_ftruncate64(file, size);
     errno = EIO;
     return -1;
+}
+
+static int failing_commit = -1; /* so many succeed before one fails; -1: none does */
+int __real_fileops_ledger_commit(struct fileops_ledger *ledger);
+int __wrap_fileops_ledger_commit(struct fileops_ledger *ledger);
+
+int __wrap_fileops_ledger_commit(struct fileops_ledger *ledger)
+{
+    const int error = __real_fileops_ledger_commit(ledger);
+    return failing_commit >= 0 && failing_commit-- == 0 ? ENOSPC : error;
 }
 
 struct files {
@@ -218,7 +229,7 @@ struct meanwhile {
     struct files *files;
     int file;
     bool tried, cancel;
-    int from, into, range;
+    int from, into, range, write;
 };
 
 static bool try_meanwhile(void *context, uint64_t done, uint64_t total)
@@ -241,6 +252,12 @@ static bool try_meanwhile(void *context, uint64_t done, uint64_t total)
     request.whole = false;
     request.length = 10;
     meanwhile->range = fileops_clone(&request, &result);
+    struct fileops_change change;
+    struct stat status;
+    fstat(meanwhile->file, &status);
+    meanwhile->write = fileops_change_begin(space, status.st_ino, FILEOPS_WRITE, 0, 10, &change);
+    if (!meanwhile->write)
+        fileops_change_end(space, &change, 0);
     return !meanwhile->cancel;
 }
 
@@ -267,6 +284,7 @@ static void an_unfinished_file_is_nobody_elses(void **state)
     assert_int_equal(meanwhile.from, EBUSY);
     assert_int_equal(meanwhile.into, EBUSY);
     assert_int_equal(meanwhile.range, EBUSY);
+    assert_int_equal(meanwhile.write, EBUSY);
     assert_int_equal(faccessat(files.directory, "from", F_OK, 0), -1);
 
     /* Whole, it is a file as any other. */
@@ -304,10 +322,51 @@ static void what_could_not_be_emptied_is_tried_again(void **state)
     remove_files(&files);
 }
 
+static void what_nothing_was_done_to_is_not_emptied(void **state)
+{
+    (void)state;
+    struct files files = make_files();
+    struct fileops_change change;
+    struct stat status;
+    struct meanwhile meanwhile = {.file = openat(files.directory, "into", O_RDWR | O_CREAT, 0600)};
+    fill(meanwhile.file, 1);
+    fstat(meanwhile.file, &status);
+
+    /* The mark can't be written. */
+    failing_commit = 0;
+    assert_int_equal(clone_into(&files, &meanwhile), ENOSPC);
+    fileops_space_maintain(files.space);
+    fstat(meanwhile.file, &status);
+    assert_int_equal(status.st_size, SIZE);
+
+    /* It can, but the file can't be emptied. */
+    truncations_fail = true;
+    assert_int_equal(clone_into(&files, &meanwhile), EIO);
+    truncations_fail = false;
+    fileops_space_maintain(files.space);
+    fstat(meanwhile.file, &status);
+    assert_int_equal(status.st_size, SIZE);
+    assert_int_equal(fileops_change_begin(files.space, status.st_ino, FILEOPS_WRITE, 0, 10, &change), 0);
+    fileops_change_end(files.space, &change, 0);
+
+    /* The file is whole, but the mark can't be taken away: clients may not write what the next start would empty. */
+    failing_commit = 2; /* those before it: the mark, what would be shared */
+    assert_int_equal(clone_into(&files, &meanwhile), ENOSPC);
+    assert_int_equal(fileops_change_begin(files.space, status.st_ino, FILEOPS_WRITE, 0, 10, &change), EBUSY);
+    fileops_space_maintain(files.space);
+    fstat(meanwhile.file, &status);
+    assert_int_equal(status.st_size, 0);
+    assert_int_equal(fileops_change_begin(files.space, status.st_ino, FILEOPS_WRITE, 0, 10, &change), 0);
+    fileops_change_end(files.space, &change, 0);
+    close(meanwhile.file);
+    remove_files(&files);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unfinished_file_is_nobody_elses),
+        cmocka_unit_test(what_nothing_was_done_to_is_not_emptied),
         cmocka_unit_test(what_could_not_be_emptied_is_tried_again),
         cmocka_unit_test(two_moments_are_never_mixed),
         cmocka_unit_test(what_a_range_shares_is_counted_whole),

@@ -77,6 +77,12 @@ static void nothing_appended_is_cut_off(void **state)
     assert_false(appended.lost);
     assert_int_equal(fstat(appended.file, &status), 0);
     assert_true(status.st_size >= RECORD * RECORDS);
+    char *all = malloc(RECORD * RECORDS);
+    assert_int_equal(pread(appended.file, all, RECORD * RECORDS, 0), RECORD * RECORDS);
+    for (int i = 0; i < RECORD * RECORDS; i++)
+        if (all[i] != 'r')
+            fail_msg("byte %d was cut off", i);
+    free(all);
     close(appended.file);
 }
 

@@ -233,6 +233,22 @@ def test_books_know_the_block_size_of_a_destination(make_dataset: Callable[..., 
         assert tool.number("shared_bytes") == 3 * MIB - (16 << 10)
 
 
+def test_a_range_up_to_an_odd_end(dataset: Path, pool: Pool) -> None:
+    """Its last record is shared too, unless the destination has more there."""
+    size = MIB + 5000
+    (dataset / "source").write_bytes(os.urandom(size))
+    (dataset / "shorter").write_bytes(os.urandom(RECORD * 2))
+    (dataset / "longer").write_bytes(os.urandom(2 * MIB))
+    run("zpool", "sync", pool.name)
+    rest = (dataset / "longer").read_bytes()[size:]
+    with FileTool(dataset, zfs=True) as tool:
+        assert tool.clone("range", "fast", dataset / "source", 0, dataset / "shorter", 0, size).cloned == size
+        found = tool.clone("range", "full", dataset / "source", 0, dataset / "longer", 0, size)
+        assert (found.cloned, dict(found.fallback)) == (MIB, {"misaligned": 5000})
+    assert filecmp.cmp(dataset / "source", dataset / "shorter", shallow=False)
+    assert (dataset / "longer").read_bytes() == (dataset / "source").read_bytes() + rest
+
+
 def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str], None]) -> None:
     """10 GiB of a VMDK's kind, a MiB of data after each 15 of hole: how fast, fsync included."""
     source = dataset / "disk-flat.vmdk"

@@ -21,7 +21,7 @@ class FilePool(ShortPool):
         self.disks = [directory / f"disk{number}" for number in range(disks)]
         for disk in self.disks:
             with disk.open("wb") as file:
-                file.truncate(600 * MIB // disks)
+                file.truncate(800 * MIB // disks)
         self.name, self.files = "shape", directory / "files"
         run("zpool", "create", "-f", "-O", "mountpoint=none", self.name, *kind, *self.disks)
         self._added = list(self.disks)
@@ -41,7 +41,9 @@ def make_pool(tmp_path: Path) -> Iterator[Callable[..., FilePool]]:
         pool.destroy()
 
 
-@pytest.mark.parametrize("shape", ["copies", "raidz", "snapshot", pytest.param("encrypted", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "shape", ["copies", "raidz", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("snapshot", "encrypted"))]
+)
 def test_reserved_clones_are_overwritten_in_a_full_pool(
     make_pool: Callable[..., FilePool], tmp_path: Path, shape: str, tell: Callable[[str], None]
 ) -> None:
