@@ -332,6 +332,8 @@ static int into_file(struct clone *clone)
     if (request->mode == FILEOPS_CLONE_FAST) {
         /* What is refused anyway need not empty the file before. */
         struct clone trial = *clone;
+        if (clone->destination_status.st_size && on_zfs(clone->destination) && !atomic_load(&request->destination_space->has_holder))
+            return EBUSY; /* what is freed could not be waited for (below) */
         error = try_sharing(&trial);
         if (error)
             return error == EAGAIN ? refused(&trial) : error;

@@ -52,8 +52,11 @@ int clone_place_put(const struct fileops_clone_request *request, struct clone_pl
     place->name[0] = 0;
     if (replaces && before.st_nlink == 1)
         fileops_file_removed(space, before.st_ino, false);
-    if (fsync(request->directory) && errno != EINVAL)
-        return errno;
+    /* It has its name. Where the folder can't be made stable by itself, all is. */
+    if (fsync(request->directory) && errno != EINVAL) {
+        const int error = errno;
+        return space_settle(space) ? error : 0;
+    }
     return 0;
 }
 

@@ -72,9 +72,10 @@ class Crowd:
         path = self.root / str(words[4]) if kind == "clone" else words[3 if kind == "into" else 1]
         assert isinstance(path, Path)
         done = answer is not None and answer.startswith("ok")
+        if kind == "into" and not done:  # it is empty on the way
+            self.whole[path] = None
+            return
         if answer is not None and not done:
-            if kind == "into":
-                self.whole[path] = None
             return
         if kind in {"reserve", "unreserve", "clone", "remove"}:
             self.promised[path] = self._after(self.promised[path], kind == "reserve", done, kind)
