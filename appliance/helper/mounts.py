@@ -39,6 +39,10 @@ def pools_of_the_system(directories: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _may_mount(properties: Mapping[str, str]) -> bool:
+    return properties.get("canmount") == "on" or properties.get("mountpoint", "none") != "none"
+
+
 class Mounts:
     """What is done before and after the operations that mount."""
 
@@ -61,8 +65,11 @@ class Mounts:
             changed["mount"] = False
         elif operation == "rename":
             self._moved(engine, arguments["name"], arguments["new_name"])
-        elif operation == "mount" or (operation == "set_properties" and arguments["properties"].get("canmount") == "on"):
-            self._here(engine.filesystem(arguments["name"]), arguments.get("properties") or {})
+        elif operation == "mount":
+            self._here(engine.filesystem(arguments["name"]), {})
+        elif operation == "set_properties" and _may_mount(arguments["properties"]):
+            self._here(engine.filesystem(arguments["name"]), arguments["properties"])
+            changed["properties"] = {**arguments["properties"], **SAFE}
         return changed
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:

@@ -84,6 +84,12 @@ def test_what_has_a_mountpoint_elsewhere_is_not_mounted(client: HelperClient, si
     assert not simulator.filesystem("tank/a").mounted
 
 
+def test_what_was_not_safe_is_before_it_is_mounted(client: HelperClient, simulator: Simulator) -> None:
+    simulator.create_filesystem("tank/a", properties={"setuid": "on", "mountpoint": "none"})
+    client.set_properties("tank/a", {"mountpoint": "/srv/zvaai/a"})
+    assert simulator.filesystem("tank/a").mounted and is_safe(simulator, "tank/a")
+
+
 def test_an_imported_pool_mounts_only_what_it_may(client: HelperClient, simulator: Simulator) -> None:
     simulator.create_filesystem("tank/evil", properties={"mountpoint": "/etc"})
     simulator.create_filesystem("tank/good", properties={"mountpoint": "/srv/zvaai/good"})
