@@ -4,7 +4,7 @@
     runtime_directory = "/run/zvaai"            # sockets
     [http]      address = "0.0.0.0", port = 8443, certificate, key
     [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
-    [storage]   engine = "simulator", simulator_directory
+    [storage]   engine = "helper" | "simulator", helper = "/run/zvaai-helper/helper.sock", simulator_directory
 
 `ZVAAI_CONFIG` names another file than /etc/zvaai/appliance.toml.
 """
@@ -51,17 +51,11 @@ class Target(_Section):
     )
 
 
-class Ganesha(_Section):
-    """The NFS server: the folder its configuration includes exports from, and the message bus it is on. Without: no NFS."""
-
-    exports: Path | None = None
-    bus: str = "SYSTEM"
-
-
 class Storage(_Section):
-    """Who holds ZFS: so far a simulator in the worker's memory."""
+    """Who holds ZFS: the root helper behind its socket, or a simulator in the worker's memory, for tests."""
 
-    engine: Literal["simulator"] = "simulator"
+    engine: Literal["helper", "simulator"] = "helper"
+    helper: Path = Path("/run/zvaai-helper/helper.sock")
     simulator_directory: Path | None = None
     """The simulator's volumes are sparse files here, so that a target can serve them."""
 
@@ -80,7 +74,6 @@ class Configuration(_Section):
     runtime_directory: Path = Path("/run/zvaai")
     http: Http = Http()
     target: Target = Target()
-    ganesha: Ganesha = Ganesha()
     storage: Storage = Storage()
     worker: Worker = Worker()
 

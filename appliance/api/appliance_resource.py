@@ -72,7 +72,7 @@ def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
     call.match(read_iscsi(call))
     with call.services.store.session() as session:
         session.merge(Setting(name="iscsi", value=body.model_dump()))
-    call.services.worker.call("reconcile")
+    call.changed()
     return body
 
 

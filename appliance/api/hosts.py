@@ -50,7 +50,7 @@ def _group(session: Session, group: HostGroup) -> GroupTold:
 
 
 def _changed(call: Call) -> None:
-    call.services.worker.call("reconcile")
+    call.changed()
 
 
 def _logged_in(call: Call) -> set[str]:

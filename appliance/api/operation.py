@@ -7,6 +7,7 @@ one), what it takes and what it answers. Carried out in this order: who asks, CS
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import time
@@ -29,7 +30,14 @@ from appliance.database.models import IdempotencyKey
 from appliance.database.store import Store
 from appliance.domain import access, jobs
 from appliance.domain.access import Caller, Role
-from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
+from appliance.domain.errors import (
+    ConflictError,
+    DomainError,
+    ForbiddenError,
+    InvalidError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from appliance.domain.journal import record
 from appliance.domain.secrets import Seal
 from appliance.worker.client import WorkerClient
@@ -83,6 +91,11 @@ class Call:
         with self.services.store.reading() as session:
             return JobTold.model_validate(jobs.job(session, job_id))
 
+    def changed(self) -> None:
+        """The worker is to look at once. When it can't, it does at its start: what was changed here is changed."""
+        with contextlib.suppress(UnavailableError):
+            self.services.worker.call("reconcile")
+
     def match(self, current: BaseModel) -> None:
         """Refuses when If-Match names another version."""
         self.before = json.loads(current.model_dump_json())
@@ -106,7 +119,7 @@ class Declaration:
     status: int
     has_body: bool
     has_query: bool
-    single: bool
+    tells_secret: bool
 
 
 DECLARATIONS: dict[str, Declaration] = {}
@@ -162,7 +175,7 @@ class Resource:
                 status,
                 body is not None,
                 query is not None,
-                "items" not in answer.model_fields,
+                "secret" in answer.model_fields,
             )
             DECLARATIONS[endpoint] = declared
             function: Any = view
@@ -260,7 +273,8 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
     if not 1 <= len(key) <= 128 or not key.isprintable():
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
     asked = [declared.method.encode(), request.full_path.encode(), request.get_data()]
-    digest = hashlib.sha256(b"\0".join(asked)).hexdigest()
+    asked.append(call.caller.credential.encode() if declared.tells_secret else b"")
+    digest = call.services.seal.digest(b"\0".join(asked))
     store, actor, now = call.services.store, call.caller.user_id, time.time()
     with store.session() as session:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEYS_KEPT_S))
@@ -275,6 +289,8 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
         raise ConflictError("this idempotency key was used for another request", [key])
     if earlier.status is None:
         raise ConflictError("the request with this idempotency key is under way", [key])
+    if declared.tells_secret and earlier.status < 400:
+        raise ConflictError("it is done already, and its secret is told once", [key])
     return None, Response(earlier.body, earlier.status, earlier.headers)
 
 
@@ -287,10 +303,14 @@ def forget_unfinished(store: Store) -> None:
 def _finish(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:
     """Audit, and the answer for the idempotency key. A request that failed by our fault may be sent again with its key."""
     status = response.status_code if response is not None else 500
-    if declared.audit is None:
-        return
+    if declared.audit is None or (call.caller is None and declared.role is not None):
+        return  # who is nobody fills no disk
     with call.services.store.session() as session:
-        after = _without_secrets(request.get_json(force=True, silent=True)) if declared.has_body and status != 400 else None
+        after = (
+            _without_secrets(request.get_json(force=True, silent=True))
+            if declared.has_body and call.caller and status != 400
+            else None
+        )
         record(
             session, actor=call.caller.name if call.caller else "", address=call.address, action=declared.audit,
             subject=call.subject[:512], status=status, before=call.before, after=after,
@@ -298,7 +318,7 @@ def _finish(declared: Declaration, call: Call, response: Response | None, key: s
         if key is not None and call.caller is not None:
             kept = session.get(IdempotencyKey, (call.caller.user_id, key))
             if kept is not None and response is not None and status < 500:
-                kept.status, kept.body = status, response.get_data(as_text=True)
+                kept.status, kept.body = status, "" if declared.tells_secret else response.get_data(as_text=True)
                 kept.headers = {
                     name: response.headers[name] for name in ("Content-Type", "Location", "ETag") if name in response.headers
                 }
@@ -336,7 +356,7 @@ def before_number(query: Any) -> int:
     text = _decode(query.cursor)
     if text is None:
         return 1 << 62
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise InvalidError("cursor", "not a cursor of this list", "next_cursor of the page before")
     return int(text)
 

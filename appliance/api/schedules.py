@@ -30,7 +30,7 @@ def create_schedule(call: Call, body: ScheduleAsked) -> BaseModel:
     with call.services.store.session() as session:
         told = ScheduleTold.model_validate(schedules.add(session, **body.model_dump()))
     call.subject = told.id
-    call.services.worker.call("reconcile")
+    call.changed()
     return told
 
 

@@ -55,6 +55,7 @@ def log_in(call: Call, body: LoginAsked) -> BaseModel:
             access.count_failure(session, body.name, call.address)
         raise UnauthenticatedError("the name or the password is wrong")
     with store.session() as session:
+        access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
     call.cookies.append((cookie, access.SESSION_LONGEST_S))
     return SessionTold.model_validate(

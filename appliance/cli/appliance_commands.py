@@ -105,6 +105,7 @@ def status(context: typer.Context) -> None:
         not told["worker"]
         or told["storage_problem"]
         or told["reconcile_problem"]
+        or (told["target"] or {}).get("luns_failed")
         or any(one["acknowledged_at"] is None for one in alerts)
     )
     if troubled or any(pool["health"] != "ONLINE" for pool in told["pools"]):

@@ -41,6 +41,10 @@ class Wanted:
     chap_required: bool = False
     accounts: Mapping[str, WantedAccount] = field(default_factory=dict)
     initiators: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    """LUNs, by UUID, whose volumes can't be seen now or are in doubt: they stay as they are, and who sees them too."""
+    kept_accounts: frozenset[str] = frozenset()
+    """Accounts whose secrets can't be had: they stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGr
     if served is None:
         steps.append(Difference(f"target {name} is missing", lambda control: control.create_target(name)))
         served = ServedTarget(name, ())
+    kept = {iqn for found in served.luns if found.lun.uuid in wanted.unknown for iqn in found.lun.initiators or ()}
+    wanted = replace(wanted, initiators=tuple(sorted({*wanted.initiators, *kept})))
     steps += _taken_away(wanted, served)
     steps += _groups(wanted, groups)
     steps += _accounts(wanted, served)
@@ -97,17 +103,25 @@ def _delete_lun(target: str, number: int) -> Step:
 
 
 def _taken_away(wanted: Wanted, served: ServedTarget) -> list[Difference]:
-    steps = []
+    steps: list[Difference] = []
+    masks: list[Difference] = []
     admitted = set(wanted.initiators)
     if served.initiators is None or not set(served.initiators) <= admitted:
         fewer = tuple(sorted(admitted if served.initiators is None else admitted & set(served.initiators)))
         steps.append(Difference("the target admits who it should not", lambda control: control.set_access(served.name, fewer)))
     for found in served.luns:
         right = wanted.luns.get(found.lun.number)
-        if right is None or right.uuid != found.lun.uuid:
+        if right is not None and right.uuid == found.lun.uuid:
+            allowed = set(right.initiators or ())
+            if found.lun.initiators is not None and not set(found.lun.initiators) <= allowed:
+                fewer_hosts = replace(right, initiators=tuple(sorted(allowed & set(found.lun.initiators))))
+                masks.append(
+                    Difference(f"LUN {found.lun.number} is shown to other hosts", _show_lun(served.name, fewer_hosts), right.uuid)
+                )
+        elif found.lun.uuid not in wanted.unknown:
             text = f"LUN {found.lun.number} should not be served"
             steps.append(Difference(text, _delete_lun(served.name, found.lun.number), found.lun.uuid))
-    return steps
+    return masks + steps  # a mask takes no time, a LUN that goes waits for its commands
 
 
 def _groups(wanted: Wanted, groups: list[HostGroup]) -> list[Difference]:
@@ -142,7 +156,7 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
     there = {account.name: account for account in served.accounts}
     if wanted.chap_required and not served.chap_required:
         steps.append(Difference("CHAP is not required", lambda control: control.require_chap(served.name, True)))
-    for name in sorted(there.keys() - wanted.accounts.keys()):
+    for name in sorted(there.keys() - wanted.accounts.keys() - wanted.kept_accounts):
         steps.append(Difference(f"CHAP account {name} should not be there", _delete_account(served.name, name)))
     for account in wanted.accounts.values():
         found = there.get(account.name)
@@ -173,8 +187,8 @@ def _luns(wanted: Wanted, served: ServedTarget) -> list[Difference]:
             continue
         if (found.lun.path, found.lun.soft_threshold) != (lun.path, lun.soft_threshold):
             steps.append(Difference(f"LUN {number} has another path or threshold", _change_lun(served.name, lun), lun.uuid))
-        if found.lun.initiators is None or set(found.lun.initiators) != set(lun.initiators or ()):
-            steps.append(Difference(f"LUN {number} is shown to other hosts", _show_lun(served.name, lun), lun.uuid))
+        if found.lun.initiators is None or set(lun.initiators or ()) - set(found.lun.initiators):
+            steps.append(Difference(f"LUN {number} is not shown to all its hosts", _show_lun(served.name, lun), lun.uuid))
     return steps
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 import secrets
 import time
@@ -25,8 +27,8 @@ USERS = 500
 TOKEN_LONGEST_S = 366 * 86400
 PASSWORD_SHORTEST, PASSWORD_LONGEST = 12, 256
 
-# Failed logins of one user from one address, of one address, of one user: how many are free.
-_FREE = {"pair": 5, "address": 20, "user": 50}
+# Failed logins of one user from one address, and of one address: how many are free. None locks a user out everywhere.
+_FREE = {"pair": 5, "address": 20}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 30, 900
 _FORGET_S = 3600
 _FAILURES_KEPT = 10_000
@@ -93,7 +95,7 @@ def set_up(session: Session, code: str, name: str, password: str) -> User:
     kept = session.get(Setting, "setup_code")
     if kept is None or not secrets.compare_digest(kept.value["hash"], digest(code.strip().lower())):
         raise UnauthenticatedError(
-            "this is not the one-time code; it is printed in the log of the service and by `zvaai setup-code` on the server"
+            "this is not the one-time code; it is in the log of the service, and in setup-code of its state directory"
         )
     user = add_user(session, name, Role.ADMIN, password)
     session.delete(kept)
@@ -164,7 +166,15 @@ def _keep_an_admin(session: Session) -> None:
 
 
 def _keys(name: str, address: str) -> dict[str, str]:
-    return {"pair": f"pair:{digest(name)}:{address}", "address": f"address:{address}", "user": f"user:{digest(name)}"}
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(address).version == 6:  # who has one has 2**64
+            address = str(ipaddress.ip_network(f"{address}/64", strict=False))
+    return {"pair": f"pair:{digest(name)}:{address}", "address": f"address:{address}"}
+
+
+def forget_failures(session: Session, name: str, address: str) -> None:
+    """After a login that was right."""
+    session.execute(delete(LoginFailure).where(LoginFailure.key == _keys(name, address)["pair"]))
 
 
 def check_wait(session: Session, name: str, address: str) -> None:

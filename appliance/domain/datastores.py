@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid as uuids
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import delete, func, select
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Host, HostGroup, HostInitiator, Presentation, PresentationGroup
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.domain.identity import NAME_PATTERN, Copy, Identity, judge_all
+from appliance.domain.identity import NAME_PATTERN, Copy, Identity, judge, judge_all
 from appliance.zfs.model import Pool, Snapshot, Volume
 
 GIB = 1 << 30
@@ -187,9 +187,15 @@ def new_uuid() -> str:
 # --- how they are shown to hosts
 
 
-def free_lun(session: Session, wanted: int | None) -> int:
-    """A LUN number no datastore has: the wanted one if it is free, else the lowest."""
-    taken = set(session.scalars(select(Presentation.lun)))
+def kept_lun(volume: Volume) -> int | None:
+    """The number it had, if that is one and its own."""
+    found = judge(volume)
+    return found.lun if isinstance(found, Identity) and found.lun is not None and found.lun < LUNS else None
+
+
+def free_lun(session: Session, wanted: int | None, pending: Collection[int | None] = ()) -> int:
+    """A LUN number no datastore has and none of those `pending`: the wanted one if it is free, else the lowest."""
+    taken = {*session.scalars(select(Presentation.lun)), *pending}
     if wanted is not None and wanted not in taken:
         return wanted
     for number in range(LUNS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import secrets
 import threading
@@ -56,9 +57,11 @@ class Seal:
         self._fernet: Fernet | None = None
         self._lock = threading.Lock()
 
-    def _open(self) -> Fernet:
+    def _open(self, make: bool) -> Fernet:
         with self._lock:
             if self._fernet is None:
+                if not make and not self._path.exists():
+                    raise SealedError(f"{self._path} is not there: put it back, or set the secret anew")
                 new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
                 descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(descriptor, "wb") as file:
@@ -74,13 +77,18 @@ class Seal:
                 self._fernet = Fernet(self._path.read_bytes())
             return self._fernet
 
+    def digest(self, data: bytes) -> str:
+        """A hash that nobody can try guesses on without the key."""
+        self._open(make=True)
+        return hmac.new(self._path.read_bytes(), data, hashlib.sha256).hexdigest()
+
     def seal(self, secret: str) -> str:
         """Sealed."""
-        return self._open().encrypt(secret.encode()).decode()
+        return self._open(make=True).encrypt(secret.encode()).decode()
 
     def open(self, sealed: str) -> str:
         """The secret again. Raises SealedError."""
         try:
-            return self._open().decrypt(sealed.encode()).decode()
+            return self._open(make=False).decrypt(sealed.encode()).decode()
         except InvalidToken as error:
             raise SealedError(f"{self._path} is not the key this secret was sealed with") from error

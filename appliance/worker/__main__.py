@@ -15,6 +15,7 @@ from appliance.database.store import Store
 from appliance.dataplane.target import TargetControl, TargetSocket
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain.secrets import Seal
+from appliance.helper.client import HelperClient
 from appliance.logs import to_standard_error
 from appliance.worker import simulated
 from appliance.worker.context import Context
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 def engine_of(configuration: Configuration) -> tuple[ZfsEngine, Callable[[Volume], str]]:
     """The configured one, and where its volumes are opened."""
+    if configuration.storage.engine == "helper":
+        return HelperClient(configuration.storage.helper), lambda volume: volume.device
     return simulated.engine(configuration.state_directory), simulated.devices(configuration.storage.simulator_directory)
 
 

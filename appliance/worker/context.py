@@ -12,11 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.config import Configuration
-from appliance.database.models import Host, HostGroup, HostInitiator, Setting
+from appliance.database.models import Host, HostGroup, HostInitiator, Presentation, Setting
 from appliance.database.store import Store
 from appliance.dataplane import reconcile as planes
 from appliance.dataplane.target import HostGroup as TargetHostGroup
-from appliance.dataplane.target import Lun, TargetControl, TargetRefusedError, TargetUnreachableError
+from appliance.dataplane.target import Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
 from appliance.domain import datastores as domain
 from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
@@ -96,6 +96,8 @@ class Context:
     _looking: threading.Lock = field(default_factory=threading.Lock)
     _reconciling: threading.Lock = field(default_factory=threading.Lock)
     reconciled_at: float = 0
+    serving: set[str] = field(default_factory=set)
+    """Datastores whose LUNs were serving when last looked at."""
     reconcile_problem: str | None = "not yet reconciled"
 
     # --- looking
@@ -155,6 +157,9 @@ class Context:
             if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:
                 seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
                 luns[store.lun] = Lun(store.lun, store.uuid, store.device, tuple(seen_by), store.soft_threshold)
+        # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
+        seen = {store.uuid for store in stores if store.uuid}
+        unknown = set(session.scalars(select(Presentation.datastore))) - seen - out
         groups = {
             f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
                 f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
@@ -164,12 +169,16 @@ class Context:
         }
         setting = session.get(Setting, "iscsi")
         chap_required = bool(setting and setting.value.get("chap_required"))
+        accounts = self._accounts(session) if chap_required else {}
+        names = {name for name in session.scalars(select(Host.chap_name)) if name}
         return planes.Wanted(
             target=self.configuration.target.name,
             luns=luns,
             groups=groups,
             chap_required=chap_required,
-            accounts=self._accounts(session) if chap_required else {},
+            accounts=accounts,
+            unknown=frozenset(unknown),
+            kept_accounts=frozenset(names - accounts.keys()) if chap_required else frozenset(),
             initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
         )
 
@@ -182,7 +191,9 @@ class Context:
                 except SealedError:
                     continue  # readiness tells of it
                 stale = host.chap_applied != host.chap_revision
-                accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, None, stale)
+                own = list(session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id)))
+                only = own[0] if len(own) == 1 else None  # the target binds an account to one name
+                accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, only, stale)
         return accounts
 
     def reconcile(self, cause: str) -> planes.Outcome:
@@ -207,12 +218,24 @@ class Context:
                 raise
             mended = self.reconcile_problem is not None
             self.reconciled_at = time.time()
+            served = {lun.lun.uuid: lun for one in self._served_targets() for lun in one.luns}
+            self.serving = {uuid for uuid, lun in served.items() if lun.state == "serving"}
+            failing = tuple(
+                planes.Failure(uuid, f"LUN {lun.lun.number} is {lun.state}: {lun.reason}")
+                for uuid, lun in served.items()
+                if lun.state == "failed"
+            )
+            outcome = planes.Outcome(outcome.differences, outcome.failures + failing)
             self.reconcile_problem = "; ".join(failure.text for failure in outcome.failures) or None
             failed = {failure.subject for failure in outcome.failures}
             if outcome.differences or outcome.failures or mended or cause != "periodic":
                 with self.store.session() as session:
                     self._settle(session, outcome, cause, wanted, failed, revisions)
             return outcome
+
+    def _served_targets(self) -> list[ServedTarget]:
+        with as_domain_errors():
+            return [one for one in self.target.targets() if one.name == self.configuration.target.name]
 
     def _settle(
         self,
@@ -251,8 +274,8 @@ class Context:
         volumes = {volume.name: volume for volume in self._inventory.volumes}
         with self.store.session() as session:
             making = {job.subject for job in jobs.active(session)}
+            pending = {job.parameters.get("lun") for job in jobs.active(session)}
             for store in found:
                 if store.uuid and store.uuid not in making:
-                    hint = volumes[store.dataset].properties.get("zvaai:lun")
-                    number = int(hint.value) if hint and hint.value.isdigit() else None
-                    domain.present(session, store.uuid, domain.free_lun(session, number), None)
+                    number = domain.free_lun(session, domain.kept_lun(volumes[store.dataset]), pending)
+                    domain.present(session, store.uuid, number, None)

@@ -61,21 +61,28 @@ class Executor:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            job = self._next()
-            if job is None:
-                with self._wake:
-                    if not self._stopping.is_set() and self._next() is None:
-                        self._wake.wait(5)
-                continue
             try:
-                self._one(job.id, OPERATIONS[job.kind], job.parameters)
-            except Exception:
-                _log.exception("job %s (%s)", job.id, job.kind)
-                self._end(
-                    job, jobs.FAILED, problem={"code": "internal", "text": "the worker is at fault; see its log", "fields": {}}
-                )
-            if job.parameters.get("out_of_service"):
-                self._back_in_service()
+                self._turn()
+            except Exception:  # a full disk, a locked database: it must go on when that is over
+                _log.exception("the jobs' thread")
+                self._stopping.wait(1)
+
+    def _turn(self) -> None:
+        job = self._next()
+        if job is None:
+            with self._wake:
+                if not self._stopping.is_set() and self._next() is None:
+                    self._wake.wait(5)
+            return
+        operation = OPERATIONS[job.kind]
+        try:
+            self._one(job.id, operation, job.parameters)
+        except Exception:
+            _log.exception("job %s (%s)", job.id, job.kind)
+            self._undo(operation, job.parameters)
+            self._end(job, jobs.FAILED, problem={"code": "internal", "text": "the worker is at fault; see its log", "fields": {}})
+        if job.parameters.get("out_of_service"):
+            self._back_in_service()
 
     def _back_in_service(self) -> None:
         try:
@@ -95,21 +102,27 @@ class Executor:
             resumed = job.state == jobs.RUNNING
             jobs.begin(session, job_id)
 
+        begun, attempt = [0], 1
+
         def advance(step: str, percent: int) -> None:
             with self._context.store.session() as session:
                 # What has begun comes to its end: half of it would be worse than either.
-                if jobs.job(session, job_id).cancel and percent <= 10 and not resumed:
+                begun[0] = max(begun[0], percent)
+                if jobs.job(session, job_id).cancel and percent <= 10 and not resumed and attempt == 1:
                     raise Cancelled
                 jobs.advance(session, job_id, step, percent)
 
-        for attempt in range(1, _TRIES + 1):
+        while True:
             try:
                 with as_domain_errors():
                     result = operation.run(self._context, decided, job_id, advance)
             except Cancelled:
                 return self._end(job, jobs.CANCELLED)
             except UnavailableError as error:
-                if attempt < _TRIES and not self._stopping.wait(min(8.0, 0.5 * 2**attempt)):
+                # What may still come true in ZFS must not do so under hosts: then it is tried until it is known.
+                unsure = bool(decided.get("out_of_service")) and begun[0] >= 50
+                attempt += 1
+                if (unsure or attempt <= _TRIES) and not self._stopping.wait(min(8.0, 0.5 * 2 ** min(attempt, 8))):
                     continue
                 if self._stopping.is_set():
                     return None  # still running in the database: taken up again at the next start
@@ -120,7 +133,6 @@ class Executor:
                 return self._end(job, jobs.SUCCEEDED, result=result)
             self._undo(operation, decided)
             return self._end(job, jobs.FAILED, problem=to_wire(problem))
-        return None
 
     def _undo(self, operation: Operation, decided: Parameters) -> None:
         try:

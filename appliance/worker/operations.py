@@ -104,14 +104,14 @@ class Change(Operation):
         check_groups(context, asked.get("host_groups"))
         lun = asked.get("lun")
         if lun is not None and lun != store.lun:
-            with context.store.reading() as session:
-                domain.check_lun(session, lun, store.uuid)
+            choose_lun(context, lun)
             unused(context, store, asked.get("force", False), "another LUN number takes it away from them")
         groups = asked.get("host_groups")
         if groups is not None and set(store.host_groups) - set(groups):
             unused(context, store, asked.get("force", False), "fewer host groups may take it away from them")
         decided = {key: asked[key] for key in ("name", "soft_threshold", "lun", "host_groups") if key in asked}
-        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "changes": decided})
+        taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
+        return Plan(store.id, {**taken, "uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "changes": decided})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Properties in one step, then the target."""
@@ -178,13 +178,22 @@ class Delete(Operation):
         aside = domain.trash_name(store.dataset)
         if not aside.endswith(f"-{store.id[:8]}"):
             aside = f"{aside}-{store.id[:8]}"
-        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "aside": aside, "out_of_service": [store.uuid]})
+        return Plan(
+            store.id,
+            {
+                "uuid": store.uuid,
+                "dataset": store.dataset,
+                "aside": aside,
+                "out_of_service": [store.uuid],
+                "force": bool(asked.get("force")),
+            },
+        )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Target, mark, rename."""
         dataset, aside = decided["dataset"], decided["aside"]
         advance("taking it out of service", 10)
-        out_of_service(context, decided["uuid"])
+        out_of_service(context, decided["uuid"], decided["force"])
         advance("putting it aside", 50)
         ensure_folder(context, aside.rsplit("/", 1)[0])
         if not own_volume(context, aside, decided["uuid"]):
@@ -194,6 +203,11 @@ class Delete(Operation):
             domain.forget(session, decided["uuid"])
         context.look()
         return {"datastore": decided["uuid"], "dataset": aside}
+
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """What is still at its place is not deleted."""
+        if own_volume(context, decided["dataset"], decided["uuid"]):
+            context.engine.inherit_property(decided["dataset"], identity.DELETED)
 
 
 class Restore(Operation):
@@ -209,8 +223,7 @@ class Restore(Operation):
         check_name(context, stores, name)
         check_groups(context, asked.get("host_groups"))
         volume = context.look(60).volume(store.dataset)
-        hint = volume.properties.get(identity.LUN) if volume else None
-        wanted = int(hint.value) if hint and hint.value.isdigit() else None
+        wanted = domain.kept_lun(volume) if volume else None
         return Plan(
             store.id,
             {
@@ -303,6 +316,8 @@ class Adopt(Operation):
         with context.store.session() as session:
             domain.present(session, uuid, decided["lun"], decided["host_groups"])
         own = identity_properties(decided["name"], uuid, decided["lun"], None)
+        for left in (identity.DELETED, identity.SOFT_THRESHOLD):  # of what it was a copy of
+            context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**own, identity.GUID: decided["guid"]})
         advance("serving it", 60)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}

@@ -172,7 +172,7 @@ class ExportPool(Operation):
         """Target first, then the pool; one that is gone is well."""
         advance("taking its datastores out of service", 10)
         for uuid in decided["out_of_service"]:
-            out_of_service(context, uuid)
+            out_of_service(context, uuid, decided["force"])
         advance("exporting it", 60)
         if decided["pool"] in {pool.name for pool in context.engine.pools()}:
             context.engine.export_pool(decided["pool"], force=decided["force"])

@@ -121,7 +121,13 @@ class Rollback(Operation):
         unused(context, store, force, "what they have in memory does not fit the data after a rollback")
         return Plan(
             store.id,
-            {"uuid": store.uuid, "name": name, "newer": [snapshot.name for snapshot in newer], "out_of_service": [store.uuid]},
+            {
+                "uuid": store.uuid,
+                "name": name,
+                "newer": [snapshot.name for snapshot in newer],
+                "out_of_service": [store.uuid],
+                "force": force,
+            },
         )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
@@ -134,7 +140,7 @@ class Rollback(Operation):
 
     def _roll_back(self, context: Context, decided: Parameters, advance: Advance) -> None:
         advance("taking it out of service", 10)
-        out_of_service(context, decided["uuid"])
+        out_of_service(context, decided["uuid"], decided["force"])
         advance("putting it back", 50)
         # Only what was shown is destroyed: one taken meanwhile is in the way.
         dataset = decided["name"].split("@", 1)[0]

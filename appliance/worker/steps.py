@@ -19,7 +19,7 @@ from appliance.domain import identity, jobs
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.worker.context import Context
+from appliance.worker.context import Context, as_domain_errors
 from appliance.zfs import errors as zfs
 
 Parameters = dict[str, Any]
@@ -77,6 +77,8 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
     except DomainError as error:
         return {"served": False, "problem": str(error)}
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
+    if problem is None and uuid not in context.serving:
+        problem = "the target does not serve it"
     return {"served": problem is None, "problem": problem}
 
 
@@ -88,8 +90,16 @@ def _wait_for_device(context: Context, uuid: str | None) -> None:
         time.sleep(0.05)
 
 
-def out_of_service(context: Context, uuid: str) -> None:
-    """The target does not serve it any more, and has its volume closed. The job's `out_of_service` keeps it so."""
+def out_of_service(context: Context, uuid: str, force: bool) -> None:
+    """The target does not serve it any more, and has its volume closed. The job's `out_of_service` keeps it so.
+
+    Refused while hosts are logged in that see it, unless forced: they may have come since the job was asked for.
+    """
+    with as_domain_errors():
+        there = any(lun.lun.uuid == uuid for target in context.target.targets() for lun in target.luns)
+    hosts = context.logged_in(uuid) if there and not force else []
+    if hosts:
+        raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
     outcome = context.reconcile("out of service")
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
     if problem:
@@ -136,13 +146,7 @@ def choose_lun(context: Context, asked: int | None, wanted: int | None = None) -
         pending = pending_values(context, "lun")
         if asked is not None and asked in pending:
             raise ConflictError(f"LUN {asked} is taken by a job under way")
-        number = domain.free_lun(session, asked if asked is not None else wanted)
-        while number in pending:
-            number += 1
-            if number >= domain.LUNS:
-                raise ConflictError("all LUN numbers are taken")
-            domain.check_lun(session, number)
-        return number
+        return domain.free_lun(session, asked if asked is not None else wanted, pending)
 
 
 def pending_values(context: Context, parameter: str) -> set[Any]:

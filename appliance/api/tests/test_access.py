@@ -76,6 +76,14 @@ def test_who_guesses_has_to_wait(appliance: Appliance) -> None:
     assert log_in(appliance, address="192.0.2.2").status_code == 201  # the admin is not locked out elsewhere
 
 
+def test_nobody_locks_a_user_out_everywhere(appliance: Appliance) -> None:
+    for number in range(60):
+        log_in(appliance, password="wrong", address=f"192.0.2.{number}")
+    assert log_in(appliance, address="198.51.100.1").status_code == 201
+    statuses = {log_in(appliance, password="wrong", address=f"2001:db8::{number:x}").status_code for number in range(7)}
+    assert 429 in statuses  # one network of IPv6 is one
+
+
 def test_an_unknown_name_is_answered_as_a_wrong_password(appliance: Appliance) -> None:
     known, unknown = log_in(appliance, password="wrong"), log_in(appliance, name="nobody", password="wrong")
     assert known.status_code == unknown.status_code == 401 and known.json == unknown.json

@@ -9,6 +9,7 @@ from sqlalchemy import update
 from appliance.api.events import STREAMS
 from appliance.api.operation import forget_unfinished
 from appliance.database.models import IdempotencyKey
+from appliance.domain.errors import UnavailableError
 from appliance.testing import GIB, Appliance
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
@@ -160,3 +161,26 @@ def test_sizes_and_guids_are_strings(appliance: Appliance) -> None:
     assert store["size"] == str(GIB) and store["guid"].isdigit()
     pool = appliance.get("/pools/tank")
     assert all(isinstance(pool[name], str) for name in ("guid", "size", "allocated", "free"))
+
+
+def test_a_secret_is_told_once(appliance: Appliance) -> None:
+    body = {"name": "one", "scope": "admin", "days": 1}
+    made = appliance.request("POST", "/tokens", body, Idempotency_Key="one")
+    assert made.status_code == 201 and made.json is not None
+    again = appliance.request("POST", "/tokens", body, Idempotency_Key="one")
+    assert again.status_code == 409 and made.json["secret"] not in again.text
+    assert made.json["secret"].encode() not in appliance.configuration.database.read_bytes()
+
+
+def test_a_change_is_made_also_while_the_worker_is_away(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise UnavailableError("the worker does not answer")
+
+    monkeypatch.setattr("appliance.worker.client.WorkerClient.call", away)
+    assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
+
+
+def test_nobody_fills_the_audit(appliance: Appliance) -> None:
+    for _ in range(3):
+        assert appliance.request("POST", "/datastores", GOOD, role="").status_code == 401
+    assert appliance.get("/audit")["items"] == []

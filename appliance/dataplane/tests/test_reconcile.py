@@ -41,9 +41,7 @@ def wanted(draw: st.DrawFn) -> Wanted:
     for name in ("zvaai:a", "zvaai:b"):
         own = tuple(iqn for iqn, group in zip(IQNS, members, strict=True) if group == name)
         if draw(st.booleans()):
-            groups[name] = HostGroup(
-                name, own, tuple(draw(st.lists(st.sampled_from(["unmap", "token"]), unique=True, min_size=1)))
-            )
+            groups[name] = HostGroup(name, own, tuple(sorted(draw(st.sets(st.sampled_from(["unmap", "token"]), min_size=1)))))
     chap = draw(st.booleans())
     accounts = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) if chap else []
     return Wanted(

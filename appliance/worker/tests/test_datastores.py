@@ -1,5 +1,6 @@
 """The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from appliance.database.models import Schedule
 from appliance.dataplane.target import LoggedIn, ServedLun
 from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import datastores as domain
+from appliance.domain.secrets import Seal
 from appliance.testing import GIB, Appliance
-from appliance.zfs.errors import EngineUnavailable, OutOfSpace
+from appliance.zfs.errors import DatasetBusy, EngineUnavailable, OutOfSpace
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -259,3 +262,95 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
         context.look()
         now[0] += 300
     assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 2
+
+
+def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> None:
+    """Suspended, exported by hand, not imported yet: hosts find their disk not ready, not gone."""
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group])
+    before = appliance.target.targets()
+    appliance.simulator.export_pool("tank")
+    told = appliance.request("POST", "/reconcile").json
+    assert told is not None and told["differences"] == [] and appliance.target.targets() == before
+    appliance.simulator.import_pool("tank")
+    appliance.request("POST", "/reconcile")
+    assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
+
+
+def test_what_is_served_stays_when_its_double_appears(appliance: Appliance) -> None:
+    """As after the import of half a split pool: the newcomer is not served, and who runs runs on."""
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    before = appliance.target.targets()
+    source = appliance.simulator.volumes()[0]
+    double = replace(source, name="split/zvaai/first")
+    real = appliance.simulator.volumes
+    appliance.simulator.volumes = lambda root=None: [*real(root), double]  # type: ignore[method-assign]
+    appliance.request("POST", "/reconcile")
+    assert {one["state"] for one in appliance.get("/datastores")["items"]} == {"copy"}
+    assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
+
+
+def test_accounts_stay_when_their_key_is_lost(appliance: Appliance) -> None:
+    body = {"name": "esx1", "iqns": [ESX], "chap": {"name": "esx1", "secret": "a good long secret"}}
+    assert appliance.request("POST", "/hosts", body).status_code == 201
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+    appliance.request("POST", "/reconcile")
+    accounts = appliance.target.targets()[0].accounts
+    assert [(account.name, account.initiator) for account in accounts] == [("esx1", ESX)]  # bound to its host
+    appliance.configuration.secrets_key.unlink()
+    appliance.service.context.seal = Seal(appliance.configuration.secrets_key)
+    appliance.request("POST", "/reconcile")
+    assert appliance.target.targets()[0].accounts == accounts and not appliance.configuration.secrets_key.exists()
+    assert ("chap", "failed") in {(check["id"], check["result"]) for check in appliance.get("/readiness")["checks"]}
+
+
+def test_a_delete_that_fails_leaves_the_datastore(appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.simulator.fail_next("rename", DatasetBusy("tank/zvaai/first"))
+    appliance.job("DELETE", f"/datastores/{store}", expect="failed")
+    appliance.request("POST", "/reconcile")
+    assert appliance.get(f"/datastores/{store}")["state"] == "active" and served(appliance)[0].lun.uuid == store
+
+
+def test_who_logs_in_while_a_job_waits_keeps_its_disk(appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.simulator.delay_next("create_volume", 0.5)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    waiting = appliance.request("DELETE", f"/datastores/{store}").json
+    log_in(appliance)
+    assert waiting is not None
+    job = appliance.ended(waiting["id"])
+    assert job["state"] == "failed" and ESX in job["problem"]["text"]
+    assert store in {lun.lun.uuid for lun in served(appliance).values()}
+
+
+@pytest.mark.parametrize("number", ["99999", "1024", "9" * 20, "\u00b2", "-1", ""])
+def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, appliance: Appliance) -> None:
+    store = appliance.datastore("first", lun=5)
+    volume = appliance.simulator.volumes()[0]
+    with appliance.store.session() as session:
+        domain.forget(session, store)
+    appliance.simulator.set_properties(volume.name, {"zvaai:lun": number})
+    told = appliance.request("POST", "/reconcile")
+    assert told.status_code == 200 and [lun.lun.number for lun in served(appliance).values()] == [0]
+
+
+def test_numbers_and_names_of_waiting_changes_are_taken(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    appliance.simulator.delay_next("create_volume", 0.5)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    assert appliance.request("PATCH", f"/datastores/{store}", {"name": "other", "lun": 7}).status_code == 202
+    for more in ({"name": "third", "lun": 7}, {"name": "other"}):
+        assert appliance.request("POST", "/datastores", {"pool": "tank", "size": str(GIB), **more}).status_code == 409
+
+
+def test_the_thread_of_jobs_outlives_a_database_that_fails(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        monkeypatch.undo()
+        raise OSError("disk full")
+
+    monkeypatch.setattr("appliance.worker.executor.jobs.end", fail)
+    answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
+    assert answer.json is not None
+    appliance.ended(answer.json["id"])
+    appliance.datastore("second")
