@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
 
@@ -37,7 +37,13 @@ class Http(_Section):
     certificate: Path | None = None
     key: Path | None = None
     threads: Annotated[int, Field(ge=4, le=128)] = 24
-    """Requests at once, streams of events among them."""
+    """Requests at once, streams of events among them. One address has at most two thirds as many connections."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Http:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key go together")
+        return self
 
 
 class Target(_Section):

@@ -11,6 +11,7 @@ from gunicorn.app.base import BaseApplication
 from appliance import config
 from appliance.api import certificate
 from appliance.api.application import create
+from appliance.api.connections import Tls, Worker
 from appliance.api.operation import Services, forget_unfinished
 from appliance.config import Configuration
 from appliance.database.store import Store
@@ -62,20 +63,18 @@ def main() -> int:
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
     http = configuration.http
-    own = http.certificate is None or http.key is None
-    pem = configuration.state_directory / "certificate.pem" if own else http.certificate
-    key = configuration.state_directory / "certificate.key" if own else http.key
-    assert pem is not None and key is not None
-    if own:
-        _log.info("the certificate has the SHA-256 fingerprint %s", certificate.ensure(pem, key))
+    own = configuration.state_directory / "certificate.pem" if http.certificate is None else None
+    if own is not None:
+        _log.info("the certificate has the SHA-256 fingerprint %s", certificate.ensure(own))
     settings = {
         "bind": f"[{http.address}]:{http.port}" if ":" in http.address else f"{http.address}:{http.port}",
-        "worker_class": "gthread",
+        "worker_class": Worker,
+        "ssl_context": Tls(own),
         "workers": 1,
         "threads": http.threads,
         "worker_connections": 256,
-        "certfile": str(pem),
-        "keyfile": str(key),
+        "certfile": str(own or http.certificate),
+        "keyfile": str(own or http.key),
         "timeout": 120,
         "graceful_timeout": 5,
         "keepalive": 15,

@@ -1,4 +1,4 @@
-"""The API's own TLS certificate, made at the first start."""
+"""The API's own TLS certificate, made at the first start and again before it ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,36 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_VALID = datetime.timedelta(days=825)
+VALID = datetime.timedelta(days=825)
 """As long as clients take one."""
+RENEWED = datetime.timedelta(days=30)
+"""So long before its end."""
 
 
-def ensure(certificate: Path, key: Path) -> str:
-    """Makes both unless they are there; the SHA-256 fingerprint."""
-    if not (certificate.exists() and key.exists()):
-        _make(certificate, key)
-    return x509.load_pem_x509_certificate(certificate.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
+def ensure(file: Path) -> str:
+    """Makes certificate and key, both in one file, unless good ones are there; the SHA-256 fingerprint."""
+    found = _good(file)
+    if found is None:
+        _make(file)
+        found = x509.load_pem_x509_certificate(file.read_bytes())
+    return found.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def _make(certificate: Path, key: Path) -> None:
+def _good(file: Path) -> x509.Certificate | None:
+    try:
+        pem = file.read_bytes()
+        found = x509.load_pem_x509_certificate(pem)
+        key = serialization.load_pem_private_key(pem, None)
+        authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (FileNotFoundError, ValueError, TypeError, x509.ExtensionNotFound):
+        return None
+    ends_soon = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC) < RENEWED
+    return None if authority or ends_soon or key.public_key() != found.public_key() else found
+
+
+def _make(file: Path) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     host = socket.gethostname() or "zvaai"
     now = datetime.datetime.now(datetime.UTC)
@@ -38,13 +54,17 @@ def _make(certificate: Path, key: Path) -> None:
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + _VALID)
+        .not_valid_after(now + VALID)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(private, hashes.SHA256())
     )
-    pem = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    for path, data in ((key, pem), (certificate, made.public_bytes(serialization.Encoding.PEM))):
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+    key = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+        written.write(made.public_bytes(serialization.Encoding.PEM) + key)
+        written.flush()
+        os.fsync(written.fileno())
+    new.rename(file)

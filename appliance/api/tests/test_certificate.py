@@ -1,0 +1,37 @@
+"""The own certificate: for the server alone, renewed in time, whole or not there."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from appliance.api import certificate
+
+
+def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:
+    file = tmp_path / "certificate.pem"
+    first = certificate.ensure(file)
+    made = x509.load_pem_x509_certificate(file.read_bytes())
+    assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert certificate.ensure(file) == first
+
+
+def test_it_is_renewed_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "certificate.pem"
+    with monkeypatch.context() as context:
+        context.setattr(certificate, "VALID", certificate.RENEWED - datetime.timedelta(hours=1))
+        first = certificate.ensure(file)
+    assert certificate.ensure(file) != first
+    assert x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc > datetime.datetime.now(
+        datetime.UTC
+    ) + datetime.timedelta(days=800)
+
+
+@pytest.mark.parametrize("kept", [0, 100, -40])
+def test_half_a_file_is_made_anew(tmp_path: Path, kept: int) -> None:
+    file = tmp_path / "certificate.pem"
+    first = certificate.ensure(file)
+    file.write_bytes(file.read_bytes()[:kept])
+    assert certificate.ensure(file) != first

@@ -1,0 +1,155 @@
+"""The API's process alone, with connections that say little, nothing, or too much at once. Its limits are short here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs import REPOSITORY, wait_for
+
+PORT, THREADS = 8444, 12
+MOST_OF_ONE = THREADS * 2 // 3
+START = """
+import sys
+from appliance.api import connections
+connections.SILENT_S, connections.READ_S, connections.WRITE_S = 1.0, 1.5, 1.0
+from appliance.api.__main__ import main
+sys.exit(main())
+"""
+HEALTH = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+class Door:
+    """The process, and who comes to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.log = directory, directory / "log"
+        (directory / "appliance.toml").write_text(
+            f"""
+            state_directory = "{directory}/state"
+            runtime_directory = "{directory}/run"
+            http = {{ address = "127.0.0.1", port = {PORT}, threads = {THREADS} }}
+            """
+        )
+        environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, "-c", START], stdout=log, stderr=log, env=environment)
+        wait_for(lambda: "Booting worker" in self.log.read_text(), "it listens")
+
+    @staticmethod
+    def connect(address: str = "127.0.0.1") -> socket.socket:
+        """From one of the addresses of this machine."""
+        return socket.create_connection(("127.0.0.1", PORT), timeout=10, source_address=(address, 0))
+
+    def tls(self, address: str = "127.0.0.1") -> ssl.SSLSocket:
+        context = ssl.create_default_context(cadata=(self.directory / "state" / "certificate.pem").read_text())
+        return context.wrap_socket(self.connect(address), server_hostname="localhost")
+
+    def healthy(self, address: str) -> bool:
+        """Whether who comes from the address is answered."""
+        with contextlib.suppress(OSError), self.tls(address) as connection:
+            connection.sendall(HEALTH)
+            return connection.recv(4096).startswith(b"HTTP/1.1 200")
+        return False
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    door = Door(tmp_path_factory.mktemp("door"))
+    yield door
+    door.process.send_signal(signal.SIGTERM)
+    assert door.process.wait(timeout=30) == 0
+    assert "Traceback" not in door.log.read_text(), door.log.read_text()
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the other side has ended it; what it still said is passed over."""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while connection.recv(65536):
+            pass
+    return True
+
+
+def test_who_says_one_byte_holds_no_thread_for_long(door: Door) -> None:
+    began = time.monotonic()
+    # From several addresses: more than there are threads.
+    held = [door.connect(f"127.0.1.{number % 4}") for number in range(1, 2 * THREADS)]
+    for connection in held:
+        connection.sendall(b"\x16")
+    wait_for(lambda: door.healthy("127.0.0.9"), "others are answered", timeout=8)
+    assert all(closed(connection) for connection in held) and time.monotonic() - began < 8
+    for connection in held:
+        connection.close()
+
+
+def test_who_says_nothing_is_let_go(door: Door) -> None:
+    held = [door.connect("127.0.2.1") for _ in range(MOST_OF_ONE)]
+    assert door.healthy("127.0.0.9")
+    assert all(closed(connection) for connection in held)
+    assert door.healthy("127.0.2.1")
+
+
+@pytest.mark.parametrize("what", ["head", "body"])
+def test_who_drips_a_request_is_let_go(door: Door, what: str) -> None:
+    began = time.monotonic()
+    with door.tls("127.0.3.1") as connection:
+        if what == "body":
+            head = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+            connection.sendall(head)
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began < 8:
+                connection.sendall(b"G")
+                time.sleep(0.2)  # each byte in time, the request never
+        assert time.monotonic() - began < 7
+
+
+def test_who_takes_no_answer_is_let_go(door: Door) -> None:
+    asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    context = ssl.create_default_context(cadata=(door.directory / "state" / "certificate.pem").read_text())
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.settimeout(30)
+        plain.bind(("127.0.4.1", 0))
+        plain.connect(("127.0.0.1", PORT))
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.settimeout(8)
+            with pytest.raises((ConnectionError, ssl.SSLError)):  # and not TimeoutError
+                while True:  # asks, and takes nothing of it
+                    connection.sendall(asked)
+
+
+def test_one_address_has_not_all_connections(door: Door) -> None:
+    held = [door.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
+    with pytest.raises(OSError):
+        door.tls("127.0.5.1")
+    assert door.healthy("127.0.0.9")
+    for connection in held:
+        connection.close()
+    wait_for(lambda: door.healthy("127.0.5.1"), "it may come again")
+
+
+def test_who_resets_the_connection_ends_nothing(door: Door) -> None:
+    for _ in range(50):
+        with door.connect("127.0.6.1") as connection:
+            connection.sendall(b"\x16\x03\x01")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert door.healthy("127.0.0.9")
+    assert door.log.read_text().count("Booting worker") == 1
+
+
+def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "appliance.toml").write_text('http = { certificate = "/etc/ssl/own.pem" }')
+    environment = {**os.environ, "ZVAAI_CONFIG": str(tmp_path / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "appliance.api"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 78 and "certificate and key go together" in done.stderr
