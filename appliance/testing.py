@@ -55,7 +55,8 @@ class Appliance:
         sent = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body)
-        return self.application.test_client().open(f"/api/v1{path}", method=method, data=data, headers=sent)
+        kind = None if body is None else "application/json"
+        return self.application.test_client().open(f"/api/v1{path}", method=method, data=data, headers=sent, content_type=kind)
 
     def get(self, path: str, **headers: str) -> Any:
         """What a GET tells. Raises AssertionError for a refusal."""
@@ -128,11 +129,12 @@ def running(
     service.start()
     services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
     appliance = Appliance(configuration, simulator, control, service, create(services))
+    password_hash = access.new_password("nobody", PASSWORD)
     for role in Role:
         with store.session() as session:
-            user = access.add_user(session, role.label, role, PASSWORD)
+            user = access.add_user(session, role.label, role, password_hash)
             caller = access.Caller(user.id, user.name, role, False, "")
-            appliance.tokens[role.label] = access.add_token(session, caller, "test", role, 3600)[1]
+            appliance.tokens[role.label] = access.add_token(session, caller, "test", role, access.TOKEN_LONGEST_S)[1]
     try:
         yield appliance
     finally:

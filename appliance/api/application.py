@@ -87,7 +87,11 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
             elif declared.has_body:
                 refusals |= {401: "what proves who asks is wrong"}
             if declared.has_body:
-                refusals |= {413: "the body is too large", 422: "a field is not what it should be"}
+                refusals |= {
+                    413: "the body is too large",
+                    415: "the body is not application/json",
+                    422: "a field is not what it should be",
+                }
                 operation["requestBody"]["required"] = True
             if declared.has_query:
                 refusals |= {422: "a parameter is not what it should be"}

@@ -10,13 +10,15 @@ from collections.abc import Generator, Iterator
 from flask import Response, request
 from pydantic import BaseModel
 from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas import Empty
 from appliance.database.models import Event
 from appliance.database.store import Store
-from appliance.domain.access import Role
-from appliance.domain.errors import TooManyError
+from appliance.domain import access
+from appliance.domain.access import Caller, Role
+from appliance.domain.errors import TooManyError, UnauthenticatedError
 
 resource = Resource("events")
 STREAMS = 8
@@ -28,7 +30,7 @@ _free = threading.BoundedSemaphore(STREAMS)
 
 @resource.operation("GET", "/events", role=Role.VIEWER, answer=Empty)
 def stream_events(call: Call) -> BaseModel | Response:
-    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. Ends after an hour."""
+    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. Ends after an hour, or with the session."""
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)
     store = call.services.store
@@ -37,7 +39,7 @@ def stream_events(call: Call) -> BaseModel | Response:
         with store.reading() as session:
             newest = session.scalar(select(func.max(Event.id))) or 0
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else newest
-        events = _Stream(store, after)
+        events = _Stream(store, after, call.who)
     except BaseException:
         _free.release()
         raise
@@ -49,8 +51,8 @@ def stream_events(call: Call) -> BaseModel | Response:
 class _Stream:
     """The events of one listener; gives its place back once, however it ends."""
 
-    def __init__(self, store: Store, after: int) -> None:
-        self._events = _events(store, after)
+    def __init__(self, store: Store, after: int, caller: Caller) -> None:
+        self._events = _events(store, after, caller)
         self._closed = threading.Lock()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -63,7 +65,16 @@ class _Stream:
             self._events.close()
 
 
-def _events(store: Store, after: int) -> Generator[bytes]:
+def _allowed(session: Session, caller: Caller) -> bool:
+    """Whether who listens still may: has not logged out, is not disabled, the token is still good."""
+    try:
+        access.again(session, caller)
+    except UnauthenticatedError:
+        return False
+    return True
+
+
+def _events(store: Store, after: int, caller: Caller) -> Generator[bytes]:
     yield b"retry: 2000\n\n"
     began = said = time.monotonic()
     seen: int | None = None
@@ -74,6 +85,8 @@ def _events(store: Store, after: int) -> Generator[bytes]:
             if version != seen:
                 seen = version
                 with store.reading() as session:
+                    if not _allowed(session, caller):
+                        return
                     new = session.scalars(select(Event).where(Event.id > after).order_by(Event.id).limit(500)).all()
                 for event in new:
                     after, said = event.id, time.monotonic()
@@ -84,5 +97,6 @@ def _events(store: Store, after: int) -> Generator[bytes]:
                     continue
             if time.monotonic() - said > _COMMENT_S:
                 said = time.monotonic()
+                seen = None  # time ends sessions too
                 yield b": here\n\n"
             time.sleep(_LOOK_S)

@@ -21,7 +21,7 @@ from flask import Response, current_app, g, request
 from pydantic import BaseModel
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
-from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from appliance.api.problems import answer_of, problem_of
 from appliance.api.schemas import JobTold
@@ -259,8 +259,10 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
 
 
 def _read_body() -> None:
+    if request.mimetype != "application/json":  # what a form of another site can't send
+        raise UnsupportedMediaType("the body has to be application/json")
     try:
-        request.get_json(force=True)
+        request.get_json()
     except RecursionError as error:
         raise BadRequest("the JSON is too deep") from error
 
@@ -306,11 +308,7 @@ def _finish(declared: Declaration, call: Call, response: Response | None, key: s
     if declared.audit is None or (call.caller is None and declared.role is not None):
         return  # who is nobody fills no disk
     with call.services.store.session() as session:
-        after = (
-            _without_secrets(request.get_json(force=True, silent=True))
-            if declared.has_body and call.caller and status != 400
-            else None
-        )
+        after = _without_secrets(request.get_json(silent=True)) if declared.has_body and call.caller and status != 400 else None
         record(
             session, actor=call.caller.name if call.caller else "", address=call.address, action=declared.audit,
             subject=call.subject[:512], status=status, before=call.before, after=after,

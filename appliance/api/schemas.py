@@ -151,6 +151,8 @@ class UserChange(Model):
     role: RoleName | None = None
     password: Password | None = None
     disabled: bool | None = None
+    end_tokens: bool = False
+    """All the user's API tokens end; sessions end with a new password anyway."""
 
 
 class PasswordChange(Model):
@@ -158,6 +160,8 @@ class PasswordChange(Model):
 
     current: Password
     new: Password
+    end_tokens: bool = False
+    """One's API tokens end too."""
 
 
 class TokenTold(Answer):
@@ -184,6 +188,8 @@ class TokenAsked(Model):
     name: Name
     scope: RoleName
     days: int = Field(ge=1, le=366)
+    password: Password | None = None
+    """One's own. Without it a session makes none, and a token none that lives longer than itself."""
 
 
 class TokenMade(TokenTold):

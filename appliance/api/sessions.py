@@ -30,8 +30,11 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
     with store.session() as session:
         access.check_wait(session, "setup", call.address)
     try:
+        with store.reading() as session:
+            access.check_setup(session, body.code)
+        password_hash = access.new_password(body.name, body.password)
         with store.session() as session:
-            user = UserTold.model_validate(access.set_up(session, body.code, body.name, body.password))
+            user = UserTold.model_validate(access.set_up(session, body.code, body.name, password_hash))
     except UnauthenticatedError:
         with store.session() as session:
             access.count_failure(session, "setup", call.address)
@@ -83,15 +86,21 @@ def log_out(call: Call) -> BaseModel:
 
 @resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordChange, answer=Empty)
 def change_password(call: Call, body: PasswordChange) -> BaseModel:
-    """One's own password; ends all one's sessions."""
+    """One's own password; ends all one's sessions, and one's tokens when told."""
+    confirm_password(call, body.current)
+    password_hash = access.new_password(call.who.name, body.new)
+    with call.services.store.session() as session:
+        access.change_user(session, call.who.user_id, password_hash=password_hash, end_tokens=body.end_tokens)
+    return Empty()
+
+
+def confirm_password(call: Call, password: str) -> None:
+    """That it is the caller's. Raises UnauthenticatedError, TooManyError."""
     store = call.services.store
-    with store.session() as session:
+    with store.reading() as session:
         access.check_wait(session, call.who.name, call.address)
         user = access.user(session, call.who.user_id)
-    if not access.check_password(user, body.current):
+    if not access.check_password(user, password):
         with store.session() as session:
             access.count_failure(session, call.who.name, call.address)
         raise UnauthenticatedError("the current password is wrong")
-    with store.session() as session:
-        access.change_user(session, user.id, role=None, password=body.new, disabled=None)
-    return Empty()

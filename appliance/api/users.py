@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel
 from sqlalchemy import select
 
@@ -18,6 +20,7 @@ from appliance.api.schemas import (
     UserPage,
     UserTold,
 )
+from appliance.api.sessions import confirm_password
 from appliance.database.models import Token, User
 from appliance.domain import access
 from appliance.domain.access import Role
@@ -36,8 +39,9 @@ def list_users(call: Call, query: ListQuery) -> BaseModel:
 @resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserAsked, answer=UserTold, status=201)
 def create_user(call: Call, body: UserAsked) -> BaseModel:
     """A new user."""
+    password_hash = access.new_password(body.name, body.password)
     with call.services.store.session() as session:
-        user = UserTold.model_validate(access.add_user(session, body.name, Role.of(body.role), body.password))
+        user = UserTold.model_validate(access.add_user(session, body.name, Role.of(body.role), password_hash))
     call.subject = user.id
     return user
 
@@ -51,13 +55,18 @@ def read_user(call: Call, user_id: str) -> BaseModel:
 
 @resource.operation("PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserChange, answer=UserTold)
 def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
-    """Role, password, disabled."""
+    """Role, password, disabled; ends the user's tokens when told."""
+    with call.services.store.reading() as session:
+        name = access.user(session, user_id).name
+    changes: dict[str, Any] = {
+        "role": Role.of(body.role) if body.role else None,
+        "password_hash": access.new_password(name, body.password) if body.password is not None else None,
+        "disabled": body.disabled,
+        "end_tokens": body.end_tokens,
+    }
     with call.services.store.session() as session:
         call.match(UserTold.model_validate(access.user(session, user_id)))
-        role = Role.of(body.role) if body.role else None
-        return UserTold.model_validate(
-            access.change_user(session, user_id, role=role, password=body.password, disabled=body.disabled)
-        )
+        return UserTold.model_validate(access.change_user(session, user_id, **changes))
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty)
@@ -79,9 +88,12 @@ def list_tokens(call: Call, query: ListQuery) -> BaseModel:
 
 @resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenAsked, answer=TokenMade, status=201)
 def create_token(call: Call, body: TokenAsked) -> BaseModel:
-    """A token of one's own. Its secret is told in this answer and never again."""
+    """A token of one's own. Its secret is told in this answer and never again. Without the password a session makes none, and a token none that lives longer."""
+    if body.password is not None:
+        confirm_password(call, body.password)
+    confirmed, lifetime_s = body.password is not None, body.days * 86400
     with call.services.store.session() as session:
-        token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), body.days * 86400)
+        token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)
         session.flush()
         told = TokenMade.model_validate({**{name: getattr(token, name) for name in TokenTold.model_fields}, "secret": secret})
     call.subject = token.id

@@ -57,16 +57,16 @@ def log_in(
 ) -> None:
     """Makes an API token and keeps it for the next commands. The password is asked for, or read from standard input."""
     pem = _server_certificate(url, fingerprint)
-    keep_settings({"url": url, "certificate": pem})
-    client = Client(url, None, None)
+    client = Client(url, None, None, trusted=pem)
     password = _password("Password", twice=setup_code is not None)
     if setup_code is not None:
         client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
     begun = client.call("POST", "/session", {"name": user, "password": password})
     headers = {"X-CSRF-Token": begun["csrf_token"]}
     made = client.call(
-        "POST", "/tokens", {"name": f"zvaai on {socket.gethostname()[:40]}", "scope": scope, "days": days}, _headers=headers
-    )
+        "POST", "/tokens", {"name": f"zvaai on {socket.gethostname()[:40]}", "scope": scope, "days": days, "password": password},
+        _headers=headers,
+    )  # fmt: skip
     client.call("DELETE", "/session", _headers=headers)
     keep_settings({"url": url, "certificate": pem, "token": made["secret"]})
     print(f"logged in to {url} as {user} until {made['expires_at']}")
@@ -232,6 +232,16 @@ def create_user(context: typer.Context, name: str, role: Annotated[str, typer.Op
     run.output.one(run.client.call("POST", "/users", {"name": name, "role": role, "password": _password("Password", twice=True)}))
 
 
+@user.command("password")
+def set_password(
+    context: typer.Context, name: str, end_tokens: Annotated[bool, typer.Option(help="API tokens end too.")] = False
+) -> None:
+    """A new password, asked for or read from standard input; the user's sessions end."""
+    run = shared(context)
+    path = f"/users/{run.client.named('/users', name)}"
+    run.client.call("PATCH", path, {"password": _password("New password", twice=True), "end_tokens": end_tokens})
+
+
 @user.command("delete")
 def delete_user(context: typer.Context, name: str) -> None:
     """With sessions and tokens."""
@@ -250,9 +260,10 @@ def list_tokens(context: typer.Context) -> None:
 def create_token(
     context: typer.Context, name: str, scope: Annotated[str, typer.Option()], days: Annotated[int, typer.Option()] = 90
 ) -> None:
-    """Its secret is told this once."""
+    """Its secret is told this once. Your password is asked for, or read from standard input."""
     run = shared(context)
-    run.output.one(run.client.call("POST", "/tokens", {"name": name, "scope": scope, "days": days}))
+    asked = {"name": name, "scope": scope, "days": days, "password": _password("Password")}
+    run.output.one(run.client.call("POST", "/tokens", asked))
 
 
 @token.command("delete")

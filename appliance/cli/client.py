@@ -54,11 +54,12 @@ def keep_settings(settings: dict[str, str]) -> None:
 class Client:
     """Of one API."""
 
-    def __init__(self, url: str | None, token: str | None, certificate: str | None) -> None:
+    def __init__(self, url: str | None, token: str | None, certificate: str | None, trusted: str | None = None) -> None:
+        """`certificate` is a file; `trusted` the very certificate that was looked at, instead of the one kept."""
         kept = kept_settings()
         self.url = (url or kept.get("url") or "https://localhost:8443").rstrip("/")
         self.token = token or kept.get("token")
-        pem = Path(certificate).read_text() if certificate else kept.get("certificate")
+        pem = Path(certificate).read_text() if certificate else trusted or kept.get("certificate")
         context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
         if pem and not certificate:
             context.check_hostname = False  # it is this very certificate that was looked at, whatever the server is called

@@ -88,8 +88,8 @@ def setup_needed(session: Session) -> bool:
     return not session.scalar(select(func.count()).select_from(User))
 
 
-def set_up(session: Session, code: str, name: str, password: str) -> User:
-    """Makes the first admin, once. Raises UnauthenticatedError for another code, ConflictError when it is done."""
+def check_setup(session: Session, code: str) -> Setting:
+    """The setting that keeps the code. Raises UnauthenticatedError for another code, ConflictError when the first admin is made."""
     if not setup_needed(session):
         raise ConflictError("the appliance is set up already; log in")
     kept = session.get(Setting, "setup_code")
@@ -97,7 +97,13 @@ def set_up(session: Session, code: str, name: str, password: str) -> User:
         raise UnauthenticatedError(
             "this is not the one-time code; it is in the log of the service, and in setup-code of its state directory"
         )
-    user = add_user(session, name, Role.ADMIN, password)
+    return kept
+
+
+def set_up(session: Session, code: str, name: str, password_hash: str) -> User:
+    """Makes the first admin, once. Raises as `check_setup` does."""
+    kept = check_setup(session, code)
+    user = add_user(session, name, Role.ADMIN, password_hash)
     session.delete(kept)
     return user
 
@@ -105,21 +111,22 @@ def set_up(session: Session, code: str, name: str, password: str) -> User:
 # --- users
 
 
-def _check_password(name: str, password: str) -> None:
+def new_password(name: str, password: str) -> str:
+    """The hash of a user's new password. Takes long, so not inside a transaction that writes. Raises InvalidError."""
     if not PASSWORD_SHORTEST <= len(password) <= PASSWORD_LONGEST:
         raise InvalidError("password", "it has another length", f"{PASSWORD_SHORTEST} to {PASSWORD_LONGEST} characters")
     if name.lower() in password.lower() or len(set(password)) < 5:
         raise InvalidError("password", "it is easy to guess", "at least 5 different characters, and not the user's name")
+    return hash_password(password)
 
 
-def add_user(session: Session, name: str, role: Role, password: str) -> User:
-    """A new user."""
-    _check_password(name, password)
+def add_user(session: Session, name: str, role: Role, password_hash: str) -> User:
+    """A new user; the hash is `new_password`'s."""
     if session.scalar(select(User).where(User.name == name)):
         raise ConflictError("a user has this name", [name])
     if (session.scalar(select(func.count()).select_from(User)) or 0) >= USERS:
         raise ConflictError(f"there are {USERS} users already")
-    user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=hash_password(password), created_at=time.time())
+    user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=password_hash, created_at=time.time())
     session.add(user)
     session.flush()
     return user
@@ -133,20 +140,29 @@ def user(session: Session, user_id: str) -> User:
     return found
 
 
-def change_user(session: Session, user_id: str, *, role: Role | None, password: str | None, disabled: bool | None) -> User:
+def change_user(
+    session: Session,
+    user_id: str,
+    *,
+    role: Role | None = None,
+    password_hash: str | None = None,
+    disabled: bool | None = None,
+    end_tokens: bool = False,
+) -> User:
     """Changes what is given. A new password and being disabled end the user's sessions. The last admin stays one."""
     changed = user(session, user_id)
-    if password is not None:
-        _check_password(changed.name, password)
-        changed.password_hash = hash_password(password)
+    if password_hash is not None:
+        changed.password_hash = password_hash
     if role is not None:
         changed.role = role.label
     if disabled is not None:
         changed.disabled = disabled
     session.flush()
     _keep_an_admin(session)
-    if password is not None or disabled:
+    if password_hash is not None or disabled:
         session.execute(delete(LoginSession).where(LoginSession.user_id == user_id))
+    if end_tokens:
+        session.execute(delete(Token).where(Token.user_id == user_id))
     return changed
 
 
@@ -235,8 +251,11 @@ def csrf_token(cookie: str) -> str:
 
 def by_cookie(session: Session, cookie: str) -> Caller:
     """Who is logged in. Raises UnauthenticatedError."""
+    return _by_session(session, session.get(LoginSession, digest(cookie)))
+
+
+def _by_session(session: Session, found: LoginSession | None) -> Caller:
     now = time.time()
-    found = session.get(LoginSession, digest(cookie))
     if found is None or found.used_at < now - SESSION_IDLE_S or found.created_at < now - SESSION_LONGEST_S:
         raise UnauthenticatedError("the session has ended; log in")
     owner = session.get(User, found.user_id)
@@ -268,18 +287,29 @@ def end_session(session: Session, credential: str) -> None:
 _TOKEN = re.compile(r"zvaai_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 
 
-def add_token(session: Session, caller: Caller, name: str, scope: Role, lifetime_s: int) -> tuple[Token, str]:
-    """A token of the caller's own, and its secret, which is told this once."""
+def add_token(
+    session: Session, caller: Caller, name: str, scope: Role, lifetime_s: int, *, confirmed: bool = False
+) -> tuple[Token, str]:
+    """A token of the caller's own, and its secret, which is told this once.
+
+    Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself.
+    """
+    if caller.cookie and not confirmed:
+        raise InvalidError("password", "a session makes a token with the password only", "your password")
     if scope > caller.role:
         raise ForbiddenError(f"you are {caller.role.label}: a token of yours can't be {scope.label}")
     now = time.time()
+    expires_at = now + min(lifetime_s, TOKEN_LONGEST_S)
+    maker = session.get(Token, caller.credential)
+    if maker is not None and not confirmed and expires_at > maker.expires_at:
+        raise ForbiddenError("a token makes none that lives longer than itself without the password")
     session.execute(delete(Token).where(Token.user_id == caller.user_id, Token.expires_at < now))
     if (session.scalar(select(func.count()).select_from(Token).where(Token.user_id == caller.user_id)) or 0) >= TOKENS_PER_USER:
         raise ConflictError(f"you have {TOKENS_PER_USER} tokens already")
     secret = new_token()
     token = Token(
         id=uuid.uuid4().hex, user_id=caller.user_id, name=name, scope=scope.label, hash=digest(secret), created_at=now,
-        expires_at=now + min(lifetime_s, TOKEN_LONGEST_S),
+        expires_at=expires_at,
     )  # fmt: skip
     session.add(token)
     return token, f"zvaai_{token.id}_{secret}"
@@ -291,12 +321,26 @@ def by_token(session: Session, text: str) -> Caller:
     found = session.get(Token, match[1]) if match else None
     if match is None or found is None or not secrets.compare_digest(found.hash, digest(match[2])):
         raise UnauthenticatedError("no such token")
+    return _by_token(session, found)
+
+
+def _by_token(session: Session, found: Token) -> Caller:
     if found.expires_at < time.time():
         raise UnauthenticatedError("the token has expired")
     owner = session.get(User, found.user_id)
     if owner is None or owner.disabled:
         raise UnauthenticatedError("the user is disabled")
     return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id)
+
+
+def again(session: Session, caller: Caller) -> Caller:
+    """Who it is by now: for what goes on after a request was let in. Raises UnauthenticatedError."""
+    if caller.cookie:
+        return _by_session(session, session.get(LoginSession, caller.credential))
+    found = session.get(Token, caller.credential)
+    if found is None:
+        raise UnauthenticatedError("no such token")
+    return _by_token(session, found)
 
 
 def token_needs_touch(session: Session, token_id: str) -> bool:

@@ -1,6 +1,8 @@
 """The first start, sessions, CSRF, tokens, roles, waiting after failures."""
 
+import contextlib
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -28,11 +30,11 @@ def test_the_first_start(tmp_path: Path) -> None:
     with store.session() as session:  # the same one at the next start
         assert access.prepare_setup(session, file) is None
     with pytest.raises(UnauthenticatedError), store.session() as session:
-        access.set_up(session, "0000-0000-0000-0000-0000", "first", PASSWORD)
+        access.set_up(session, "0000-0000-0000-0000-0000", "first", "hash")
     with store.session() as session:
-        access.set_up(session, code, "first", PASSWORD)
+        access.set_up(session, code, "first", "hash")
     with pytest.raises(ConflictError), store.session() as session:
-        access.set_up(session, code, "second", PASSWORD)
+        access.set_up(session, code, "second", "hash")
     with store.session() as session:
         assert access.prepare_setup(session, file) is None and not file.exists()
 
@@ -107,6 +109,63 @@ def test_a_token_does_no_more_than_its_scope(appliance: Appliance) -> None:
 def test_a_viewer_makes_no_token_of_an_admin(appliance: Appliance) -> None:
     body = {"name": "more", "scope": "admin", "days": 1}
     assert appliance.request("POST", "/tokens", body, role="viewer").status_code == 403
+
+
+def test_a_token_is_not_prolonged(appliance: Appliance) -> None:
+    body = {"name": "short", "scope": "admin", "days": 1}
+    made = appliance.request("POST", "/tokens", body).json
+    assert made is not None
+    appliance.tokens["short"] = made["secret"]
+    body = {"name": "more", "scope": "admin", "days": 2}
+    assert appliance.request("POST", "/tokens", body, role="short").status_code == 403
+    assert appliance.request("POST", "/tokens", {**body, "password": "a wrong password"}, role="short").status_code == 401
+    assert appliance.request("POST", "/tokens", {**body, "password": PASSWORD}, role="short").status_code == 201
+
+
+def test_a_stolen_session_makes_no_token(appliance: Appliance) -> None:
+    answer = log_in(appliance)
+    cookie = answer.headers["Set-Cookie"].split(";")[0]
+    assert answer.json is not None
+    headers = {"Cookie": cookie, "X-CSRF-Token": answer.json["csrf_token"]}
+    client = appliance.application.test_client(use_cookies=False)
+    body = {"name": "year", "scope": "admin", "days": 366}
+    assert client.post("/api/v1/tokens", json=body, headers=headers).status_code == 422
+    assert client.post("/api/v1/tokens", json={**body, "password": "not the password"}, headers=headers).status_code == 401
+    assert client.post("/api/v1/tokens", json={**body, "password": PASSWORD}, headers=headers).status_code == 201
+
+
+def test_a_new_password_ends_tokens_when_told(appliance: Appliance) -> None:
+    change = {"current": PASSWORD, "new": "another good password"}
+    assert appliance.request("POST", "/session/password", change, role="viewer").status_code == 200
+    assert appliance.request("GET", "/pools", role="viewer").status_code == 200
+    back = {"current": "another good password", "new": PASSWORD, "end_tokens": True}
+    assert appliance.request("POST", "/session/password", back, role="viewer").status_code == 200
+    assert appliance.request("GET", "/pools", role="viewer").status_code == 401
+    with appliance.store.reading() as session:
+        operator = session.query(User).filter_by(name="operator").one().id
+    assert appliance.request("PATCH", f"/users/{operator}", {"end_tokens": True}).status_code == 200
+    assert appliance.request("GET", "/pools", role="operator").status_code == 401
+    assert appliance.request("GET", "/pools").status_code == 200
+
+
+def test_passwords_are_hashed_while_others_write(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed = []
+
+    def hash_password(password: str) -> str:
+        with contextlib.closing(sqlite3.connect(appliance.configuration.database, timeout=1)) as other:
+            other.execute("BEGIN IMMEDIATE")  # "database is locked" while a transaction holds it
+            other.rollback()
+        hashed.append(password)
+        return "hash"
+
+    monkeypatch.setattr(access, "hash_password", hash_password)
+    user = {"name": "new", "role": "viewer", "password": "another good password"}
+    made = appliance.request("POST", "/users", user)
+    assert made.status_code == 201 and made.json is not None
+    assert appliance.request("PATCH", f"/users/{made.json['id']}", {"password": "a third good password"}).status_code == 200
+    change = {"current": PASSWORD, "new": "a fourth good password"}
+    assert appliance.request("POST", "/session/password", change, role="viewer").status_code == 200
+    assert len(hashed) == 3
 
 
 def test_the_last_admin_stays(appliance: Appliance) -> None:

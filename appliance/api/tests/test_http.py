@@ -1,6 +1,7 @@
 """What all operations have in common: bad input, versions, keys, pages, events."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from appliance.api.events import STREAMS
 from appliance.api.operation import forget_unfinished
 from appliance.database.models import IdempotencyKey
 from appliance.domain.errors import UnavailableError
-from appliance.testing import GIB, Appliance
+from appliance.testing import GIB, PASSWORD, Appliance
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
 BAD: list[tuple[str, Any]] = [
@@ -56,8 +57,18 @@ def test_a_missing_field_is_named(field: str, shared: Appliance) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"text"', b"[" * 100_000, b"\xff\xfe", b"1e999", b'{"name": NaN}'])
 def test_a_body_that_is_none(body: bytes, shared: Appliance) -> None:
     headers = {"Authorization": f"Bearer {shared.tokens['admin']}"}
-    answer = shared.application.test_client().post("/api/v1/datastores", data=body, headers=headers)
+    answer = shared.application.test_client().post(
+        "/api/v1/datastores", data=body, headers=headers, content_type="application/json"
+    )
     assert answer.status_code in (400, 422) and answer.content_type == "application/problem+json"
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_what_a_form_of_another_site_can_send_is_not_taken(kind: str | None, shared: Appliance) -> None:
+    body = json.dumps({"name": "admin", "password": PASSWORD})
+    answer = shared.application.test_client().post("/api/v1/session", data=body, content_type=kind)
+    assert answer.status_code == 415 and answer.content_type == "application/problem+json"
+    assert "Set-Cookie" not in answer.headers
 
 
 def test_a_body_that_is_too_long(shared: Appliance) -> None:
@@ -140,6 +151,28 @@ def test_pages_have_all_of_a_list_once(appliance: Appliance) -> None:
 def test_a_bad_query_names_its_parameter(query: str, shared: Appliance) -> None:
     answer = shared.request("GET", f"/jobs?{query}")
     assert answer.status_code == 422 and answer.json is not None and answer.json["errors"][0]["field"] == query.split("=")[0]
+
+
+@pytest.mark.parametrize("how", ["log out", "disable", "token"])
+def test_a_stream_of_events_ends_with_the_session(how: str, appliance: Appliance) -> None:
+    client = appliance.application.test_client(use_cookies=False)
+    begun = client.post("/api/v1/session", json={"name": "viewer", "password": PASSWORD})
+    assert begun.json is not None
+    headers = {"Cookie": begun.headers["Set-Cookie"].split(";")[0], "X-CSRF-Token": begun.json["csrf_token"]}
+    if how == "token":
+        headers = {"Authorization": f"Bearer {appliance.tokens['viewer']}"}
+    answer = client.get("/api/v1/events", headers=headers, buffered=False)
+    parts = iter(answer.response)
+    assert b"retry" in bytes(next(parts))  # type: ignore[arg-type]
+    if how == "log out":
+        client.delete("/api/v1/session", headers=headers)
+    else:
+        change = {"disabled": True} if how == "disable" else {"end_tokens": True}
+        assert appliance.request("PATCH", f"/users/{begun.json['user']}", change).status_code == 200
+    began = time.monotonic()
+    for _ in parts:
+        assert time.monotonic() - began < 10, "it goes on"
+    answer.close()
 
 
 def test_events_of_a_job(appliance: Appliance) -> None:
