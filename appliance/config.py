@@ -89,6 +89,11 @@ class Configuration(_Section):
         return self.state_directory / "appliance.sqlite"
 
     @property
+    def audit_directory(self) -> Path:
+        """Older entries of the audit."""
+        return self.state_directory / "audit"
+
+    @property
     def worker_socket(self) -> Path:
         """Where the worker is asked."""
         return self.runtime_directory / "worker.sock"

@@ -30,7 +30,7 @@ _free = threading.BoundedSemaphore(STREAMS)
 
 @resource.operation("GET", "/events", role=Role.VIEWER, answer=Empty)
 def stream_events(call: Call) -> BaseModel | Response:
-    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. Ends after an hour, or with the session."""
+    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)
     store = call.services.store

@@ -21,6 +21,7 @@ from flask import Response, current_app, g, request
 from pydantic import BaseModel
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from appliance.api.problems import answer_of, problem_of
@@ -38,13 +39,17 @@ from appliance.domain.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from appliance.domain.journal import record
+from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.secrets import Seal
 from appliance.worker.client import WorkerClient
 
 COOKIE = "__Host-zvaai"
 CSRF_HEADER = "X-CSRF-Token"
 _KEYS_KEPT_S = 86400
+_ROTATED_AFTER = 100
+_LONGEST_AUDITED = 4096
+_TELLING = {200, 201, 401}
+"""What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
 _MEASURED = {"used", "referenced", "snapshot_bytes"}
 _SECRET_FIELDS = {"password", "secret", "code", "current", "new", "chap"}
 
@@ -76,6 +81,10 @@ class Call:
     caller: Caller | None
     address: str
     subject: str = ""
+    key: str | None = None
+    """The request's idempotency key, with who asks and what is asked for."""
+    entry: int | None = None
+    """Of the audit, when it has begun."""
     before: dict[str, Any] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
 
@@ -87,7 +96,7 @@ class Call:
 
     def submit(self, kind: str, **parameters: Any) -> BaseModel:
         """A job, checked and queued."""
-        job_id = self.services.worker.submit(kind, self.who.name, **parameters)
+        job_id = self.services.worker.submit(kind, self.who.name, self.key, parameters)
         with self.services.store.reading() as session:
             return JobTold.model_validate(jobs.job(session, job_id))
 
@@ -208,6 +217,7 @@ def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str,
         claimed, earlier = _claim(declared, call)
         if earlier is not None:
             return earlier
+        _begin(declared, call)
         response: Response = current_app.make_response(view(**asked))
     except (DomainError, HTTPException) as error:
         response = answer_of(problem_of(error))
@@ -277,6 +287,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
     asked = [declared.method.encode(), request.full_path.encode(), request.get_data()]
     asked.append(call.caller.credential.encode() if declared.tells_secret else b"")
     digest = call.services.seal.digest(b"\0".join(asked))
+    call.key = f"{call.caller.user_id} {digest} {key}"
     store, actor, now = call.services.store, call.caller.user_id, time.time()
     with store.session() as session:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEYS_KEPT_S))
@@ -302,17 +313,36 @@ def forget_unfinished(store: Store) -> None:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.status.is_(None)))
 
 
+def _begin(declared: Declaration, call: Call) -> None:
+    """The audit, before anything is changed: whoever dies while changing it has left a trace."""
+    if declared.audit is not None:
+        with call.services.store.session() as session:
+            call.entry = _record(session, declared, call, None)
+
+
+def _record(session: Session, declared: Declaration, call: Call, status: int | None) -> int:
+    with_body = declared.has_body and call.caller is not None and status not in (400, 413, 415)
+    return record(
+        session, actor=call.caller.name if call.caller else "", address=call.address, action=declared.audit or "",
+        subject=call.subject[:512], status=status, before=call.before,
+        after=_without_secrets(request.get_json(silent=True)) if with_body else None,
+    )  # fmt: skip
+
+
 def _finish(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:
     """Audit, and the answer for the idempotency key. A request that failed by our fault may be sent again with its key."""
     status = response.status_code if response is not None else 500
     if declared.audit is None or (call.caller is None and declared.role is not None):
         return  # who is nobody fills no disk
     with call.services.store.session() as session:
-        after = _without_secrets(request.get_json(silent=True)) if declared.has_body and call.caller and status != 400 else None
-        record(
-            session, actor=call.caller.name if call.caller else "", address=call.address, action=declared.audit,
-            subject=call.subject[:512], status=status, before=call.before, after=after,
-        )  # fmt: skip
+        if call.entry is None:
+            call.entry = _record(session, declared, call, status)
+        elif call.caller is None and status not in _TELLING:
+            withdraw(session, call.entry)  # or who is nobody turns the audit over until nothing of it is left
+        else:
+            complete(session, call.entry, subject=call.subject[:512], status=status, before=call.before)
+        if call.entry % _ROTATED_AFTER == 0:
+            rotate(session, call.services.configuration.audit_directory)
         if key is not None and call.caller is not None:
             kept = session.get(IdempotencyKey, (call.caller.user_id, key))
             if kept is not None and response is not None and status < 500:
@@ -327,8 +357,19 @@ def _finish(declared: Declaration, call: Call, response: Response | None, key: s
 def _without_secrets(asked: Any) -> dict[str, Any] | None:
     if not isinstance(asked, dict):
         return None
-    told = {name: "(secret)" if name in _SECRET_FIELDS and value is not None else value for name, value in asked.items()}
-    return told if len(json.dumps(told)) <= 16384 else {"long": True}
+    try:
+        told: dict[str, Any] = _hidden(asked)
+        return told if len(json.dumps(told)) <= _LONGEST_AUDITED else {"long": True}
+    except RecursionError:
+        return {"deep": True}
+
+
+def _hidden(asked: Any) -> Any:
+    if isinstance(asked, dict):
+        return {
+            name: "(secret)" if name in _SECRET_FIELDS and value is not None else _hidden(value) for name, value in asked.items()
+        }
+    return [_hidden(value) for value in asked] if isinstance(asked, list) else asked
 
 
 # --- pages

@@ -20,6 +20,7 @@ _STATUS = {
     "forbidden": 403,
     "too_many_requests": 429,
     "unavailable": 503,
+    "internal": 500,
     "storage": 409,
     "precondition_failed": 412,
 }

@@ -265,7 +265,8 @@ class AuditTold(Answer):
     subject: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
-    status: int
+    status: int | None
+    """As answered; null while it is under way, and for ever where the service died meanwhile."""
 
 
 class AuditPage(Answer):

@@ -88,7 +88,7 @@ def list_tokens(call: Call, query: ListQuery) -> BaseModel:
 
 @resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenAsked, answer=TokenMade, status=201)
 def create_token(call: Call, body: TokenAsked) -> BaseModel:
-    """A token of one's own. Its secret is told in this answer and never again. Without the password a session makes none, and a token none that lives longer."""
+    """A token of one's own. Its secret is told in this answer and never again."""
     if body.password is not None:
         confirm_password(call, body.password)
     confirmed, lifetime_s = body.password is not None, body.days * 86400

@@ -127,7 +127,10 @@ class PresentationGroup(Base):
 
 
 class Job(Base):
-    """Long work. `parameters` hold every decision, made before it begins, so that it can be taken up again after a crash."""
+    """Long work. `parameters` hold every decision, made before it begins, so that it can be taken up again after a crash.
+
+    `key` is that of the request that asked for it: the same request again finds the same job.
+    """
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -142,13 +145,14 @@ class Job(Base):
     problem: Mapped[dict[str, Any] | None]
     result: Mapped[dict[str, Any] | None]
     actor: Mapped[str]
+    key: Mapped[str | None] = mapped_column(unique=True)
     created_at: Mapped[float]
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
 
 
 class AuditEntry(Base):
-    """What somebody did or tried: only ever added."""
+    """What somebody did or tried. `status` is null from when it began until it ended: of a process that died it stays so."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -159,7 +163,7 @@ class AuditEntry(Base):
     subject: Mapped[str]
     before: Mapped[dict[str, Any] | None]
     after: Mapped[dict[str, Any] | None]
-    status: Mapped[int]
+    status: Mapped[int | None]
 
 
 class Alert(Base):

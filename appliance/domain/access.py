@@ -89,7 +89,7 @@ def setup_needed(session: Session) -> bool:
 
 
 def check_setup(session: Session, code: str) -> Setting:
-    """The setting that keeps the code. Raises UnauthenticatedError for another code, ConflictError when the first admin is made."""
+    """What keeps the code. Raises UnauthenticatedError for another one, ConflictError once the first admin is made."""
     if not setup_needed(session):
         raise ConflictError("the appliance is set up already; log in")
     kept = session.get(Setting, "setup_code")

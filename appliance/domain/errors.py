@@ -113,6 +113,17 @@ class UnavailableError(DomainError):
 
 
 @dataclass(eq=False)
+class InternalError(DomainError):
+    """The worker is at fault: asking again does not help."""
+
+    reason: str = "the worker is at fault; see its log"
+    code: ClassVar[str] = "internal"
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
 class StorageError(DomainError):
     """OpenZFS refused, by the code of appliance.zfs.errors."""
 
@@ -133,7 +144,7 @@ _CLASSES: dict[str, type[DomainError]] = {
     error.code: error
     for error in (
         NotFoundError, InvalidError, ConflictError, UnauthenticatedError,
-        ForbiddenError, TooManyError, UnavailableError, StorageError,
+        ForbiddenError, TooManyError, UnavailableError, InternalError, StorageError,
     )
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ QUEUE = 1000
 KEPT = 20_000
 
 
-def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any], actor: str) -> Job:
+def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any], actor: str, key: str | None = None) -> Job:
     """A new job. Refused while another one is under way for the subject."""
     busy(session, subject)
     if (session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(ACTIVE))) or 0) >= QUEUE:
@@ -36,6 +36,7 @@ def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any]
         percent=0,
         cancel=False,
         actor=actor,
+        key=key,
         created_at=time.time(),
     )
     session.add(job)
@@ -51,6 +52,11 @@ def busy(session: Session, subject: str) -> None:
     other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
     if other is not None:
         raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
+
+
+def asked_before(session: Session, key: str | None) -> str | None:
+    """The job that the same request began, if it was sent before."""
+    return session.scalar(select(Job.id).where(Job.key == key)) if key is not None else None
 
 
 def job(session: Session, job_id: str) -> Job:

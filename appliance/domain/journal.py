@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -14,6 +18,10 @@ from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
 
 EVENTS_KEPT = 10_000
+AUDIT_KEPT = 50_000
+"""In the database; older entries are in files, so many of them, of so many entries:"""
+AUDIT_FILES = 100
+AUDIT_FILE_ENTRIES = 5_000
 ALERTS_KEPT = 5_000
 
 
@@ -24,23 +32,59 @@ def record(
     address: str,
     action: str,
     subject: str,
-    status: int,
+    status: int | None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
-) -> None:
-    """An entry of the audit: never changed, never deleted."""
-    session.add(
-        AuditEntry(
-            at=time.time(),
-            actor=actor,
-            address=address,
-            action=action,
-            subject=subject,
-            status=status,
-            before=before,
-            after=after,
-        )
+) -> int:
+    """An entry of the audit; its number. `status` is None for what begins: `complete` says how it ended."""
+    entry = AuditEntry(
+        at=time.time(),
+        actor=actor,
+        address=address,
+        action=action,
+        subject=subject,
+        status=status,
+        before=before,
+        after=after,
     )
+    session.add(entry)
+    session.flush()
+    return entry.id
+
+
+def complete(session: Session, number: int, *, subject: str, status: int, before: dict[str, Any] | None) -> None:
+    """How it ended, once."""
+    entry = session.get(AuditEntry, number)
+    assert entry is not None and entry.status is None
+    entry.subject, entry.status, entry.before = subject, status, before
+
+
+def withdraw(session: Session, number: int) -> None:
+    """It was nothing worth an entry."""
+    session.execute(delete(AuditEntry).where(AuditEntry.id == number))
+
+
+def rotate(session: Session, directory: Path) -> None:
+    """Puts the oldest entries of the audit, when there are enough of them, into a file of their own; the oldest files go."""
+    newest = session.scalar(select(func.max(AuditEntry.id))) or 0
+    oldest = session.scalar(select(func.min(AuditEntry.id))) or 0
+    if newest - oldest < AUDIT_KEPT + AUDIT_FILE_ENTRIES:
+        return
+    entries = session.scalars(select(AuditEntry).order_by(AuditEntry.id).limit(AUDIT_FILE_ENTRIES)).all()
+    directory.mkdir(mode=0o700, exist_ok=True)
+    file = directory / f"audit-{entries[0].id:012}.jsonl.gz"
+    new = file.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as written, gzip.open(written, "wt", encoding="ascii") as lines:
+        for entry in entries:
+            lines.write(json.dumps({column.key: getattr(entry, column.key) for column in AuditEntry.__table__.columns}) + "\n")
+    with new.open("rb") as whole:
+        os.fsync(whole.fileno())
+    new.rename(file)  # of a process killed from here on it is written again, the same
+    session.execute(delete(AuditEntry).where(AuditEntry.id <= entries[-1].id))
+    for surplus in sorted(directory.glob("audit-*.jsonl.gz"))[:-AUDIT_FILES]:
+        surplus.unlink(missing_ok=True)
 
 
 def tell(session: Session, kind: str, subject: str, **data: Any) -> None:

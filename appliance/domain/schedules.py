@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Schedule
-from appliance.domain.errors import ConflictError, DomainError, NotFoundError
+from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import Finding, settle
 from appliance.zfs.model import Snapshot
 
@@ -71,8 +71,10 @@ def change(
 
 
 def delete(session: Session, schedule_id: str) -> None:
-    """Its snapshots stay."""
+    """Its snapshots stay; its alerts do not."""
     session.delete(schedule(session, schedule_id))
+    for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
+        settle(session, area, [])
 
 
 def _check_name(session: Session, name: str, own: str | None) -> None:
@@ -91,20 +93,25 @@ def snapshot_name(one: Schedule, now: float) -> str:
     return f"auto-{one.id[:8]}-{time.strftime('%Y-%m-%d_%H%M%S', time.gmtime(now))}"
 
 
-def taken(session: Session, schedule_id: str, now: float, problem: DomainError | None) -> None:
-    """It was its time, whether or not it could be done: an alert says so."""
+def taken(session: Session, schedule_id: str, now: float, missing: Sequence[str]) -> None:
+    """It was its time. An alert tells of datastores that are not there."""
     found = session.get(Schedule, schedule_id)
     if found is None:
         return
     found.last_at = now
+    text = f"schedule {found.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
+    area = f"schedule-missing-{schedule_id}"
+    settle(session, area, [Finding(f"{area}:gone", "warning", found.name, text, "change the schedule")] if missing else [])
+
+
+def ended(session: Session, schedule_id: str, problem: str | None) -> None:
+    """Its snapshots were taken, or were not: an alert says so."""
+    found = session.get(Schedule, schedule_id)
+    if found is None:
+        return
     area = f"schedule-{schedule_id}"
-    settle(
-        session,
-        area,
-        [Finding(f"{area}:failed", "warning", found.name, f"schedule {found.name}: {problem}", "change the schedule")]
-        if problem
-        else [],
-    )
+    text = f"schedule {found.name}: {problem}"
+    settle(session, area, [Finding(f"{area}:failed", "warning", found.name, text, "see its last job")] if problem else [])
 
 
 def surplus(snapshots: Iterable[Snapshot], kept: Mapping[str, int]) -> list[Snapshot]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ class WorkerClient:
             raise from_wire(answer["error"])
         return answer["result"]
 
-    def submit(self, kind: str, actor: str, **parameters: Any) -> str:
-        """A job's identifier, once it is checked and queued. Raises DomainError when it is refused."""
-        return str(self.call("submit", kind=kind, actor=actor, parameters=parameters)["job"])
+    def submit(self, kind: str, actor: str, key: str | None, parameters: dict[str, Any]) -> str:
+        """A job's identifier, once it is checked and queued. Raises DomainError when it is refused.
+
+        The same `key` again is the same job. What the worker can't queue while somebody waits for the answer it does not queue.
+        """
+        until = time.monotonic() + self._timeout_s * 0.9  # one clock for all processes
+        return str(self.call("submit", kind=kind, actor=actor, key=key, until=until, parameters=parameters)["job"])

@@ -104,9 +104,13 @@ class Context:
 
     def look(self, newest: float | None = None) -> Inventory:
         """What ZFS has; with `newest` not older than so many seconds, else as last looked at. Raises DomainError."""
-        if newest is not None and time.monotonic() - self._inventory.at <= newest:
+        called = time.monotonic()
+        oldest = called if newest is None else called - newest
+        if self._inventory.at >= oldest:
             return self._inventory
         with self._looking:
+            if self._inventory.at >= oldest:  # who waited takes what another has seen since
+                return self._inventory
             asked = time.monotonic()
             with as_domain_errors():
                 volumes = tuple(self.engine.volumes())

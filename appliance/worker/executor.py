@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from appliance.database.models import Job
-from appliance.domain import jobs
-from appliance.domain.errors import DomainError, NotFoundError, UnavailableError, to_wire
+from appliance.domain import jobs, schedules
+from appliance.domain.errors import DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import operations, pool_operations, snapshot_operations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters
@@ -38,18 +39,28 @@ class Executor:
             self._wake.notify_all()
         self._thread.join()
 
-    def submit(self, kind: str, asked: Parameters, actor: str) -> str:
-        """Checks what is asked for and queues it; the job's identifier. Raises DomainError, and then nothing has changed."""
+    def submit(self, kind: str, asked: Parameters, actor: str, *, key: str | None = None, until: float | None = None) -> str:
+        """Checks what is asked for and queues it; the job's identifier. Raises DomainError, and then nothing has changed.
+
+        A `key` that was there before is that job's. After `until` (of the monotonic clock) nobody waits any more, and nothing
+        is queued.
+        """
         operation = OPERATIONS.get(kind)
         if operation is None:
             raise NotFoundError("kind of job", kind)
         with self._submitting, as_domain_errors():
+            with self._context.store.reading() as session:
+                before = jobs.asked_before(session, key)
+            if before is not None:
+                return before
             plan = operation.plan(self._context, asked)
             with self._context.store.session() as session:
+                if until is not None and time.monotonic() > until:
+                    raise UnavailableError("it took too long to look at the storage; nothing was begun")
                 for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
                     if also and also != plan.subject:
                         jobs.busy(session, str(also))
-                job = jobs.submit(session, kind, plan.subject, plan.parameters, actor)
+                job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
                 job_id = job.id
         with self._wake:
             self._wake.notify_all()
@@ -80,7 +91,7 @@ class Executor:
         except Exception:
             _log.exception("job %s (%s)", job.id, job.kind)
             self._undo(operation, job.parameters)
-            self._end(job, jobs.FAILED, problem={"code": "internal", "text": "the worker is at fault; see its log", "fields": {}})
+            self._end(job, jobs.FAILED, problem=to_wire(InternalError()))
         if job.parameters.get("out_of_service"):
             self._back_in_service()
 
@@ -93,6 +104,8 @@ class Executor:
     def _end(self, job: Job, state: str, *, result: Parameters | None = None, problem: Parameters | None = None) -> None:
         with self._context.store.session() as session:
             jobs.end(session, job.id, state, result=result, problem=problem)
+            if job.parameters.get("schedule"):
+                schedules.ended(session, job.parameters["schedule"], problem["text"] if problem else None)
 
     def _one(self, job_id: str, operation: Operation, decided: Parameters) -> None:
         with self._context.store.session() as session:

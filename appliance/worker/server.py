@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from appliance.domain.errors import DomainError, UnavailableError, to_wire
+from appliance.domain.errors import DomainError, InternalError, to_wire
 from appliance.worker.service import Service
 
 LONGEST_REQUEST = 1 << 20
@@ -51,7 +51,7 @@ class _Connection(socketserver.StreamRequestHandler):
             return {"error": to_wire(error)}
         except Exception:
             _log.exception("a request")
-            return {"error": to_wire(UnavailableError("the worker is at fault; see its log"))}
+            return {"error": to_wire(InternalError())}
 
 
 class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

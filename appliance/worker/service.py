@@ -47,7 +47,7 @@ class Service:
             "sessions": self._sessions,
             "offloads": self._offloads,
             "readiness": lambda _: [asdict(check) for check in self._readiness()],
-            "submit": lambda asked: {"job": self.executor.submit(asked["kind"], asked["parameters"], asked["actor"])},
+            "submit": self._submit,
             "reconcile": self._reconcile,
         }
 
@@ -71,6 +71,10 @@ class Service:
         self._clock.join()
 
     # --- answers
+
+    def _submit(self, asked: dict[str, Any]) -> dict[str, Any]:
+        key, until = asked.get("key"), asked.get("until")
+        return {"job": self.executor.submit(asked["kind"], asked["parameters"], asked["actor"], key=key, until=until)}
 
     def _status(self, _asked: dict[str, Any]) -> dict[str, Any]:
         context = self.context
@@ -207,16 +211,21 @@ class Service:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:
             name = schedules.snapshot_name(schedule, self.now())
-            asked = {"name": name, "datastores": schedule.datastores, "schedule": schedule.id}
-            problem: DomainError | None = None
+            there = {store.id for store in self.context.datastores(self._fresh) if store.state == "active"}
+            chosen = [store for store in schedule.datastores if store in there]
+            asked = {"name": name, "datastores": chosen, "schedule": schedule.id}
+            problem: str | None = None
             try:
-                self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}")
+                if chosen:
+                    self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}")
             except UnavailableError:
                 raise
             except DomainError as error:
-                problem = error
+                problem = str(error)
             with self.context.store.session() as session:
-                schedules.taken(session, schedule.id, self.now(), problem)
+                schedules.taken(session, schedule.id, self.now(), sorted(set(schedule.datastores) - there))
+                if problem is not None:
+                    schedules.ended(session, schedule.id, problem)
         self._retention()
 
     def _retention(self) -> None:
@@ -224,14 +233,16 @@ class Service:
             kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}
+        pools: dict[str, list[str]] = {}
         for snapshot in schedules.surplus(self._look().snapshots, kept):
             store = stores.get(snapshot.dataset)
-            if store is None or store.state != "active" or f"{store.id}@{snapshot.tag}" in busy:
-                continue
+            if store is not None and store.state == "active" and store.id not in busy:
+                pools.setdefault(store.pool, []).append(snapshot.name)
+        for pool, names in pools.items():
             try:
-                self.executor.submit("snapshot.delete", {"id": store.id, "snapshot": snapshot.tag}, "retention")
+                self.executor.submit("snapshot.retention", {"pool": pool, "names": names}, "retention")
             except DomainError as error:
-                _log.info("retention leaves %s: %s", snapshot.name, error)
+                _log.info("retention leaves %s for now: %s", pool, error)
 
     def call(self, method: str, asked: dict[str, Any]) -> Any:
         """One call of the socket. Raises DomainError."""

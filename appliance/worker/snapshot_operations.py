@@ -30,6 +30,7 @@ from appliance.worker.steps import (
 )  # fmt: skip
 from appliance.zfs import errors as zfs
 
+_AT_ONCE = 500
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 
 
@@ -99,6 +100,29 @@ class DeleteSnapshot(Operation):
         context.engine.destroy_snapshots([decided["name"]])
         context.look()
         return {"snapshot": decided["name"]}
+
+
+class Retire(Operation):
+    """Destroys what schedules keep no longer, of one pool, in few steps."""
+
+    kind = "snapshot.retention"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """`names` are full names of snapshots."""
+        return Plan(f"retention of {asked['pool']}", {"names": asked["names"]})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """What is held or was cloned meanwhile stays."""
+        destroyed = 0
+        for begin in range(0, len(decided["names"]), _AT_ONCE):
+            advance("destroying them", 10 + 80 * begin // len(decided["names"]))
+            there = {one.name for one in context.look().snapshots if not one.holds and not one.clones}
+            names = [name for name in decided["names"][begin : begin + _AT_ONCE] if name in there]
+            with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # in this moment: the next round sees it
+                context.engine.destroy_snapshots(names)
+                destroyed += len(names)
+        context.look()
+        return {"destroyed": destroyed}
 
 
 class Rollback(Operation):
@@ -209,5 +233,5 @@ class Clone(Operation):
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    operation.kind: operation for operation in (TakeSnapshot(), DeleteSnapshot(), Rollback(), Clone())
+    operation.kind: operation for operation in (TakeSnapshot(), DeleteSnapshot(), Retire(), Rollback(), Clone())
 }

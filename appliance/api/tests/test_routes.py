@@ -51,7 +51,7 @@ def test_who_may(endpoint: str, shared: Appliance) -> None:
 
 @pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.audit))
 def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
-    """Refused attempts too, by whom and with what status."""
+    """Refused attempts too, by whom and with what status; of who is nobody only those to log in."""
     declared = DECLARATIONS[endpoint]
     with shared.store.reading() as session:
         before = session.query(AuditEntry).count()
@@ -60,6 +60,9 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
     )
     with shared.store.reading() as session:
         entries = session.query(AuditEntry).order_by(AuditEntry.id).all()
+    if declared.role is None and answer.status_code == 422:
+        assert len(entries) == before
+        return
     assert len(entries) == before + 1
     assert (entries[-1].action, entries[-1].status) == (declared.audit, answer.status_code)
     assert entries[-1].actor == ("viewer" if declared.role else "")

@@ -52,6 +52,7 @@ class Door:
         return socket.create_connection(("127.0.0.1", PORT), timeout=10, source_address=(address, 0))
 
     def tls(self, address: str = "127.0.0.1") -> ssl.SSLSocket:
+        """The same, encrypted, to the very certificate that it made."""
         context = ssl.create_default_context(cadata=(self.directory / "state" / "certificate.pem").read_text())
         return context.wrap_socket(self.connect(address), server_hostname="localhost")
 

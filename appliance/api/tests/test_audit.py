@@ -1,0 +1,108 @@
+"""The audit: begun before the change, ended after it, bounded, without secrets."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine, func, select, text
+
+from appliance.api import operation
+from appliance.database.models import AuditEntry, HostGroup, Job
+from appliance.database.store import Store
+from appliance.domain import hosts, journal
+from appliance.testing import Appliance
+
+
+class Killed(BaseException):
+    """No handler of errors sees a kill -9."""
+
+
+def test_who_dies_while_changing_has_left_an_entry(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = hosts.add_group
+
+    def add_and_die(*asked: Any) -> None:
+        add(*asked)
+        asked[0].commit()  # the change is made
+        raise Killed
+
+    monkeypatch.setattr(hosts, "add_group", add_and_die)
+    with pytest.raises(Killed):
+        appliance.request("POST", "/host-groups", {"name": "one"})
+    with appliance.store.reading() as session:
+        assert session.scalar(select(HostGroup.name)) == "one"
+    entry = appliance.get("/audit")["items"][0]
+    assert (entry["action"], entry["actor"], entry["status"]) == ("host_group.create", "admin", None)
+    assert entry["after"]["name"] == "one"
+
+
+def test_an_entry_says_how_it_ended(appliance: Appliance) -> None:
+    assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
+    assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 409
+    assert appliance.request("POST", "/host-groups", {"name": "two"}, role="viewer").status_code == 403
+    group = appliance.get("/host-groups")["items"][0]["id"]
+    assert appliance.request("PATCH", f"/host-groups/{group}", {"name": "other"}).status_code == 200
+    entries = appliance.get("/audit")["items"]
+    assert [one["status"] for one in entries] == [200, 403, 409, 201]
+    assert entries[0]["before"]["name"] == "one" and entries[0]["after"]["name"] == "other"
+    assert entries[3]["subject"] == group
+
+
+def test_secrets_are_hidden_at_any_depth(appliance: Appliance) -> None:
+    body = {"name": "esx", "iqns": [], "addresses": [{"secret": "very secret"}], "chap": [{"password": "most secret"}]}
+    assert appliance.request("POST", "/hosts", body).status_code == 422
+    deep: Any = {"secret": "very secret"}
+    for _ in range(2000):
+        deep = [deep]
+    appliance.request("POST", "/hosts", {"name": deep})
+    assert "secret" not in appliance.request("GET", "/audit").text.replace("(secret)", "").replace('"secret"', "")
+
+
+def test_who_is_nobody_fills_nothing(appliance: Appliance) -> None:
+    client = appliance.application.test_client()
+    for number in range(40):
+        client.post("/api/v1/session", json={"name": "admin", "password": f"wrong {number} wrong"})
+        client.post("/api/v1/session", json={"unknown": number})
+        client.post("/api/v1/datastores", json={"name": "x" * 1000})
+    entries = appliance.get("/audit")["items"]
+    assert len(entries) == 5 and {one["status"] for one in entries} == {401}  # then it has to wait
+
+
+def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "AUDIT_KEPT", 20)
+    monkeypatch.setattr(journal, "AUDIT_FILE_ENTRIES", 10)
+    monkeypatch.setattr(journal, "AUDIT_FILES", 2)
+    monkeypatch.setattr(operation, "_ROTATED_AFTER", 5)
+    for number in range(70):
+        appliance.request("POST", "/host-groups", {"name": f"group {number}"})
+    with appliance.store.reading() as session:
+        kept = session.scalars(select(AuditEntry.id).order_by(AuditEntry.id)).all()
+    files = sorted(appliance.configuration.audit_directory.glob("*"))
+    assert len(files) == 2 and files[0].stat().st_mode & 0o077 == 0 and files[0].parent.stat().st_mode & 0o077 == 0
+    written = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert [one["id"] for one in written] + list(kept) == list(range(written[0]["id"], 71))
+    assert 20 <= len(kept) < 36 and len(written) == 20
+    assert all(one["actor"] == "admin" and one["status"] == 201 for one in written)
+
+
+def test_a_database_of_the_version_before(tmp_path: Path) -> None:
+    file = tmp_path / "appliance.sqlite"
+    engine = create_engine(f"sqlite:///{file}")
+    configuration = Config()
+    configuration.set_main_option("script_location", str(Path(operation.__file__).parents[1] / "database" / "migrations"))
+    with engine.begin() as connection:
+        configuration.attributes["connection"] = connection
+        command.upgrade(configuration, "0001")
+        connection.execute(text("INSERT INTO audit VALUES (7, 1, 'admin', '::1', 'user.create', 'x', NULL, NULL, 201)"))
+        values = "'a', 1, 'k', 's', '{}', 'succeeded', '', 100, 0, NULL, NULL, 'admin', 1, 1, 1"
+        connection.execute(text(f"INSERT INTO jobs VALUES ({values})"))
+    engine.dispose()
+    store = Store(file)
+    with store.session() as session:
+        assert session.scalar(select(AuditEntry.status)) == 201 and session.scalar(select(Job.key)) is None
+        assert journal.record(session, actor="", address="", action="", subject="", status=None) == 8
+        assert session.scalar(select(func.count()).select_from(AuditEntry)) == 2
+    store.close()
