@@ -14,7 +14,7 @@ from appliance.database.models import Alert, Job, Setting
 from appliance.domain import jobs
 from appliance.domain.access import Role
 from appliance.domain.errors import UnavailableError
-from appliance.domain.readiness import esxcli_lines
+from appliance.domain.esxcli import esxcli_lines
 
 resource = Resource("appliance")
 

@@ -12,12 +12,12 @@ from typing import Any
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
-from appliance.domain import capacity, readiness, schedules
+from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.domain.journal import settle
-from appliance.worker import pool_operations
+from appliance.worker import pool_operations, readiness
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.zfs.model import Pool

@@ -1,0 +1,51 @@
+"""Who may import whom, as appliance/README.md has it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import appliance
+
+ROOT = Path(appliance.__file__).parent
+COMMON = {"", "config", "logs"}
+MAY = {
+    "database": set(),
+    "domain": {"database", "zfs.model"},
+    "zfs": set(),
+    "dataplane": set(),
+    "helper": {"zfs"},
+    "worker": {"domain", "database", "dataplane", "zfs", "helper.client"},
+    "api": {"domain", "database", "worker.client"},
+    "cli": set(),
+}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Modules of the appliance, without its name."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "appliance" else [node.module]
+        else:
+            continue
+        for name in names:
+            if name == "appliance" or name.startswith("appliance."):
+                yield name.removeprefix("appliance").removeprefix(".")
+
+
+def test_rooms_keep_to_their_doors() -> None:
+    rooms = {path.name for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert rooms == set(MAY)
+    wrong = []
+    for room, may in MAY.items():
+        for file in (ROOT / room).rglob("*.py"):
+            if "tests" in file.parts:
+                continue
+            for name in imported(file):
+                first = name.split(".")[0]
+                if first == room or first in COMMON or name == "__version__":
+                    continue
+                if not any(name == one or name.startswith(f"{one}.") for one in may):
+                    wrong.append(f"{file.relative_to(ROOT)}: {name}")
+    assert wrong == []
