@@ -30,6 +30,12 @@ def group(session: Session, group_id: str) -> HostGroup:
     return found
 
 
+def _check_group(session: Session, group_id: str) -> None:
+    """Of what names a group. Raises InvalidError."""
+    if session.get(HostGroup, group_id) is None:
+        raise InvalidError("group", f"there is no host group {group_id!r}", "what host-groups tell")
+
+
 def add_group(session: Session, name: str, disabled: Sequence[str]) -> HostGroup:
     """A new group, without hosts."""
     _check_name(session, HostGroup, name, None)
@@ -130,7 +136,7 @@ def add_host(
     """A new host."""
     _check_name(session, Host, name, None)
     if group_id is not None:
-        group(session, group_id)
+        _check_group(session, group_id)
     if (session.scalar(select(func.count()).select_from(Host)) or 0) >= HOSTS:
         raise ConflictError(f"there are {HOSTS} hosts already")
     added = Host(
@@ -182,7 +188,7 @@ def move_host(session: Session, host_id: str, group_id: str | None) -> Host:
     """Into another group, or out of all."""
     moved = host(session, host_id)
     if group_id is not None:
-        group(session, group_id)
+        _check_group(session, group_id)
     moved.group_id = group_id
     session.flush()
     return moved

@@ -217,3 +217,9 @@ def test_nobody_fills_the_audit(appliance: Appliance) -> None:
     for _ in range(3):
         assert appliance.request("POST", "/datastores", GOOD, role="").status_code == 401
     assert appliance.get("/audit")["items"] == []
+
+
+def test_a_host_of_a_group_that_is_not_there(shared: Appliance) -> None:
+    body = {"name": "lost", "group": "00000000-0000-4000-8000-000000000000", "iqns": []}
+    answer = shared.request("POST", "/hosts", body)
+    assert answer.status_code == 422 and answer.json is not None and answer.json["errors"][0]["field"] == "group"

@@ -139,6 +139,14 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     assert "a-good-long" not in appliance.json("host", "list").__repr__() + appliance.logs()
 
 
+def test_a_wrong_password_logs_nobody_out(appliance: Appliance) -> None:
+    kept = (appliance.directory / "zvaai" / "cli.json").read_bytes()
+    words = ("login", "https://127.0.0.1:8443", "--fingerprint", appliance.fingerprint())
+    assert appliance.run(*words, text="a wrong password").returncode == 5
+    assert (appliance.directory / "zvaai" / "cli.json").read_bytes() == kept
+    assert appliance.run("pool", "list").returncode == 0
+
+
 def test_exit_codes(appliance: Appliance) -> None:
     for words, code in (
         (["datastore", "show", "absent"], 3),
