@@ -20,17 +20,12 @@ from pathlib import Path
 import pytest
 from support.programs import run
 from support.target import IQN, PROGRAM, Target
+from support.units import SYSTEMD, allowed, analyze, called
 
-SYSTEMD = Path(__file__).parents[2] / "packaging/systemd"
 UNIT = SYSTEMD / "zvaai-target.service"
 NOBODY = 65534
 # What systemd-analyze calls exposure, in tenths: 0 is none, 100 all. Network, block devices and AF_UNIX are what a target is for.
 EXPOSURE_MAX = 20
-
-
-def analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze."""
-    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -57,25 +52,6 @@ def test_the_unit_is_tight(unit: Path) -> None:
     """Little that systemd can take away is left."""
     result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", str(unit))
     assert result.returncode == 0, result.stdout
-
-
-def expand(name: str) -> set[str]:
-    """The system calls of a group of systemd's, or the one of that name."""
-    if not name.startswith("@"):
-        return {name}
-    lines = analyze("syscall-filter", name).stdout.splitlines()[1:]
-    words = [word for line in lines if (word := line.strip()) and not word.startswith("#")]
-    return set().union(*map(expand, words))
-
-
-def allowed() -> set[str]:
-    """The system calls the unit allows."""
-    filters = re.findall(r"^SystemCallFilter=(.*)$", UNIT.read_text(), re.MULTILINE)
-    found = expand("@default")
-    for line in filters:
-        names = set().union(*map(expand, line.removeprefix("~").split()))
-        found = found - names if line.startswith("~") else found | names
-    return found
 
 
 class Unprivileged(Target):
@@ -132,12 +108,9 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
     facts = dict(re.findall(r"^(\w+):\t(.*)$", status, re.MULTILINE))
     assert facts["Uid"].split()[0] == str(NOBODY)
     assert {facts[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
-    # What setpriv did before the daemon's execve is systemd's part.
-    lines = (tmp_path / "calls").read_text().splitlines()
-    begin = max(at for at, line in enumerate(lines) if "execve(" in line and "zvaai-target" in line and "= 0" in line)
-    used = {match[1] for line in lines[begin:] if (match := re.match(r"\d+ +(\w+)\(", line))}
+    used = called(tmp_path / "calls", "zvaai-target")
     assert {"accept4", "fdatasync" if engine == "threads" else "io_uring_enter"} <= used
-    assert used - allowed() == set()
+    assert used - allowed(UNIT) == set()
 
 
 def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""The appliance's worker and API as systemd would run them: valid and tight units, and both programs live within them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.programs import REPOSITORY, wait_for
+from support.units import SYSTEMD, allowed, analyze, called
+
+SERVICES = ("worker", "api")
+EXPOSURE_MAX = {"worker": 4, "api": 13}
+"""Tenths, as systemd-analyze counts: the API has the network."""
+REFUSED = {"setgroups"}
+"""By which gunicorn drops groups; it goes on when it may not (EPERM, which the unit answers)."""
+NOBODY = 65534
+PORT = 8445
+
+
+def unit(name: str) -> Path:
+    return SYSTEMD / f"zvaai-{name}.service"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_unit_is_valid_and_tight(name: str) -> None:
+    result = analyze("verify", "--man=no", str(unit(name)))
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+    result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX[name]}", str(unit(name)))
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_its_user_is_made(name: str) -> None:
+    user = re.findall(r"^User=(.*)$", unit(name).read_text(), re.MULTILINE)
+    made = [line.split()[1] for line in (SYSTEMD / "zvaai.sysusers").read_text().splitlines() if line.startswith("u ")]
+    assert user == made
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder of the services' user, which everybody can reach, as a checkout need not be; with the programs."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        directory = Path(name)
+        shutil.copytree(REPOSITORY / "appliance", directory / "lib" / "appliance", ignore=shutil.ignore_patterns("tests"))
+        (directory / "appliance.toml").write_text(
+            f"""
+            state_directory = "{directory}/state"
+            runtime_directory = "{directory}/run"
+            http = {{ address = "127.0.0.1", port = {PORT} }}
+            target = {{ simulated = true }}
+            storage = {{ engine = "simulator" }}
+            """
+        )
+        for path in (directory, directory / "state", directory / "run"):
+            path.mkdir(exist_ok=True)
+            os.chown(path, NOBODY, NOBODY)
+        yield directory
+
+
+def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
+    """A service as an unprivileged user, every system call written to `trace`."""
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+    command = ["strace", "-f", "-qq", "-o", str(trace), *user, sys.executable, "-m", f"appliance.{name}"]
+    settings = {"ZVAAI_CONFIG": str(home / "appliance.toml"), "PYTHONPATH": str(home / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
+    with (trace.with_suffix(".log")).open("wb") as log:
+        return subprocess.Popen(command, env={**os.environ, **settings}, stdout=log, stderr=log, cwd="/", umask=0o077)
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    """SIGTERM to what strace started; the exit code."""
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGTERM)
+    return process.wait(timeout=60)
+
+
+def test_both_live_within_their_units(home: Path, tmp_path: Path) -> None:
+    """They start, make their secrets, set up, make a datastore and stop as an unprivileged user with the units' calls only."""
+    traces = {name: tmp_path / name for name in SERVICES}
+    running = {name: start(name, home, traces[name]) for name in SERVICES}
+    client = httpx.Client(base_url=f"https://127.0.0.1:{PORT}/api/v1", verify=False, timeout=60)
+
+    def told(method: str, path: str, body: Any = None) -> Any:
+        answer = client.request(method, path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def listens() -> bool:
+        try:
+            return bool(client.get("/health").is_success)
+        except httpx.HTTPError:
+            return False
+
+    try:
+        wait_for(listens, "the API listens", timeout=90)
+        user = {"name": "admin", "password": "correct horse battery"}
+        told("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
+        client.headers["X-CSRF-Token"] = told("POST", "/session", user)["csrf_token"]
+        wait_for(lambda: bool(told("GET", "/status")["worker"]), "the worker answers", timeout=90)
+        told("POST", "/host-groups", {"name": "cluster"})
+        (pool,) = told("GET", "/pools")["items"]
+        job = told("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
+        wait_for(lambda: told("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made", timeout=60)
+    finally:
+        codes = {name: stop(process) for name, process in reversed(running.items())}
+    assert codes == {"api": 0, "worker": 0}, "".join(trace.with_suffix(".log").read_text() for trace in traces.values())
+    for name, trace in traces.items():
+        used = called(trace, f"appliance.{name}")
+        assert {"accept4", "fdatasync"} & used
+        assert used - allowed(unit(name)) <= REFUSED, name
+    assert {path.stat().st_mode & 0o077 for path in (home / "state").iterdir()} == {0}

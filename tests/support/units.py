@@ -1,0 +1,42 @@
+"""Units of systemd, looked at with systemd's own programs: there is no systemd as process 1 in the tests."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from support.programs import REPOSITORY
+
+SYSTEMD = REPOSITORY / "packaging/systemd"
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze."""
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def expand(name: str) -> set[str]:
+    """The system calls of a group of systemd's, or the one of that name."""
+    if not name.startswith("@"):
+        return {name}
+    lines = analyze("syscall-filter", name).stdout.splitlines()[1:]
+    words = [word for line in lines if (word := line.strip()) and not word.startswith("#")]
+    return set().union(*map(expand, words))
+
+
+def allowed(unit: Path) -> set[str]:
+    """The system calls that a unit allows."""
+    filters = re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE)
+    found = expand("@default")
+    for line in filters:
+        names = set().union(*map(expand, line.removeprefix("~").split()))
+        found = found - names if line.startswith("~") else found | names
+    return found
+
+
+def called(trace: Path, program: str) -> set[str]:
+    """The system calls in what strace wrote, from where the program began: what was before is systemd's part."""
+    lines = trace.read_text().splitlines()
+    begin = max(at for at, line in enumerate(lines) if "execve(" in line and program in line and "= 0" in line)
+    return {match[1] for line in lines[begin:] if (match := re.match(r"\d+ +(\w+)\(", line))}
