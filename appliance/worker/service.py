@@ -233,14 +233,15 @@ class Service:
             kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}
-        pools: dict[str, list[str]] = {}
+        pools: dict[str, list[tuple[str, str]]] = {}
         for snapshot in schedules.surplus(self._look().snapshots, kept):
             store = stores.get(snapshot.dataset)
             if store is not None and store.state == "active" and store.id not in busy:
-                pools.setdefault(store.pool, []).append(snapshot.name)
-        for pool, names in pools.items():
+                pools.setdefault(store.pool, []).append((snapshot.name, store.id))
+        for pool, surplus in pools.items():
+            asked = {"pool": pool, "names": [name for name, _ in surplus], "about": sorted({store for _, store in surplus})}
             try:
-                self.executor.submit("snapshot.retention", {"pool": pool, "names": names}, "retention")
+                self.executor.submit("snapshot.retention", asked, "retention")
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)
 

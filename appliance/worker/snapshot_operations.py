@@ -108,8 +108,8 @@ class Retire(Operation):
     kind = "snapshot.retention"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """`names` are full names of snapshots."""
-        return Plan(f"retention of {asked['pool']}", {"names": asked["names"]})
+        """`names` are full names of snapshots, `about` the datastores they are of."""
+        return Plan(f"retention of {asked['pool']}", {"names": asked["names"], "about": asked["about"]})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """What is held or was cloned meanwhile stays."""
