@@ -3,7 +3,7 @@
     iSCSI target                one, by the configured name; others are somebody else's and left alone
       access                    every initiator that sees a LUN
       CHAP accounts             one for each host that has one, while CHAP is required
-      LUN number                the datastore's; by its UUID, so that a number can move
+      LUN number                the datastore's; by its UUID, so that a number can move; without write cache, and writable
         access                  initiators of the host groups it is presented to
     host groups "zvaai:NAME"    with the offloads their hosts are not offered
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from appliance.dataplane.target import HostGroup, Lun, ServedTarget, TargetControl, TargetRefusedError
+from appliance.dataplane.target import CHANGING_TOGETHER, HostGroup, Lun, ServedTarget, TargetControl, TargetRefusedError
 
 GROUP_PREFIX = "zvaai:"
 Step = Callable[[TargetControl], None]
@@ -62,6 +62,12 @@ class Failure:
 
     subject: str
     text: str
+    still_open: bool = False
+    """The LUN is taken away, but commands under way have not ended."""
+
+
+class _StillOpenError(TargetRefusedError):
+    """A LUN that is taken away has its volume open."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,8 @@ def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGr
 
 def _delete_lun(target: str, number: int) -> Step:
     def step(control: TargetControl) -> None:
-        if not control.delete_lun(target, number):
-            raise TargetRefusedError(
+        if control.delete_lun(target, number) is False:
+            raise _StillOpenError(
                 -32008, f"LUN {number} is taken away, but commands under way have not ended: its volume is still open"
             )
 
@@ -185,8 +191,10 @@ def _luns(wanted: Wanted, served: ServedTarget) -> list[Difference]:
         if found is None or found.lun.uuid != lun.uuid:
             steps.append(Difference(f"LUN {number} is not served", _create_lun(served.name, lun), lun.uuid))
             continue
-        if (found.lun.path, found.lun.soft_threshold) != (lun.path, lun.soft_threshold):
-            steps.append(Difference(f"LUN {number} has another path or threshold", _change_lun(served.name, lun), lun.uuid))
+        for fields in CHANGING_TOGETHER:
+            if any(getattr(found.lun, name) != getattr(lun, name) for name in fields):
+                text = f"LUN {number} has another {' or '.join(fields)}"
+                steps.append(Difference(text, _change_lun(served.name, lun, fields), lun.uuid))
         if found.lun.initiators is None or set(lun.initiators or ()) - set(found.lun.initiators):
             steps.append(Difference(f"LUN {number} is not shown to all its hosts", _show_lun(served.name, lun), lun.uuid))
     return steps
@@ -196,8 +204,8 @@ def _create_lun(target: str, lun: Lun) -> Step:
     return lambda control: control.create_lun(target, lun)
 
 
-def _change_lun(target: str, lun: Lun) -> Step:
-    return lambda control: control.change_lun(target, lun)
+def _change_lun(target: str, lun: Lun, fields: tuple[str, ...]) -> Step:
+    return lambda control: control.change_lun(target, lun, fields)
 
 
 def _show_lun(target: str, lun: Lun) -> Step:
@@ -214,5 +222,5 @@ def reconcile(control: TargetControl, wanted: Wanted) -> Outcome:
         try:
             step.apply(control)
         except TargetRefusedError as error:
-            failures.append(Failure(step.subject, f"{step.text}: {error}"))
+            failures.append(Failure(step.subject, f"{step.text}: {error}", isinstance(error, _StillOpenError)))
     return Outcome(tuple(found), tuple(failures))

@@ -35,6 +35,7 @@ class TargetRefusedError(TargetError):
 
 NOT_THERE = -32001
 TAKEN = -32002
+NOT_SERVED = -32003
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,26 @@ class Lun:
     path: str
     initiators: Access = ()
     soft_threshold: int | None = None
-    """Percent of its size."""
+    """Percent of its size; 0 stands for one that somebody has set in bytes."""
+    write_cache: bool = False
+    read_only: bool = False
+    provisioning: str = "automatic"
+    """"thick", "thin", or "automatic": by what its volume has reserved."""
+    reservations: str | None = None
+    """Folder for the persistent reservations that hosts want to survive a loss of power."""
+
+
+CHANGING_TOGETHER = (("write_cache",), ("read_only",), ("path", "soft_threshold"), ("provisioning",), ("reservations",))
+"""What of a LUN is changed in one step: the rest does not wait for what is refused."""
+
+
+@dataclass(frozen=True)
+class Registrations:
+    """Who is registered with a LUN by persistent reservations: initiator ports."""
+
+    initiators: tuple[str, ...]
+    survive: bool
+    """A loss of power, and so also that the LUN is taken away and comes back."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +158,16 @@ class TargetControl(ABC):
         """Serves it. Refused when its path can't be opened."""
 
     @abstractmethod
-    def change_lun(self, target: str, lun: Lun) -> None:
-        """Its path and threshold, while hosts use it."""
+    def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
+        """One entry of CHANGING_TOGETHER, while hosts use it."""
 
     @abstractmethod
-    def delete_lun(self, target: str, number: int) -> bool:
-        """Takes it away; one that is not there is well. Whether its path is closed."""
+    def delete_lun(self, target: str, number: int) -> bool | None:
+        """Takes it away. Whether its path is closed; None, so unknown, for one that is not there, which is well."""
+
+    @abstractmethod
+    def registrations(self, target: str, number: int) -> Registrations:
+        """By persistent reservations; nobody where there is no such LUN, or nothing is known since the daemon started."""
 
     @abstractmethod
     def refresh_lun(self, target: str, number: int) -> None:
@@ -265,19 +289,31 @@ class TargetSocket(TargetControl):
         """Serves it."""
         content: dict[str, Any] = {"number": lun.number, "uuid": lun.uuid, "path": lun.path}
         content["initiators"] = "any" if lun.initiators is None else list(lun.initiators)
-        if lun.soft_threshold is not None:
-            content["soft_threshold"] = {"percent": lun.soft_threshold}
+        for fields in CHANGING_TOGETHER:
+            content |= {name: value for name in fields if (value := _value(lun, name)) is not None}
         self._call("luns.create", target=target, lun=content)
 
-    def change_lun(self, target: str, lun: Lun) -> None:
-        """Its path and threshold."""
-        threshold = None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
-        self._call("luns.change", target=target, number=lun.number, path=lun.path, soft_threshold=threshold)
+    def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
+        """One entry of CHANGING_TOGETHER."""
+        self._call("luns.change", target=target, number=lun.number, **{name: _value(lun, name) for name in fields})
 
-    def delete_lun(self, target: str, number: int) -> bool:
+    def delete_lun(self, target: str, number: int) -> bool | None:
         """Whether its path is closed."""
         told = self._gone_is_well("luns.delete", target=target, number=number)
-        return told is None or bool(told["closed"])
+        return None if told is None else bool(told["closed"])
+
+    def registrations(self, target: str, number: int) -> Registrations:
+        """By persistent reservations."""
+        try:
+            told = self._gone_is_well("reservations.list", target=target, number=number)
+        except TargetRefusedError as error:
+            if error.code != NOT_SERVED:  # failed since the start: what there may be is in its file
+                raise
+            told = None
+        if told is None:
+            return Registrations((), survive=True)
+        ports = sorted({one["initiator_port"] for one in told["registrations"]})
+        return Registrations(tuple(ports), survive=bool(told["survives_power_loss"]))
 
     def refresh_lun(self, target: str, number: int) -> None:
         """Looks at its size now."""
@@ -337,6 +373,13 @@ class TargetSocket(TargetControl):
         return dict(self._call("space.get"))
 
 
+def _value(lun: Lun, name: str) -> Any:
+    """As luns.create and luns.change have it."""
+    if name == "soft_threshold":
+        return None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
+    return getattr(lun, name)
+
+
 def _served(told: dict[str, Any]) -> ServedLun:
     threshold = told.get("soft_threshold")
     return ServedLun(
@@ -345,7 +388,11 @@ def _served(told: dict[str, Any]) -> ServedLun:
             uuid=told["uuid"],
             path=told["path"],
             initiators=_access(told["initiators"]),
-            soft_threshold=threshold.get("percent") if threshold else None,
+            soft_threshold=threshold.get("percent", 0) if threshold else None,
+            write_cache=told["write_cache"],
+            read_only=told["read_only"],
+            provisioning=told.get("provisioning", "automatic"),
+            reservations=told.get("reservations"),
         ),
         state=told["state"],
         reason=told.get("reason", ""),

@@ -15,6 +15,7 @@ from appliance.dataplane.target import (
     HostGroup,
     LoggedIn,
     Lun,
+    Registrations,
     ServedLun,
     ServedTarget,
     Status,
@@ -32,6 +33,10 @@ class TargetSimulator(TargetControl):
         self._groups: dict[str, HostGroup] = {}
         self.logged_in: list[LoggedIn] = []
         """What `sessions` tells, for tests to set."""
+        self.registered: dict[str, Registrations] = {}
+        """By UUID, for tests to set."""
+        self.busy: set[str] = set()
+        """UUIDs of LUNs whose commands do not end in time, for tests to set."""
 
     def _target(self, name: str) -> ServedTarget:
         if name not in self._targets:
@@ -82,25 +87,35 @@ class TargetSimulator(TargetControl):
             served = ServedLun(lun, "serving", "", 0, f"naa.6{named[:31]}", named)
             self._targets[target] = replace(found, luns=(*found.luns, served))
 
-    def change_lun(self, target: str, lun: Lun) -> None:
-        """Its path and threshold."""
+    def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
+        """What is named."""
         with self._lock:
             found = self._target(target)
+            changed: dict[str, Any] = {name: getattr(lun, name) for name in fields}
             luns = tuple(
-                replace(served, lun=replace(served.lun, path=lun.path, soft_threshold=lun.soft_threshold))
-                if served.lun.number == lun.number
-                else served
+                replace(served, lun=replace(served.lun, **changed)) if served.lun.number == lun.number else served
                 for served in found.luns
             )
             self._targets[target] = replace(found, luns=luns)
 
-    def delete_lun(self, target: str, number: int) -> bool:
-        """Closed at once."""
+    def delete_lun(self, target: str, number: int) -> bool | None:
+        """Closed at once, unless a test says otherwise. Registrations that survive come back with the LUN."""
         with self._lock:
             found = self._targets.get(target)
-            if found is not None:
-                self._targets[target] = replace(found, luns=tuple(served for served in found.luns if served.lun.number != number))
-            return True
+            gone = next((served.lun for served in found.luns if served.lun.number == number), None) if found else None
+            if found is None or gone is None:
+                return None
+            self._targets[target] = replace(found, luns=tuple(served for served in found.luns if served.lun.number != number))
+            if gone.uuid in self.registered and not (self.registered[gone.uuid].survive and gone.reservations):
+                del self.registered[gone.uuid]
+            return gone.uuid not in self.busy
+
+    def registrations(self, target: str, number: int) -> Registrations:
+        """What a test says."""
+        with self._lock:
+            luns = self._targets[target].luns if target in self._targets else ()
+            uuids = [served.lun.uuid for served in luns if served.lun.number == number]
+            return self.registered.get(uuids[0] if uuids else "", Registrations((), survive=True))
 
     def refresh_lun(self, target: str, number: int) -> None:
         """Nothing to look at."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +35,8 @@ def wanted(draw: st.DrawFn) -> Wanted:
             f"/volumes/{draw(st.integers(0, 1))}-{name}",
             tuple(sorted(draw(some))),
             draw(st.sampled_from([None, 80])),
+            provisioning=draw(st.sampled_from(["automatic", "thin", "thick"])),
+            reservations=draw(st.sampled_from([None, "/reservations"])),
         )
         for number, name in chosen
     }
@@ -81,7 +85,7 @@ class Watched(TargetSimulator):
         super().create_lun(target, lun)
         self.shown.append(self.look())
 
-    def delete_lun(self, target: str, number: int) -> bool:
+    def delete_lun(self, target: str, number: int) -> bool | None:
         """Watched."""
         closed = super().delete_lun(target, number)
         self.shown.append(self.look())
@@ -107,8 +111,8 @@ def test_from_anything_to_anything(before: Wanted, after: Wanted) -> None:
     served = target.targets()[0]
     assert {found.lun.number: found.lun for found in served.luns} == dict(after.luns)
     assert {account.name for account in served.accounts} == set(after.accounts) and served.chap_required == after.chap_required
-    assert {group.name: group for group in target.host_groups()} == {
-        name: HostGroup(name, tuple(group.initiators), tuple(group.disabled)) for name, group in after.groups.items()
+    assert {group.name: (set(group.initiators), set(group.disabled)) for group in target.host_groups()} == {
+        name: (set(group.initiators), set(group.disabled)) for name, group in after.groups.items()
     }
     assert reconcile(target, after).differences == ()
 
@@ -143,3 +147,28 @@ def test_a_changed_secret_is_set_again() -> None:
     assert target.targets()[0].accounts == (Account("one", None),)
     stale = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account, stale=True)})
     assert [step.text for step in differences(stale, target.targets()[0], [])] == ["CHAP account one is another one"]
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [{"write_cache": True}, {"read_only": True}, {"provisioning": "thin"}, {"reservations": "/elsewhere"}, {"soft_threshold": 0}],
+    ids=lambda one: next(iter(one)),
+)
+def test_what_somebody_changed_by_hand_is_mended(by_hand: dict[str, Any]) -> None:
+    target = TargetSimulator()
+    lun = Lun(0, UUIDS[0], "/volumes/0", provisioning="thick", reservations="/reservations")
+    reconcile(target, Wanted(NAME, {0: lun}, {}))
+    target.change_lun(NAME, replace(lun, **by_hand), list(by_hand))
+    outcome = reconcile(target, Wanted(NAME, {0: lun}, {}))
+    assert outcome.differences == (f"LUN 0 has another {'path or ' * ('soft_threshold' in by_hand)}{next(iter(by_hand))}",)
+    assert target.targets()[0].luns[0].lun == lun
+
+
+def test_a_lun_that_is_gone_is_not_taken_for_closed() -> None:
+    """Only the first of two answers tells that commands have not ended."""
+    target = TargetSimulator()
+    reconcile(target, Wanted(NAME, {0: Lun(0, UUIDS[0], "/volumes/0")}, {}))
+    target.busy.add(UUIDS[0])
+    outcome = reconcile(target, Wanted(NAME, {}, {}))
+    assert [(failure.subject, failure.still_open) for failure in outcome.failures] == [(UUIDS[0], True)]
+    assert target.delete_lun(NAME, 0) is None
