@@ -117,9 +117,9 @@ def running(
     control = target or TargetSimulator()
     context = Context(configuration, store, simulator, control, Seal(configuration.secrets_key))
     if volumes is not None:
-        from appliance.worker.simulated import devices  # noqa: PLC0415
+        from appliance.worker.simulated import devices, folders  # noqa: PLC0415
 
-        context.device = devices(volumes)
+        context.device, context.folder, context.on_files = devices(volumes), folders(volumes), True
     elif isinstance(control, TargetSimulator):
         context.device = lambda volume: "/dev/null"  # there at once
     service = Service(context)

@@ -120,6 +120,20 @@ def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     return call.submit("datastore.purge", id=datastore_id)
 
 
+@resource.operation(
+    "POST",
+    "/datastores/<datastore_id>/forget",
+    role=Role.ADMIN,
+    audit="datastore.forget",
+    query=ForceQuery,
+    answer=JobTold,
+    status=202,
+)
+def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
+    """Gives up a missing one: its LUN number and host groups are free again."""
+    return call.submit("datastore.forget", id=datastore_id, force=query.force)
+
+
 @resource.operation("GET", "/volumes", role=Role.VIEWER, query=ListQuery, answer=VolumePage)
 def list_volumes(call: Call, query: ListQuery) -> BaseModel:
     """All volumes; those without a datastore can be adopted."""

@@ -66,7 +66,7 @@ class ListQuery(Model):
 class DatastoreQuery(ListQuery):
     """Which of them."""
 
-    state: Literal["active", "deleted", "copy"] | None = None
+    state: Literal["active", "deleted", "copy", "missing"] | None = None
 
 
 class JobQuery(ListQuery):
@@ -448,10 +448,14 @@ class ScrubAsked(Model):
 
 
 class DatastoreTold(Answer):
-    """A VMFS datastore; a deleted one that can be restored; or a copy of one, which is not served, with the reason."""
+    """A VMFS datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
+
+    A missing one keeps its LUN number until its pool is there again, or it is forgotten. `thick` is what it is to be, `reserved`
+    what the target has reserved for it.
+    """
 
     id: str
-    state: Literal["active", "deleted", "copy"]
+    state: Literal["active", "deleted", "copy", "missing"]
     name: str
     dataset: str
     pool: str
@@ -460,6 +464,7 @@ class DatastoreTold(Answer):
     size: Bytes
     block_size: int
     thick: bool
+    reserved: Bytes
     used: Bytes
     referenced: Bytes
     snapshot_bytes: Bytes

@@ -177,7 +177,8 @@ def change_device(
 
 @datastore.command("list")
 def list_datastores(
-    context: typer.Context, state: Annotated[str | None, typer.Option(help="active, deleted or copy; all unless told")] = None
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing; all unless told")] = None,
 ) -> None:
     """All datastores; deleted ones can be restored, copies are not served."""
     run = shared(context)
@@ -277,6 +278,13 @@ def purge_datastore(
     if not yes:
         typer.confirm(f"Destroy {store} and its snapshots for ever?", abort=True)
     run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
+
+
+@datastore.command("forget")
+def forget_datastore(context: typer.Context, store: Store, force: Force = False, wait: Wait = False) -> None:
+    """Gives up a missing one; its LUN number is free again."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/forget", force=force), wait)
 
 
 @datastore.command("clone")

@@ -37,6 +37,13 @@ def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
             found.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away"))
+        if store.state == "active" and store.thick and store.reserved < store.size:
+            text = f"datastore {store.name} is to be thick, and {store.reserved} of {store.size} bytes are reserved for it"
+            found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "make room in the pool"))
+        if store.state == "missing":
+            text = f"LUN {store.lun} is kept for a datastore ({store.id}) of which no volume can be seen"
+            remedy = "import its pool, or forget it: zvaai datastore forget"
+            found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
         if store.state == "copy":
             text = f"{store.dataset} looks like datastore {store.name} and is not served: {store.copy_reason}"
             found.append(

@@ -37,12 +37,12 @@ TRASH = "zvaai-deleted"
 
 @dataclass(frozen=True)
 class Datastore:
-    """A VMFS datastore, a deleted one that can be restored, or a copy that is not served. Sizes are bytes."""
+    """A VMFS datastore, a deleted one that can be restored, a copy that is not served, or a missing one. Sizes are bytes."""
 
     id: str
     """Its UUID; of a copy "copy-" and the GUID of its dataset."""
     state: str
-    """"active", "deleted" or "copy"."""
+    """"active", "deleted", "copy", or "missing": hosts were shown it, and no volume that can be seen is it."""
     name: str
     dataset: str
     pool: str
@@ -51,6 +51,9 @@ class Datastore:
     size: int
     block_size: int
     thick: bool
+    """What it is to be; where nobody has said, what it is."""
+    reserved: int
+    """Its refreservation, which the target keeps for a thick one."""
     used: int
     referenced: int
     snapshot_bytes: int
@@ -65,6 +68,8 @@ class Datastore:
     copy_of: str | None = None
     host_groups: tuple[str, ...] = ()
     device: str = ""
+    thick_stated: bool | None = None
+    """What is set on its volume."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,17 @@ def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
         claim = judged.get(volume.name)
         if claim is not None:
             found.append(_datastore(volume, claim, luns, groups, inventory.devices.get(volume.name, volume.device)))
+    seen = {uuid for store in found for uuid in (store.uuid, store.copy_of)}
+    found += [_missing(uuid, lun, groups.get(uuid, ())) for uuid, lun in luns.items() if uuid not in seen]
     return sorted(found, key=lambda store: (store.name, store.id))
+
+
+def _missing(uuid: str, lun: int, groups: Sequence[str]) -> Datastore:
+    return Datastore(
+        id=uuid, state="missing", name=f"missing-{uuid[:8]}", dataset="", pool="", guid=0, uuid=uuid, size=0, block_size=0,
+        thick=False, reserved=0, used=0, referenced=0, snapshot_bytes=0, compression="", sync="", origin=None, created_at=0,
+        lun=lun, host_groups=tuple(groups),
+    )  # fmt: skip
 
 
 def _datastore(
@@ -117,7 +132,9 @@ def _datastore(
         uuid=own.uuid if own else None,
         size=volume.volsize,
         block_size=volume.volblocksize,
-        thick=volume.refreservation >= volume.volsize,
+        thick=volume.refreservation >= volume.volsize if own is None or own.thick is None else own.thick,
+        thick_stated=own.thick if own else None,
+        reserved=volume.refreservation,
         used=volume.space.used,
         referenced=volume.space.referenced,
         snapshot_bytes=volume.space.used_by_snapshots,

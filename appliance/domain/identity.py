@@ -21,6 +21,8 @@ LUN = "zvaai:lun"
 """The number it had last; what another appliance gives it if that is free."""
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
+THICK = "zvaai:thick"
+"""Whether it is to be thick: "on" or "off". The target sees to that, and owns refreservation; without it nothing is said."""
 DELETED = "zvaai:deleted"
 """When it was deleted, in seconds since 1970."""
 CREATED_BY = "zvaai:job"
@@ -39,6 +41,7 @@ class Identity:
     lun: int | None
     soft_threshold: int | None
     deleted_at: int | None
+    thick: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         lun=_number(_local(dataset.properties, LUN), 16383),
         soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
         deleted_at=_number(_local(dataset.properties, DELETED), 10**15),
+        thick={"on": True, "off": False}.get(_local(dataset.properties, THICK) or ""),
     )
 
 

@@ -47,6 +47,18 @@ def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any]
     return job
 
 
+def in_the_way(session: Session, parameters: dict[str, Any]) -> None:
+    """Raises ConflictError while a job is under way that takes a datastore away which this one needs, or the other way round.
+
+    `out_of_service` names those that a job takes away, `about` those that it needs beside its subject.
+    """
+    taken, needed = set(parameters.get("out_of_service", ())), set(parameters.get("about", ()))
+    for other in active(session) if taken or needed else ():
+        its = other.parameters
+        if taken & {other.subject, *its.get("about", ())} or needed & set(its.get("out_of_service", ())):
+            raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
+
+
 def busy(session: Session, subject: str) -> None:
     """Raises ConflictError while a job is under way for the subject."""
     other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
@@ -70,6 +82,11 @@ def job(session: Session, job_id: str) -> Job:
 def active(session: Session) -> list[Job]:
     """Those under way, in their order."""
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
+
+
+def subjects_since(session: Session, since: float) -> set[str]:
+    """What jobs are about that are under way, or have ended since then (seconds since 1970)."""
+    return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
 
 
 def begin(session: Session, job_id: str) -> Job:

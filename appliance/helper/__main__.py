@@ -35,6 +35,7 @@ def _arguments() -> argparse.Namespace:
         "--device-directory", action="append", default=[], help="where pools' devices lie (/dev/disk/ unless told)"
     )
     parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
+    parser.add_argument("--target-user", help="who keeps persistent reservations: the iSCSI target's user")
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
     return parser.parse_args()
@@ -64,6 +65,7 @@ def main() -> int:
     options = _arguments()
     try:
         users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
+        target_user = pwd.getpwnam(options.target_user).pw_uid if options.target_user else None
     except KeyError as problem:
         logging.error("%s", problem)
         return 78
@@ -81,7 +83,7 @@ def main() -> int:
         logging.error("%s", problem)
         return 69
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
-    server = Server(engine, _listener(options.socket), users=users, policy=policy, system=system)
+    server = Server(engine, _listener(options.socket), users=users, policy=policy, system=system, target_user=target_user)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

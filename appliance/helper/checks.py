@@ -55,6 +55,7 @@ class Policy:
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
+            "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
             "key": key,

@@ -297,6 +297,11 @@ class HelperClient(ZfsEngine):
         result: list[Dependant] = self._ask("dependants", name=name)
         return result
 
+    def holders(self, name: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        who: tuple[str, ...] = self._ask("holders", name=name)
+        return who
+
     def mount(self, name: str) -> None:
         """See ZfsEngine."""
         self._ask("mount", name=name)
@@ -354,9 +359,9 @@ class HelperClient(ZfsEngine):
         result: list[Hold] = self._ask("holds", name=name)
         return result
 
-    def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
+    def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
         """See ZfsEngine."""
-        self._ask("rollback", name=name, destroy_newer=destroy_newer)
+        self._ask("rollback", name=name, destroy=list(destroy))
 
     def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
         """See ZfsEngine."""

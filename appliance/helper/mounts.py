@@ -8,6 +8,7 @@ is mounted has set-uid files, devices or programs. A pool that has file systems 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
+
+RESERVATIONS = "zvaai-reservations"
+"""POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
 
 SAFE = {"setuid": "off", "devices": "off", "exec": "off"}
 _log = logging.getLogger("zvaai-helper")
@@ -39,6 +43,18 @@ def pools_of_the_system(directories: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def give_folder(path: str, user: int) -> None:
+    """A folder and the files in it, which came from another server, where the user had another number. No link is followed."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208  # by descriptor: the path may be another by now
+            os.chown(name, user, -1, dir_fd=folder, follow_symlinks=False)
+        os.fchmod(folder, 0o700)
+        os.fchown(folder, user, -1)
+    finally:
+        os.close(folder)
+
+
 def _may_mount(properties: Mapping[str, str]) -> bool:
     return properties.get("canmount") == "on" or properties.get("mountpoint", "none") != "none"
 
@@ -46,9 +62,12 @@ def _may_mount(properties: Mapping[str, str]) -> bool:
 class Mounts:
     """What is done before and after the operations that mount."""
 
-    def __init__(self, directories: Collection[str], system: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self, directories: Collection[str], system: Callable[[], Collection[str]], target_user: int | None = None
+    ) -> None:
         self._directories = tuple(directories)
         self._system = system
+        self._target_user = target_user
 
     def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments to go on with. Raises Refused."""
@@ -73,15 +92,30 @@ class Mounts:
         return changed
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
-        """Mounts of an imported pool what may be mounted."""
+        """Mounts of an imported pool what may be mounted. Gives the folder of reservations to who writes there."""
+        if operation in {"create_filesystem", "mount", "set_properties"}:
+            self._give(engine, arguments["name"])
         if operation != "import_pool" or not arguments["mount"] or not isinstance(result, Pool):
             return
         for filesystem in engine.filesystems(result.name):
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
                     engine.mount(filesystem.name)
+                    self._give(engine, filesystem.name)
                 except ZfsError as problem:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
+
+    def _give(self, engine: ZfsEngine, name: str) -> None:
+        pool, _, rest = name.partition("/")
+        if rest != RESERVATIONS or self._target_user is None:
+            return
+        found = engine.filesystem(name)
+        if not found.mounted or not is_allowed(found.mountpoint or "", self._directories):
+            return
+        try:
+            give_folder(str(found.mountpoint), self._target_user)
+        except OSError as problem:
+            _log.warning("the reservations of pool %s can't be given to the target: %s", pool, problem)
 
     def _not_the_system(self, arguments: Mapping[str, Any]) -> None:
         system = self._system()

@@ -22,6 +22,7 @@ _READING = frozenset(
         "disks",
         "filesystem",
         "filesystems",
+        "holders",
         "holds",
         "importable",
         "pools",

@@ -30,7 +30,10 @@ _log = logging.getLogger("zvaai-helper")
 
 
 class Server:
-    """Serves an engine over a listening Unix socket to these users. `system` tells the pools that are not to be touched."""
+    """Serves an engine over a listening Unix socket to these users. `system` tells the pools that are not to be touched.
+
+    `target_user` gets the folders of persistent reservations.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,9 @@ class Server:
         users: Collection[int],
         policy: Policy,
         system: Callable[[], Collection[str]] = frozenset,
+        target_user: int | None = None,
     ) -> None:
-        self._mounts = Mounts(policy.mount_directories, system)
+        self._mounts = Mounts(policy.mount_directories, system, target_user)
         self._engine = engine
         self._listener = listener
         self._users = frozenset(users)

@@ -55,12 +55,15 @@ def main() -> int:
             _log.error("another worker has %s", configuration.state_directory)
             return 75
         engine, device = engine_of(configuration)
+        storage = configuration.storage
         context = Context(
             configuration=configuration,
             store=Store(configuration.database),
             engine=engine,
             device=device,
             target=target_of(configuration),
+            on_files=storage.engine == "simulator",
+            folder=simulated.folders(storage.simulator_directory if storage.engine == "simulator" else None),
             seal=Seal(configuration.secrets_key),
         )
         service = Service(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,9 +23,10 @@ from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, StorageError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.secrets import Seal, SealedError
+from appliance.worker import reservations
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.model import Snapshot, Volume
+from appliance.zfs.model import Pool, Snapshot, Volume
 
 
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
@@ -92,6 +93,12 @@ class Context:
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
     """Where a volume is opened: the simulator's are files."""
+    on_files: bool = False
+    """Volumes are opened as files, of which none can be thick."""
+    folder: Callable[[Pool], str] = reservations.mountpoint
+    """Where the target keeps the persistent reservations of a pool's LUNs."""
+    _given: set[int] = field(default_factory=set)
+    """Pools, by GUID, whose folder was given to the target since the start."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
     _looking: threading.Lock = field(default_factory=threading.Lock)
     _reconciling: threading.Lock = field(default_factory=threading.Lock)
@@ -145,9 +152,41 @@ class Context:
         names = {session.initiator for session in sessions}
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
+    def registered(self, uuid: str) -> list[str]:
+        """Initiator ports whose persistent reservations end when the LUN is taken away, though it may come back."""
+        with as_domain_errors():
+            served = [lun.lun for one in self._served_targets() for lun in one.luns if lun.lun.uuid == uuid]
+            found = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
+        return sorted(port for one in found if not one.survive for port in one.initiators)
+
     # --- reconciling
 
-    def wanted(self, stores: list[Datastore], session: Session) -> planes.Wanted:
+    def _folders(self, stores: list[Datastore]) -> tuple[dict[str, str], list[planes.Failure]]:
+        """Of the pools with datastores to be served, the folders for persistent reservations; and why one is not there."""
+        folders: dict[str, str] = {}
+        failures = []
+        needed = {store.pool for store in stores if store.state == "active" and store.lun is not None}
+        for pool in self._inventory.pools:
+            if pool.name not in needed:
+                continue
+            try:
+                reservations.ensure(self.engine, pool, first=pool.guid not in self._given)
+            except (zfs.EngineUnavailable, zfs.Timeout) as error:
+                raise domain_error(error) from error
+            except zfs.ZfsError as error:
+                text = f"the folder for persistent reservations is not there, without which the LUN is not served anew: {error}"
+                failures += [planes.Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
+            else:
+                self._given.add(pool.guid)
+                folders[pool.name] = self.folder(pool)
+        return folders, failures
+
+    def _provisioning(self, store: Datastore) -> str:
+        if self.on_files or store.thick_stated is None:
+            return "automatic"
+        return "thick" if store.thick_stated else "thin"
+
+    def wanted(self, stores: list[Datastore], session: Session, folders: Mapping[str, str]) -> planes.Wanted:
         """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
         out = {
             uuid for job in jobs.active(session) for uuid in job.parameters.get("out_of_service", ()) if job.state == jobs.RUNNING
@@ -157,13 +196,25 @@ class Context:
         for iqn, group_id in rows:
             members.setdefault(group_id or "", []).append(iqn)
         luns = {}
+        unknown: set[str] = set()
         for store in stores:
             if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:
                 seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
-                luns[store.lun] = Lun(store.lun, store.uuid, store.device, tuple(seen_by), store.soft_threshold)
+                if store.pool not in folders:
+                    unknown.add(store.uuid)
+                    continue
+                luns[store.lun] = Lun(
+                    store.lun,
+                    store.uuid,
+                    store.device,
+                    tuple(seen_by),
+                    store.soft_threshold,
+                    provisioning=self._provisioning(store),
+                    reservations=folders[store.pool],
+                )
         # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
-        seen = {store.uuid for store in stores if store.uuid}
-        unknown = set(session.scalars(select(Presentation.datastore))) - seen - out
+        seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
+        unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
         groups = {
             f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
                 f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
@@ -207,18 +258,21 @@ class Context:
                 stores = self.datastores()
                 self._present_found(stores)
                 with self.store.reading() as session:
-                    wanted = self.wanted(domain.datastores(self._inventory, session), session)
+                    stores = domain.datastores(self._inventory, session)
+                folders, unmounted = self._folders(stores)
+                with self.store.reading() as session:
+                    wanted = self.wanted(domain.datastores(self._inventory, session), session, folders)
                     revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
                 with as_domain_errors():
                     outcome = planes.reconcile(self.target, wanted)
             except DomainError as error:
                 self.reconcile_problem = str(error)
+                finding = Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")
                 with self.store.session() as session:
-                    settle(
-                        session,
-                        "reconcile",
-                        [Finding("reconcile:unavailable", "critical", "appliance", str(error), "start what does not answer")],
-                    )
+                    settle(session, "unavailable", [finding])  # what was wrong with single LUNs is so still
+                raise
+            except Exception as error:
+                self.reconcile_problem = f"the worker is at fault: {error}"
                 raise
             mended = self.reconcile_problem is not None
             self.reconciled_at = time.time()
@@ -229,7 +283,7 @@ class Context:
                 for uuid, lun in served.items()
                 if lun.state == "failed"
             )
-            outcome = planes.Outcome(outcome.differences, outcome.failures + failing)
+            outcome = planes.Outcome(outcome.differences, outcome.failures + tuple(unmounted) + failing)
             self.reconcile_problem = "; ".join(failure.text for failure in outcome.failures) or None
             failed = {failure.subject for failure in outcome.failures}
             if outcome.differences or outcome.failures or mended or cause != "periodic":
@@ -261,6 +315,7 @@ class Context:
                 cause=cause,
                 differences=list(outcome.differences),
             )
+        settle(session, "unavailable", [])
         settle(
             session,
             "reconcile",
@@ -277,7 +332,8 @@ class Context:
             return
         volumes = {volume.name: volume for volume in self._inventory.volumes}
         with self.store.session() as session:
-            making = {job.subject for job in jobs.active(session)}
+            # What a job did after this was looked at is not seen here: one that it deleted gets no number.
+            making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
             pending = {job.parameters.get("lun") for job in jobs.active(session)}
             for store in found:
                 if store.uuid and store.uuid not in making:

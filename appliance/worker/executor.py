@@ -60,6 +60,7 @@ class Executor:
                 for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
                     if also and also != plan.subject:
                         jobs.busy(session, str(also))
+                jobs.in_the_way(session, plan.parameters)
                 job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
                 job_id = job.id
         with self._wake:

@@ -19,12 +19,16 @@ from appliance.worker.steps import (
     check_name,
     choose_lun,
     complete,
+    destroy_origin,
     ensure_folder,
     identity_properties,
+    origin_guid,
     out_of_service,
     own_volume,
     serve,
+    still_unused,
     take_back,
+    unreserved,
     unused,
 )  # fmt: skip
 
@@ -73,7 +77,7 @@ class Create(Operation):
         advance("creating the volume", 10)
         ensure_folder(context, dataset.rsplit("/", 1)[0])
         if not own_volume(context, dataset, uuid):
-            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"])
+            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"], decided["thick"])
             native = {"compression": decided["compression"], "sync": decided["sync"]}
             context.engine.create_volume(
                 dataset, decided["size"], volblocksize=decided["block_size"], thick=decided["thick"], properties={**native, **own}
@@ -106,16 +110,20 @@ class Change(Operation):
         if lun is not None and lun != store.lun:
             choose_lun(context, lun)
             unused(context, store, asked.get("force", False), "another LUN number takes it away from them")
+            unreserved(context, store, asked.get("force", False))
         groups = asked.get("host_groups")
         if groups is not None and set(store.host_groups) - set(groups):
             unused(context, store, asked.get("force", False), "fewer host groups may take it away from them")
         decided = {key: asked[key] for key in ("name", "soft_threshold", "lun", "host_groups") if key in asked}
         taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
-        return Plan(store.id, {**taken, "uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "changes": decided})
+        kept = {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "force": bool(asked.get("force"))}
+        return Plan(store.id, {**taken, **kept, "changes": decided})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Properties in one step, then the target."""
         changes, dataset, uuid = decided["changes"], decided["dataset"], decided["uuid"]
+        if changes.get("lun") not in (None, decided["number"]):
+            still_unused(context, uuid, decided.get("force", True), decided["number"])
         advance("setting what is kept with the data", 10)
         properties = {}
         if changes.get("name") is not None:
@@ -175,6 +183,7 @@ class Delete(Operation):
         """Refused while hosts are logged in, unless forced."""
         store = domain.find(context.datastores(), asked["id"], "active")
         unused(context, store, asked.get("force", False), "deleting it takes it away from them")
+        unreserved(context, store, asked.get("force", False))
         aside = domain.trash_name(store.dataset)
         if not aside.endswith(f"-{store.id[:8]}"):
             aside = f"{aside}-{store.id[:8]}"
@@ -262,13 +271,14 @@ class Purge(Operation):
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
             raise ConflictError("clones depend on its snapshots; delete and purge them first", clones)
-        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset})
+        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "origin": origin_guid(context, store.origin)})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Destroys it, if it is still the one."""
+        """Destroys it, if it is still the one, and the snapshot that was taken for it alone."""
         advance("destroying it", 10)
         if own_volume(context, decided["dataset"], decided["uuid"]):
             context.engine.destroy(decided["dataset"], with_snapshots=True)
+        destroy_origin(context, decided.get("origin"))
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
         context.look()
@@ -304,6 +314,7 @@ class Adopt(Operation):
         return Plan(
             uuid,
             {"uuid": uuid, "name": asked["name"], "dataset": volume.name, "guid": str(volume.guid), "lun": lun,
+             "thick": True if volume.refreservation >= volume.volsize else None if volume.refreservation else False,
              "host_groups": asked.get("host_groups") or []},
         )  # fmt: skip
 
@@ -315,14 +326,45 @@ class Adopt(Operation):
             raise ConflictError("the volume is another one than when this was asked", [dataset])
         with context.store.session() as session:
             domain.present(session, uuid, decided["lun"], decided["host_groups"])
-        own = identity_properties(decided["name"], uuid, decided["lun"], None)
-        for left in (identity.DELETED, identity.SOFT_THRESHOLD):  # of what it was a copy of
+        own = identity_properties(decided["name"], uuid, decided["lun"], None, decided.get("thick"))
+        for left in (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK):  # of what it was a copy of
             context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**own, identity.GUID: decided["guid"]})
         advance("serving it", 60)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
 
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """The number of what is no datastore is free again."""
+        context.look()
+        if not any(store.uuid == decided["uuid"] and store.state == "active" for store in context.datastores()):
+            with context.store.session() as session:
+                domain.forget(session, decided["uuid"])
+
+
+class Forget(Operation):
+    """A missing datastore: its LUN number and host groups are free again, and hosts find no LUN any more."""
+
+    kind = "datastore.forget"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """Its pool may only be away: refused while hosts are logged in that are shown it, unless forced."""
+        store = domain.find(context.datastores(), asked["id"], "missing")
+        unused(context, store, asked.get("force", False), "they do not get it back with its pool")
+        unreserved(context, store, asked.get("force", False))
+        return Plan(store.id, {"uuid": store.uuid, "force": bool(asked.get("force"))})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One that has come back meanwhile stays."""
+        if any(store.uuid == decided["uuid"] and store.state != "missing" for store in context.datastores()):
+            raise ConflictError("it is not missing any more", [decided["uuid"]])
+        still_unused(context, decided["uuid"], decided["force"])
+        advance("forgetting it", 10)
+        with context.store.session() as session:
+            domain.forget(session, decided["uuid"])
+        outcome = context.reconcile(self.kind)
+        return {"datastore": decided["uuid"], "problems": [failure.text for failure in outcome.failures]}
+
 
 OPERATIONS: Mapping[str, Operation] = {
-    operation.kind: operation for operation in (Create(), Change(), Grow(), Delete(), Restore(), Purge(), Adopt())
+    operation.kind: operation for operation in (Create(), Change(), Grow(), Delete(), Restore(), Purge(), Adopt(), Forget())
 }

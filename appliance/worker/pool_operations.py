@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
-from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service
+from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, unreserved
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Pool, Redundancy, Role, VdevSpec
+from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
 
 
 def vdevs_of(asked: Any) -> list[VdevSpec]:
@@ -26,6 +26,38 @@ def find_pool(context: Context, name: str) -> Pool:
         if pool.name == name:
             return pool
     raise NotFoundError("pool", name)
+
+
+def is_device(told: str | None, asked: str) -> bool:
+    """Whether what a pool tells is the device that was asked for, of which OpenZFS makes a partition where it is a whole disk."""
+    part = "-part1" if asked.startswith("/dev/disk/") else "p1" if asked[-1:].isdigit() else "1"
+    return told in (asked, f"{asked}{part}")
+
+
+def has_device(pool: Pool, asked: str) -> bool:
+    """Whether it is in the pool."""
+    return any(is_device(device.path, asked) for vdev in pool.vdevs for device in vdev.devices())
+
+
+def find_device(pool: Pool, asked: str) -> Vdev:
+    """By path, name, or GUID. Raises NotFoundError, ConflictError."""
+    devices = [device for vdev in pool.vdevs for device in vdev.devices()]
+    found = [
+        one for one in devices if asked in (one.name, str(one.guid)) or is_device(one.path, asked) or is_device(one.was, asked)
+    ]
+    if not found:
+        raise NotFoundError(f"device of pool {pool.name}", asked)
+    if len(found) > 1:  # the old and the new disk of one bay
+        raise ConflictError("several have this path; say its GUID", [str(one.guid) for one in found])
+    return found[0]
+
+
+def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
+    """Whether the device is the first, the old one, of a replacement."""
+    return any(
+        (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
+        for vdev in vdevs
+    )
 
 
 def dry_run(context: Context, asked: Parameters) -> list[str]:
@@ -52,8 +84,8 @@ class CreatePool(Operation):
         try:
             context.engine.create_pool(decided["name"], vdevs_of(decided["vdevs"]), force=decided["force"])
         except zfs.PoolExists:
-            has = {device.path for vdev in context.engine.pool(decided["name"]).vdevs for device in vdev.devices()}
-            if not {device for vdev in decided["vdevs"] for device in vdev["devices"]} <= has:
+            made = context.engine.pool(decided["name"])
+            if not all(has_device(made, device) for vdev in decided["vdevs"] for device in vdev["devices"]):
                 raise
         context.look()
         return {"pool": decided["name"]}
@@ -73,8 +105,8 @@ class ExtendPool(Operation):
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One call; devices that are in the pool already were added before a crash."""
         advance("adding devices", 10)
-        has = {device.path for vdev in find_pool(context, decided["name"]).vdevs for device in vdev.devices()}
-        missing = [vdev for vdev in decided["vdevs"] if not set(vdev["devices"]) <= has]
+        pool = find_pool(context, decided["name"])
+        missing = [vdev for vdev in decided["vdevs"] if not all(has_device(pool, device) for device in vdev["devices"])]
         if missing:
             context.engine.add_vdevs(decided["name"], vdevs_of(missing), force=decided["force"])
         context.look()
@@ -87,16 +119,17 @@ class ReplaceDevice(Operation):
     kind = "pool.replace"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """The pool has to be there."""
-        find_pool(context, asked["pool"])
-        return Plan(f"pool {asked['pool']}", asked)
+        """Which one is decided by its GUID: a new disk in the same bay has the path of the old one."""
+        old = find_device(find_pool(context, asked["pool"]), asked["device"])
+        return Plan(f"pool {asked['pool']}", {**asked, "guid": str(old.guid)})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """One call; a new device that is in the pool already is being resilvered."""
+        """One call; done is it when the old device is gone from the pool, or being replaced."""
         advance("replacing the device", 10)
-        has = {device.path for vdev in find_pool(context, decided["pool"]).vdevs for device in vdev.devices()}
-        if decided["new_device"] not in has:
-            context.engine.replace(decided["pool"], decided["device"], decided["new_device"], force=decided["force"])
+        pool, guid = find_pool(context, decided["pool"]), int(decided["guid"])
+        there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
+        if there and not is_being_replaced(pool.vdevs, guid):
+            context.engine.replace(decided["pool"], decided["guid"], decided["new_device"], force=decided["force"])
         context.look()
         return {"pool": decided["pool"]}
 
@@ -166,6 +199,8 @@ class ExportPool(Operation):
         hosts = sorted({host for store in stores for host in context.logged_in(store.uuid or "")})
         if hosts and not asked["force"]:
             raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
+        for store in stores:
+            unreserved(context, store, asked["force"])
         return Plan(f"pool {asked['pool']}", {**asked, "out_of_service": [store.uuid for store in stores]})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from appliance.worker.reservations import mountpoint
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.model import Redundancy, VdevSpec, Volume
+from appliance.zfs.model import Pool, Redundancy, VdevSpec, Volume
 from appliance.zfs.simulator import Simulator
 
 POOL = "tank"
@@ -20,6 +21,19 @@ def engine(state_directory: Path) -> ZfsEngine:
         devices = tuple(disk.path for disk in simulator.disks()[:2])
         simulator.create_pool(POOL, [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
     return simulator
+
+
+def folders(directory: Path | None) -> Callable[[Pool], str]:
+    """Where a real target keeps persistent reservations: the simulator's datasets are mounted nowhere."""
+    if directory is None:
+        return mountpoint
+
+    def folder(pool: Pool) -> str:
+        path = directory / f"reservations-{pool.guid}"
+        path.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
+    return folder
 
 
 def devices(directory: Path | None) -> Callable[[Volume], str]:

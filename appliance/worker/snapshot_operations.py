@@ -18,17 +18,22 @@ from appliance.worker.steps import (
     check_groups,
     check_name,
     choose_lun,
+    clone_snapshot,
     complete,
+    destroy_origin,
     ensure_folder,
     identity_properties,
     in_service,
+    origin_guid,
     out_of_service,
     own_volume,
     serve,
     take_back,
+    unreserved,
     unused,
 )  # fmt: skip
 from appliance.zfs import errors as zfs
+from appliance.zfs.properties import thick_refreservation
 
 _AT_ONCE = 500
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
@@ -53,7 +58,10 @@ class TakeSnapshot(Operation):
         there = {snapshot.name for snapshot in context.look(60).snapshots}
         if there & set(names):
             raise ConflictError("there is such a snapshot", sorted(there & set(names)))
-        return Plan(f"snapshot {asked['name']} of {chosen[0].id}", {"names": names, "schedule": asked.get("schedule")})
+        about = [store.id for store in chosen]
+        return Plan(
+            f"snapshot {asked['name']} of {about[0]}", {"names": names, "schedule": asked.get("schedule"), "about": about}
+        )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One step."""
@@ -92,7 +100,7 @@ class DeleteSnapshot(Operation):
             raise ConflictError("clones depend on it", found.clones)
         if found.holds:
             raise ConflictError("it is held", [hold.tag for hold in context.engine.holds(name)])
-        return Plan(f"{store.id}@{asked['snapshot']}", {"name": name})
+        return Plan(f"{store.id}@{asked['snapshot']}", {"name": name, "about": [store.id]})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One that is gone is well."""
@@ -143,6 +151,7 @@ class Rollback(Operation):
         if newer and not force:
             raise ConflictError("newer snapshots would be destroyed", [snapshot.name for snapshot in newer], can_force=True)
         unused(context, store, force, "what they have in memory does not fit the data after a rollback")
+        unreserved(context, store, force)
         return Plan(
             store.id,
             {
@@ -163,16 +172,16 @@ class Rollback(Operation):
         return {"datastore": decided["uuid"], **serve(context, decided["uuid"], self.kind)}
 
     def _roll_back(self, context: Context, decided: Parameters, advance: Advance) -> None:
-        advance("taking it out of service", 10)
-        out_of_service(context, decided["uuid"], decided["force"])
-        advance("putting it back", 50)
-        # Only what was shown is destroyed: one taken meanwhile is in the way.
+        # Only what was shown is destroyed: one taken meanwhile is in the way, and no host loses its LUN for that.
         dataset = decided["name"].split("@", 1)[0]
         own = [snapshot.name for snapshot in context.engine.snapshots(dataset, recursive=False)]
         unseen = set(own[own.index(decided["name"]) + 1 :] if decided["name"] in own else ()) - set(decided["newer"])
         if unseen:
             raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
-        context.engine.rollback(decided["name"], destroy_newer=bool(decided["newer"]))
+        advance("taking it out of service", 10)
+        out_of_service(context, decided["uuid"], decided["force"])
+        advance("putting it back", 50)
+        context.engine.rollback(decided["name"], destroy=decided["newer"])
 
 
 class Clone(Operation):
@@ -190,13 +199,16 @@ class Clone(Operation):
         if asked.get("snapshot"):
             _, snapshot = _snapshot_of(context, asked)
         else:
-            snapshot = f"{store.dataset}@clone-{uuid[:8]}"
+            snapshot = clone_snapshot(store.dataset, uuid)
         return Plan(
             uuid,
             {
                 "uuid": uuid,
                 "name": asked["name"],
                 "source": store.uuid,
+                "about": [store.id],
+                "thick": store.thick,
+                "refreservation": thick_refreservation(store.size, store.block_size) if store.thick else 0,
                 "snapshot": snapshot,
                 "take": not asked.get("snapshot"),
                 "dataset": domain.dataset_name(store.pool, asked["name"], uuid),
@@ -217,8 +229,10 @@ class Clone(Operation):
             if decided["take"]:
                 with contextlib.suppress(zfs.SnapshotExists):  # its name is of this job's own random identity
                     context.engine.snapshot([decided["snapshot"]], properties={identity.CREATED_BY: job_id})
-            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"])
+            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"], decided["thick"])
             native = {"compression": decided["compression"], "sync": decided["sync"]}
+            if decided["thick"]:  # refused at once where there is no room for the promise, which the target keeps from then on
+                native["refreservation"] = str(decided["refreservation"])
             context.engine.clone(decided["snapshot"], dataset, properties={**native, **own})
         advance("giving it its identity", 50)
         with context.store.session() as session:
@@ -228,8 +242,11 @@ class Clone(Operation):
         return {"datastore": uuid, "snapshot": decided["snapshot"], **serve(context, uuid, self.kind)}
 
     def undo(self, context: Context, decided: Parameters) -> None:
-        """No volume without an identity stays."""
+        """No volume without an identity stays, nor the snapshot that was taken for it."""
         take_back(context, decided["dataset"], decided["uuid"])
+        if decided["take"]:
+            context.look()
+            destroy_origin(context, origin_guid(context, decided["snapshot"]))
 
 
 OPERATIONS: Mapping[str, Operation] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -25,6 +26,10 @@ from appliance.zfs import errors as zfs
 Parameters = dict[str, Any]
 Advance = Callable[[str, int], None]
 """Tells of a step and the percent done before it; raises Cancelled when somebody asked for that."""
+
+
+CLOSING_SECONDS = 60.0
+"""For commands that were under way; the target itself has waited 20 s for them."""
 
 
 class Cancelled(Exception):  # noqa: N818  # not a failure
@@ -63,6 +68,13 @@ def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
         raise ConflictError(f"hosts are logged in that see {store.name}; {doing}", hosts, can_force=True)
 
 
+def unreserved(context: Context, store: Datastore, force: bool) -> None:
+    """Refused while persistent reservations would end, unless forced: a node that was fenced may write again then."""
+    ports = [] if force else context.registered(store.uuid or "")
+    if ports:
+        raise ConflictError(f"persistent reservations of {store.name} end when its LUN is taken away", ports, can_force=True)
+
+
 def ensure_folder(context: Context, name: str) -> None:
     """The file system that datastores lie below; itself it holds nothing."""
     with contextlib.suppress(zfs.DatasetExists):
@@ -90,20 +102,43 @@ def _wait_for_device(context: Context, uuid: str | None) -> None:
         time.sleep(0.05)
 
 
+def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
+    """As when the job was asked for: looks again, while the target serves it (under this number)."""
+    with as_domain_errors():
+        luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
+    if force or not any(number in (None, lun.number) for lun in luns):
+        return
+    if hosts := context.logged_in(uuid):
+        raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
+    if ports := context.registered(uuid):
+        raise ConflictError("persistent reservations would end", ports, can_force=True)
+
+
 def out_of_service(context: Context, uuid: str, force: bool) -> None:
-    """The target does not serve it any more, and has its volume closed. The job's `out_of_service` keeps it so.
+    """The target does not serve it any more, and nobody has its volume open. The job's `out_of_service` keeps it so.
 
     Refused while hosts are logged in that see it, unless forced: they may have come since the job was asked for.
     """
-    with as_domain_errors():
-        there = any(lun.lun.uuid == uuid for target in context.target.targets() for lun in target.luns)
-    hosts = context.logged_in(uuid) if there and not force else []
-    if hosts:
-        raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
+    still_unused(context, uuid, force)
     outcome = context.reconcile("out of service")
-    problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
+    problem = next((failure.text for failure in outcome.failures if failure.subject == uuid and not failure.still_open), None)
     if problem:
         raise ConflictError(problem)
+    _wait_until_closed(context, uuid)
+
+
+def _wait_until_closed(context: Context, uuid: str) -> None:
+    """What the target answered once, to whoever asked first, proves nothing later: the engine looks who has the volume open."""
+    dataset = next((store.dataset for store in context.datastores(3600) if store.uuid == uuid), "")
+    limit = time.monotonic() + CLOSING_SECONDS
+    while dataset:
+        with as_domain_errors():
+            who = context.engine.holders(dataset)
+        if not who:
+            return
+        if time.monotonic() > limit:
+            raise ConflictError("its volume is still open: commands under way have not ended", who)
+        time.sleep(0.1)
 
 
 def in_service(context: Context, job_id: str) -> None:
@@ -125,9 +160,11 @@ def own_volume(context: Context, dataset: str, uuid: str) -> bool:
     return True
 
 
-def identity_properties(name: str, uuid: str, lun: int, soft_threshold: int | None) -> dict[str, str]:
+def identity_properties(name: str, uuid: str, lun: int, soft_threshold: int | None, thick: bool | None) -> dict[str, str]:
     """What is set on its dataset, but for the GUID, with which it counts."""
     properties = {identity.UUID: uuid, identity.NAME: name, identity.LUN: str(lun)}
+    if thick is not None:
+        properties[identity.THICK] = "on" if thick else "off"
     if soft_threshold is not None:
         properties[identity.SOFT_THRESHOLD] = str(soft_threshold)
     return properties
@@ -170,6 +207,28 @@ def check_groups(context: Context, groups: list[str] | None) -> None:
                 group(session, group_id)
             except NotFoundError as error:
                 raise InvalidError("host_groups", str(error), "identifiers of host groups") from error
+
+
+def clone_snapshot(dataset: str, uuid: str) -> str:
+    """The snapshot that is taken for one clone alone."""
+    return f"{dataset}@clone-{uuid[:8]}"
+
+
+def origin_guid(context: Context, origin: str | None) -> int | None:
+    """Of the snapshot that a clone hangs on, if it was taken for a clone: it goes when its last clone does."""
+    found = next((one for one in context.look(60).snapshots if one.name == origin), None)
+    own = found is not None and re.fullmatch(r"clone-[0-9a-f]{8}", found.tag) and identity.CREATED_BY in found.properties
+    return found.guid if found is not None and own else None
+
+
+def destroy_origin(context: Context, guid: int | None) -> None:
+    """By its GUID: its dataset may have another name by now. What still hangs on it, or holds it, keeps it."""
+    if guid is None:
+        return
+    for snapshot in context.look().snapshots:
+        if snapshot.guid == guid and not snapshot.clones:
+            with contextlib.suppress(zfs.HasDependants, zfs.SnapshotHeld):
+                context.engine.destroy_snapshots([snapshot.name])
 
 
 def take_back(context: Context, dataset: str, uuid: str) -> None:

@@ -219,6 +219,10 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
+    def holders(self, name: str) -> tuple[str, ...]:
+        """Programs and devices that have a volume open or work in a mounted file system. Sorted. Raises NoSuchDataset."""
+
+    @abstractmethod
     def mount(self, name: str) -> None:
         """Mounts a file system where its mountpoint says, nosuid, nodev and noexec; mounted already is well.
 
@@ -299,12 +303,12 @@ class ZfsEngine(ABC):
         """Holds of a snapshot, sorted by tag. Raises NoSuchSnapshot."""
 
     @abstractmethod
-    def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
-        """Puts the dataset back to the snapshot. With `destroy_newer` newer snapshots are destroyed first, all or none.
+    def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
+        """Puts the dataset back to the snapshot. Newer ones that `destroy` names are destroyed first, all or none.
 
         What programs have in memory of the dataset's data is wrong afterwards, and writes under way would land on the old
         data: refused while somebody has the volume open. A volume's size goes back too, its refreservation stays as it is.
-        Raises NoSuchSnapshot, NewerSnapshots, HasDependants (clones of newer ones), SnapshotHeld, DatasetBusy.
+        Raises NoSuchSnapshot, NewerSnapshots (not named), HasDependants (clones of newer ones), SnapshotHeld, DatasetBusy.
         """
 
     @abstractmethod

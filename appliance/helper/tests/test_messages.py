@@ -130,6 +130,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("create_pool", {"name": "tank", "vdevs": [{"devices": ["/dev/disk/by-id/a", "/dev/disk/by-id/b"], "redundancy": "mirror"}]}),
     ("replace", {"pool": "tank", "device": "12345", "new_device": "/dev/disk/by-id/c"}),
     ("pools", {}),
+    ("rollback", {"name": "tank/a@s", "destroy": ["tank/a@t"]}),
+    ("holders", {"name": "tank/a"}),
     ("offline", {"pool": "tank", "device": "/dev/shm/odd"}),
     ("import_pool", {"pool": "1234567890123456789"}),
     ("load_key", {"name": "tank/a", "key": "AAAA"}),
@@ -163,6 +165,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("add_vdevs", {"pool": "tank/ds", "vdevs": [{"devices": ["/dev/disk/by-id/a"]}]}, "invalid_name"),
     ("snapshot", {"snapshots": ["tank/a@s"], "properties": {"compression": "lz4"}}, "invalid_property"),
     ("snapshot", {"snapshots": ["tank/a@s"] * 20_001}, "refused"),
+    ("rollback", {"name": "tank/a@s", "destroy": ["tank/a"]}, "invalid_name"),
     ("load_key", {"name": "tank/a", "key": "A" * 1000}, "refused"),
 ]  # fmt: skip
 
@@ -197,7 +200,7 @@ def test_every_argument_has_a_check() -> None:
                     assert "has no check" not in str(problem) or name in BOOLEANS, (operation.name, name)
 
 
-BOOLEANS = {"force", "dry_run", "expand", "mount", "thick", "with_snapshots", "recursive", "received", "destroy_newer"}
+BOOLEANS = {"force", "dry_run", "expand", "mount", "thick", "with_snapshots", "recursive", "received"}
 
 
 def test_changes_are_audited_without_keys(caplog: pytest.LogCaptureFixture) -> None:

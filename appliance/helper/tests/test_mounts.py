@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
-from appliance.helper.mounts import is_allowed, pools_of_the_system
+from appliance.helper.mounts import RESERVATIONS, give_folder, is_allowed, pools_of_the_system
 from appliance.helper.server import Server
 from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
@@ -118,3 +120,29 @@ def test_which_pools_are_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(Path, "read_text", lambda self: mounts)
     assert pools_of_the_system(("/srv/zvaai/",)) == {"rpool", "odd"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_the_folder_of_reservations_is_the_targets(tmp_path: Path) -> None:
+    """Its files too, when they come from another server; what a link leads to is not given away."""
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.write_text("root's")
+    (folder / "naa.json").write_text("{}")
+    (folder / "link").symlink_to(elsewhere)
+    give_folder(str(folder), 4711)
+    assert {path.lstat().st_uid for path in (folder, folder / "naa.json", folder / "link")} == {4711}
+    assert folder.stat().st_mode & 0o777 == 0o700 and elsewhere.stat().st_uid == 0
+    (tmp_path / "to folder").symlink_to(folder)
+    with pytest.raises(OSError):
+        give_folder(str(tmp_path / "to folder"), 0)
+
+
+def test_no_other_folder_is_given_away(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, int]] = []
+    monkeypatch.setattr("appliance.helper.mounts.give_folder", lambda path, user: given.append((path, user)))
+    server = Server(simulator, None, users=(), policy=Policy(), target_user=4711)  # type: ignore[arg-type]
+    for number, name in enumerate((RESERVATIONS, "a", f"a/{RESERVATIONS}")):
+        arguments = {"name": f"tank/{name}", "properties": {"mountpoint": f"/srv/zvaai/{number}"}}
+        server.answer(json.dumps({"operation": "create_filesystem", "arguments": arguments}).encode(), 1, 0)
+    assert len(simulator.filesystems()) == 4 and given == [("/srv/zvaai/0", 4711)]

@@ -167,7 +167,9 @@ class DatastoreMachine(RuleBasedStateMachine):
         if self.do("POST", f"/datastores/{store}/purge", refused=any(model.clones.values())):
             del self.models[store]
             for other in self.models.values():
-                for clones in other.clones.values():
+                for tag, clones in other.clones.items():
+                    if clones == {store} and tag in other.snapshots:
+                        other.snapshots.remove(tag)  # it was taken for this clone alone
                     clones.discard(store)
 
     @invariant()

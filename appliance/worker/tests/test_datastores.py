@@ -52,6 +52,7 @@ def test_its_identity_lies_with_its_data(appliance: Appliance) -> None:
         "zvaai:name": "first",
         "zvaai:lun": "0",
         "zvaai:soft_threshold": "80",
+        "zvaai:thick": "off",
     }
     lun = served(appliance)[0].lun
     assert (lun.uuid, lun.initiators, lun.soft_threshold) == (store, (ESX,), 80)

@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from appliance.dataplane.target import LoggedIn
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.testing import Appliance, running
+from appliance.worker.pool_operations import is_device
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -64,6 +67,42 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/device", {"device": new, "action": "offline"}, expect="failed")  # the last copy
 
 
+def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
+    """It has the path of the old one: which is meant is decided by its GUID, and no job succeeds without doing it."""
+    old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]
+    asked = []
+    real = appliance.simulator.replace
+
+    def replace(pool: str, device: str, new_device: str, *, force: bool = False) -> None:
+        asked.append((device, new_device))
+        real(pool, device, free_disks(appliance)[0], force=force)  # the simulator knows a disk by its path
+
+    appliance.simulator.replace = replace  # type: ignore[method-assign]
+    appliance.simulator.scan_seconds = 3600
+    body = {"device": old["path"], "new_device": old["path"]}
+    appliance.job("POST", "/pools/tank/replace", body)
+    assert asked == [(old["guid"], old["path"])]
+    appliance.job("POST", "/pools/tank/replace", {**body, "device": old["guid"]})
+    assert len(asked) == 1, "it is being replaced already"
+    answer = appliance.request("POST", "/pools/tank/replace", {"device": "1234", "new_device": old["path"]})
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "same"),
+    [
+        ("/dev/disk/by-id/ata-a-part1", "/dev/disk/by-id/ata-a", True),
+        ("/dev/sda1", "/dev/sda", True),
+        ("/dev/nvme0n1p1", "/dev/nvme0n1", True),
+        ("/dev/disk/by-id/ata-a1", "/dev/disk/by-id/ata-a", False),
+        ("/dev/sdaa1", "/dev/sda", False),
+        ("/dev/nvme0n11", "/dev/nvme0n1", False),
+    ],
+)
+def test_a_whole_disk_is_known_by_its_partition(told: str, asked: str, same: bool) -> None:
+    assert is_device(told, asked) == same
+
+
 def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:
     assert isinstance(appliance.target, TargetSimulator)
     appliance.datastore("store", host_groups=[appliance.group("cluster", ESX)])
@@ -72,7 +111,8 @@ def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Applianc
     assert appliance.request("POST", "/pools/tank/export").status_code == 409
     assert len(appliance.target.targets()[0].luns) == 1
     appliance.job("POST", "/pools/tank/export?force=true")
-    assert appliance.target.targets()[0].luns == () and appliance.get("/datastores")["items"] == []
+    assert appliance.target.targets()[0].luns == ()
+    assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["missing"]
 
 
 def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: Path) -> None:

@@ -99,7 +99,10 @@ class Core:
     # --- who is in the way
 
     def holders(self, name: str) -> tuple[str, ...]:
-        """Programs and devices that have the volume open or work in the mounted file system, as far as /proc and /sys tell."""
+        """See ZfsEngine; as far as /proc and /sys tell."""
+        self.need_dataset(name)
+        if not self._library.call("lzc_exists", name.encode()):
+            raise NoSuchDataset(name)
         return self.holders_of([name])[name]
 
     def holders_of(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]]:

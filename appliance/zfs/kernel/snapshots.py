@@ -172,7 +172,7 @@ class Snapshots(Datasets):
 
     # --- back, and on beside
 
-    def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
+    def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
         """See ZfsEngine."""
         names.snapshot_name(name)
         dataset = name.partition("@")[0]
@@ -184,8 +184,8 @@ class Snapshots(Datasets):
         if name not in order:
             raise NoSuchSnapshot(name)
         newer = tuple(order[order.index(name) + 1 :])
-        if newer and not destroy_newer:
-            raise NewerSnapshots(name, newer)
+        if unnamed := tuple(other for other in newer if other not in destroy):
+            raise NewerSnapshots(name, unnamed)
         # OpenZFS rolls an open volume back under whoever writes to it.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         if Path("/dev/zvol", dataset).is_symlink() and (who := self.holders(dataset)):

@@ -323,6 +323,11 @@ class Datasets(Core):
         origin.snapshots = origin.snapshots[index + 1 :]
         self.changed(pool)
 
+    @operation
+    def holders(self, name: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        return tuple(sorted(self.find(name)[2].holders))
+
     # --- mounting
 
     @operation

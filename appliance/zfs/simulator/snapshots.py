@@ -167,13 +167,13 @@ class Snapshots(PropertiesAndKeys):
     # --- back, and on beside
 
     @operation
-    def rollback(self, name: str, *, destroy_newer: bool = False) -> None:
+    def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
         """See ZfsEngine."""
         pool, _, dataset, snapshot = self.find_snapshot(name)
         newer = dataset.snapshots[dataset.snapshots.index(snapshot) + 1 :]
         prefix = name.partition("@")[0]
-        if newer and not destroy_newer:
-            raise NewerSnapshots(name, tuple(f"{prefix}@{other.tag}" for other in newer))
+        if unnamed := tuple(full for other in newer if (full := f"{prefix}@{other.tag}") not in destroy):
+            raise NewerSnapshots(name, unnamed)
         for other in newer:
             self._destroyable(pool, f"{prefix}@{other.tag}", other)
         if dataset.holders:

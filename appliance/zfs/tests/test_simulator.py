@@ -172,7 +172,8 @@ class SpaceAddsUp(RuleBasedStateMachine):
     @rule(which=which, tag=tag)
     def rollback(self, which: int, tag: int) -> None:
         """With all that is newer."""
-        self.attempt("rollback", f"{self.names[which]}@{self.tags[tag]}", destroy_newer=True)
+        every = [f"{self.names[which]}@{other}" for other in self.tags]
+        self.attempt("rollback", f"{self.names[which]}@{self.tags[tag]}", destroy=every)
 
     @rule(which=which, with_snapshots=st.booleans())
     def destroy(self, which: int, with_snapshots: bool) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support import cdb
 from support.appliance import GIB, Appliance, running_appliance
 from support.programs import run, wait_for
 from support.raw_initiator import Session
@@ -80,12 +82,62 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
     assert lun in appliance.luns()
 
 
+def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Appliance) -> None:
+    """The effect is looked for: a key that a host registered is there under the LUN's new number, or is in the way."""
+    register, read_keys = 0x06, 0x00
+    lun = create(appliance, "clustered", "--group", "one")
+    target = {"target": appliance.iqn}
+
+    async def registers(number: int, key: int, *, aptpl: bool) -> None:
+        async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=FIRST, lun=number) as session:
+            await session.execute(cdb.inquiry(), 96)
+            while (await session.execute(bytes(6))).status:  # unit attentions
+                pass
+            command, parameters = cdb.persistent_reserve_out(register, 0, 0, key, aptpl=aptpl)
+            assert (await session.execute(command, 0, parameters)).status == 0
+            assert key.to_bytes(8) in (await session.execute(cdb.persistent_reserve_in(read_keys), 252)).data
+
+    def registered(number: int) -> list[str]:
+        found = appliance.target.call("reservations.list", {**target, "number": number})["registrations"]
+        return [one["key"] for one in found]
+
+    def alone() -> None:
+        wait_for(lambda: not appliance.json("host", "sessions"), "the session is gone")
+
+    asyncio.run(registers(lun, 0x1111, aptpl=False))
+    alone()
+    for words in (["change", "clustered", "--lun", "700"], ["delete", "clustered"]):
+        refused = appliance.run("datastore", *words)
+        assert refused.returncode == 4 and FIRST in refused.stderr and "reservations" in refused.stderr, refused
+    assert len(registered(lun)) == 1
+    asyncio.run(registers(lun, 0x2222, aptpl=True))
+    alone()
+    kept = registered(lun)
+    appliance.cli("datastore", "change", "clustered", "--lun", "700", "--wait")
+    assert (
+        sorted(registered(700)) == sorted(kept)
+        and appliance.luns()[700] == appliance.json("datastore", "show", "clustered")["uuid"]
+    )
+    appliance.cli("datastore", "delete", "clustered", "--wait")
+    appliance.cli("datastore", "restore", "clustered", "--group", "one", "--wait")
+    assert sorted(registered(appliance.json("datastore", "show", "clustered")["lun"])) == sorted(kept)
+
+
 def test_drift_is_mended_by_itself_and_told(appliance: Appliance) -> None:
     lun = create(appliance, "drifting", "--group", "one")
     uuid = appliance.luns()[lun]
     target = {"target": appliance.iqn}
     appliance.target.call("luns.delete", {**target, "number": lun})
     wait_for(lambda: appliance.luns().get(lun) == uuid, "the LUN is back")
+
+    def served() -> dict[str, Any]:
+        told = appliance.target.call("luns.list", target)["luns"]
+        return next(dict(one) for one in told if one["number"] == lun)
+
+    before = served()
+    for by_hand in ({"write_cache": True}, {"read_only": True}, {"soft_threshold": {"bytes": 1 << 20}}):
+        appliance.target.call("luns.change", {**target, "number": lun, **by_hand})
+        wait_for(lambda: served() == before, "it is mended")
     appliance.target.call("access.set", {**target, "number": lun, "initiators": [FIRST, SECOND]})
     wait_for(lambda: "Lun" not in seen(appliance, SECOND), "who should not see it does not")
     foreign = appliance.directory / "foreign"
@@ -116,7 +168,7 @@ def test_the_target_serves_without_the_appliance_and_it_comes_back(appliance: Ap
     wait_for(lambda: lun in appliance.luns(), "the LUN is back")
     wait_for(lambda: appliance.json("status")["reconcile_problem"] is None, "all is well")
     wait_for(
-        lambda: not [one for one in appliance.json("alert", "list") if one["key"].startswith("reconcile:")],
+        lambda: not [one for one in appliance.json("alert", "list") if one["key"].startswith(("reconcile:", "unavailable:"))],
         "the alert is cleared",
     )
 

@@ -149,20 +149,28 @@ def test_rollback(rig: Rig) -> None:
         rig.engine.rollback(f"{name}@a")
     assert caught.value.newer == (f"{name}@b", f"{name}@c")
     rig.engine.clone(f"{name}@b", clone)
+    both = [f"{name}@b", f"{name}@c"]
     with pytest.raises(HasDependants):
-        rig.engine.rollback(f"{name}@a", destroy_newer=True)
+        rig.engine.rollback(f"{name}@a", destroy=both)
     assert len(rig.engine.snapshots(name)) == 3 and rig.engine.volume(name).volsize == 32 * MIB
     rig.engine.destroy(clone)
     rig.engine.hold([f"{name}@c"], "keep")
     with pytest.raises(SnapshotHeld):
-        rig.engine.rollback(f"{name}@a", destroy_newer=True)
+        rig.engine.rollback(f"{name}@a", destroy=both)
     rig.engine.release([f"{name}@c"], "keep")
-    rig.engine.rollback(f"{name}@a", destroy_newer=True)
+    with pytest.raises(NewerSnapshots) as caught:
+        rig.engine.rollback(f"{name}@a", destroy=both[:1])
+    assert caught.value.newer == (f"{name}@c",), "one that nobody named stays, and so do the others"
+    assert len(rig.engine.snapshots(name)) == 3
+    rig.engine.rollback(f"{name}@a", destroy=both)
     assert [one.tag for one in rig.engine.snapshots(name)] == ["a"]
     assert rig.engine.volume(name).volsize == 16 * MIB, "a volume's size goes back too"
     with rig.hands.opened(name), pytest.raises(DatasetBusy) as busy:
+        assert rig.engine.holders(name)
         rig.engine.rollback(f"{name}@a")
     assert busy.value.holders
+    with pytest.raises(NoSuchDataset):
+        rig.engine.holders(rig.name())
     with pytest.raises(NoSuchSnapshot):
         rig.engine.rollback(f"{name}@b")
 

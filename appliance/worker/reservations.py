@@ -1,0 +1,48 @@
+"""Where the target keeps the persistent reservations of a pool's LUNs: a small dataset of the same pool, which moves with it."""
+
+from __future__ import annotations
+
+import contextlib
+
+from appliance.zfs import errors as zfs
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.model import Filesystem, Pool
+
+DATASET = "zvaai-reservations"
+"""Below the pool. The helper knows it by this name too, and gives it to the target's user."""
+ROOM = 16 << 20
+"""Reserved for it: a full pool must not keep hosts from fencing."""
+
+
+def mountpoint(pool: Pool) -> str:
+    """By the pool's GUID: its name may change, and two pools must not meet there."""
+    return f"/srv/zvaai/.reservations-{pool.guid}"
+
+
+def ensure(engine: ZfsEngine, pool: Pool, *, first: bool) -> None:
+    """It is there, mounted in its place. `first` asks the helper once to give it to the target's user. Raises ZfsError."""
+    name, where = f"{pool.name}/{DATASET}", mountpoint(pool)
+    try:
+        found = engine.filesystem(name)
+    except zfs.NoSuchDataset:
+        found = _create(engine, name, where)
+        first = False
+    if found.mountpoint != where:  # the pool was split, or received
+        engine.set_properties(name, {"mountpoint": where, "canmount": "on"})
+        first = True
+    if not found.reservation:
+        with contextlib.suppress(zfs.OutOfSpace):
+            engine.set_properties(name, {"reservation": str(ROOM)})
+    if first or not found.mounted:
+        engine.mount(name)
+
+
+def _create(engine: ZfsEngine, name: str, where: str) -> Filesystem:
+    # A host is answered when its file is synced, which only sync=disabled would make untrue.
+    properties = {"mountpoint": where, "canmount": "on", "sync": "standard", "atime": "off"}
+    try:
+        return engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})
+    except zfs.OutOfSpace:
+        return engine.create_filesystem(name, properties=properties)
+    except zfs.DatasetExists:
+        return engine.filesystem(name)

@@ -1,0 +1,342 @@
+"""What hosts rely on beyond their data: persistent reservations, closed volumes, space, and numbers that stay theirs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.target import LoggedIn, Lun, Registrations
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import datastores as domain
+from appliance.testing import GIB, Appliance
+from appliance.worker import steps
+from appliance.worker.reservations import DATASET
+from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolUnavailable
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+PORT = f"{ESX},i,0x00023d000001"
+
+
+def target_of(appliance: Appliance) -> TargetSimulator:
+    assert isinstance(appliance.target, TargetSimulator)
+    return appliance.target
+
+
+def luns(appliance: Appliance) -> dict[str, Lun]:
+    """Served, by UUID."""
+    return {lun.lun.uuid: lun.lun for target in appliance.target.targets() for lun in target.luns}
+
+
+def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
+    """The problem of a 409, after which all is as it was."""
+    before = appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
+    answer = appliance.request(method, path, body)
+    assert answer.status_code == 409, answer.text
+    after = appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
+    assert after == before
+    return answer.json
+
+
+# --- persistent reservations
+
+
+def test_reservations_lie_in_a_dataset_of_the_pool(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    found = appliance.simulator.filesystem(f"tank/{DATASET}")
+    assert found.mounted and found.reservation and found.properties["sync"].value == "standard"
+    assert luns(appliance)[store].reservations == found.mountpoint
+    appliance.simulator.unmount(found.name)
+    appliance.request("POST", "/reconcile")
+    assert appliance.simulator.filesystem(found.name).mounted
+
+
+def test_without_its_folder_a_lun_is_not_served_anew(appliance: Appliance) -> None:
+    """It would be as if nothing were reserved. One that is served stays."""
+    store = appliance.datastore("first")
+    appliance.simulator.fail_next("filesystem", PoolUnavailable("tank", "odd"), times=2)
+    appliance.request("POST", "/reconcile")
+    assert luns(appliance).keys() == {store}
+    appliance.simulator.fail_next("filesystem", PoolUnavailable("tank", "odd"), times=9)
+    job = appliance.job("POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB)})
+    assert not job["result"]["served"] and "reservations" in job["result"]["problem"] and luns(appliance).keys() == {store}
+    assert any("reservations" in alert["text"] for alert in appliance.get("/alerts")["items"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "forced"),
+    [
+        ("DELETE", "", None, "?force=true"),
+        ("PATCH", "", {"lun": 7}, {"lun": 7, "force": True}),
+        ("POST", "/snapshots/one/rollback", {}, {"force": True}),
+    ],
+    ids=["delete", "renumber", "rollback"],
+)
+def test_registrations_are_not_lost_unless_forced(method: str, path: str, body: Any, forced: Any, appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    target = target_of(appliance)
+    target.registered[store] = Registrations((PORT,), survive=False)
+    problem = refused(appliance, method, f"/datastores/{store}{path}", body)
+    assert problem["blocking"] == [PORT] and problem["can_force"]
+    appliance.job(method, f"/datastores/{store}{path}{forced if isinstance(forced, str) else ''}",
+                  forced if isinstance(forced, dict) else None)  # fmt: skip
+    assert not target.registered
+
+
+def test_registrations_that_survive_a_loss_of_power_are_no_obstacle(appliance: Appliance) -> None:
+    """They are in the dataset, and come back with the LUN."""
+    store = appliance.datastore("first")
+    target = target_of(appliance)
+    target.registered[store] = Registrations((PORT,), survive=True)
+    appliance.job("PATCH", f"/datastores/{store}", {"lun": 7})
+    assert target.registered[store].initiators == (PORT,) and luns(appliance)[store].number == 7
+
+
+def test_who_registers_while_a_job_waits_keeps_its_reservation(appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.simulator.delay_next("create_volume", 0.3)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    waiting = appliance.request("PATCH", f"/datastores/{store}", {"lun": 7}).json
+    target_of(appliance).registered[store] = Registrations((PORT,), survive=False)
+    assert waiting is not None and appliance.ended(waiting["id"])["state"] == "failed"
+    assert luns(appliance)[store].number == 0 and target_of(appliance).registered
+
+
+# --- closed volumes
+
+
+def test_a_rollback_waits_until_nobody_has_the_volume_open(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked the target first got "not closed"; the second is told that there is no such LUN."""
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    closed = threading.Event()
+    order: list[str] = []
+    real, target = appliance.simulator.rollback, target_of(appliance)
+
+    def rollback(name: str, **more: Any) -> None:
+        order.append("closed" if closed.is_set() else "open")
+        real(name, **more)
+
+    monkeypatch.setattr(appliance.simulator, "rollback", rollback)
+    target.busy.add(store)
+    with appliance.simulator.opened(dataset):
+        answer = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {})
+        assert answer.json is not None
+        limit = threading.Event()
+        while luns(appliance):
+            limit.wait(0.005)
+        appliance.request("POST", "/reconcile")  # as the clock does: the LUN is not there any more
+        limit.wait(0.2)
+        assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
+        closed.set()
+    assert appliance.ended(answer.json["id"])["state"] == "succeeded"
+    assert order == ["closed"] and luns(appliance).keys() == {store}
+
+
+def test_a_volume_that_stays_open_is_told_with_who_has_it(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "CLOSING_SECONDS", 0.2)
+    store = appliance.datastore("first")
+    with appliance.simulator.opened(appliance.get(f"/datastores/{store}")["dataset"], "qemu (process 7)"):
+        job = appliance.job("DELETE", f"/datastores/{store}", expect="failed")
+    assert "qemu (process 7)" in str(job["problem"])
+    appliance.request("POST", "/reconcile")
+    assert luns(appliance).keys() == {store} and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+# --- thick
+
+
+def test_thick_is_stated_kept_by_a_clone_and_shown(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
+    thin = appliance.datastore("third")
+    for one, provisioning in ((store, "thick"), (clone, "thick"), (thin, "thin")):
+        told = appliance.get(f"/datastores/{one}")
+        assert told["thick"] == (provisioning == "thick") and luns(appliance)[one].provisioning == provisioning
+        assert (int(told["reserved"]) >= GIB) == told["thick"]
+
+
+def test_a_clone_whose_promise_has_no_room_is_refused(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.simulator.fail_next("clone", OutOfSpace("tank"))
+    appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"}, expect="failed")
+    assert len(appliance.simulator.volumes()) == 1 and appliance.simulator.snapshots() == []
+
+
+def test_a_promise_that_somebody_took_is_told(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.simulator.set_properties(appliance.simulator.volumes()[0].name, {"refreservation": "none"})
+    assert appliance.get(f"/datastores/{store}")["thick"] and luns(appliance)[store].provisioning == "thick"
+    appliance.service.context.look()
+    appliance.service._capacity()
+    assert [(alert["subject"], alert["severity"]) for alert in appliance.get("/alerts")["items"]] == [(store, "critical")]
+
+
+def test_an_adopted_volume_stays_what_it_is(appliance: Appliance) -> None:
+    appliance.simulator.create_volume("tank/thick", GIB, thick=True)
+    appliance.simulator.create_volume("tank/thin", GIB)
+    appliance.simulator.create_volume("tank/between", GIB, properties={"refreservation": "1048576"})
+    found = {}
+    for name in ("thick", "thin", "between"):
+        store = appliance.job("POST", "/volumes/adopt", {"dataset": f"tank/{name}", "name": name})["result"]["datastore"]
+        found[name] = luns(appliance)[store].provisioning
+    assert found == {"thick": "thick", "thin": "thin", "between": "automatic"}
+
+
+# --- snapshots of clones
+
+
+def test_the_snapshot_of_a_clone_goes_with_it(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
+    second = appliance.get(f"/datastores/{store}/snapshots")["items"][0]["name"]
+    again = appliance.job("POST", f"/datastores/{store}/clone", {"name": "third", "snapshot": second})["result"]["datastore"]
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    assert len(appliance.simulator.snapshots()) == 1, "another clone hangs on it"
+    appliance.job("DELETE", f"/datastores/{again}")
+    appliance.job("POST", f"/datastores/{again}/purge")
+    assert appliance.simulator.snapshots() == []
+
+
+def test_a_snapshot_somebody_took_stays(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "mine", "datastores": [store]})
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second", "snapshot": "mine"})["result"]["datastore"]
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    assert [snapshot.tag for snapshot in appliance.simulator.snapshots()] == ["mine"]
+
+
+def test_jobs_that_need_a_datastore_wait_for_one_that_takes_it_away(appliance: Appliance) -> None:
+    stores = [appliance.datastore(name) for name in ("first", "second")]
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": stores})
+    rollback = f"/datastores/{stores[1]}/snapshots/one/rollback"
+    snapshot = {"name": "two", "datastores": stores}
+    for first, second in (
+        (("/snapshots", snapshot), (rollback, {})),
+        ((rollback, {}), ("/snapshots", {**snapshot, "name": "three"})),
+    ):
+        appliance.simulator.delay_next("create_volume", 0.3)
+        appliance.request("POST", "/datastores", {"name": f"slow{first[0][:2]}{second[0][:2]}".replace("/", ""),
+                                                  "pool": "tank", "size": str(GIB)})  # fmt: skip
+        waiting = appliance.request("POST", *first)
+        assert waiting.status_code == 202 and waiting.json is not None, waiting.text
+        answer = appliance.request("POST", *second)
+        assert answer.status_code == 409 and answer.json is not None and answer.json["blocking"] == [waiting.json["id"]]
+        assert appliance.ended(waiting.json["id"])["state"] == "succeeded"
+        appliance.simulator.destroy_snapshots([one.name for one in appliance.simulator.snapshots() if one.tag == "two"])
+
+
+def test_a_rollback_in_whose_way_a_snapshot_is_takes_nothing_away(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    dataset, taken = appliance.get(f"/datastores/{store}")["dataset"], []
+    monkeypatch.setattr(target_of(appliance), "delete_lun", lambda *_: taken.append(1))
+    appliance.simulator.delay_next("create_volume", 0.3)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    waiting = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {}).json
+    appliance.simulator.snapshot([f"{dataset}@by-hand"])
+    assert waiting is not None and "by-hand" in str(appliance.ended(waiting["id"])["problem"])
+    assert not taken and luns(appliance).keys() >= {store}
+
+
+# --- what is not there
+
+
+def test_a_volume_destroyed_by_hand_is_missing_until_it_is_forgotten(appliance: Appliance) -> None:
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group], lun=5)
+    appliance.simulator.destroy(appliance.get(f"/datastores/{store}")["dataset"])
+    appliance.request("POST", "/reconcile")
+    missing = appliance.get("/datastores?state=missing")["items"]
+    assert [(one["id"], one["lun"], one["host_groups"]) for one in missing] == [(store, 5, [group])]
+    assert appliance.request("POST", "/datastores", {"name": "a", "pool": "tank", "size": str(GIB), "lun": 5}).status_code == 409
+    name = appliance.configuration.target.name
+    target_of(appliance).logged_in.append(LoggedIn(ESX, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
+    assert refused(appliance, "POST", f"/datastores/{store}/forget")["can_force"]
+    appliance.job("POST", f"/datastores/{store}/forget?force=true")
+    assert appliance.get("/datastores")["items"] == [] and not luns(appliance)
+    appliance.datastore("again", lun=5)
+    with appliance.store.reading() as session:
+        assert domain.count_presented(session, group) == 0  # and so can be deleted
+
+
+def test_only_what_is_missing_is_forgotten(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    refused(appliance, "POST", f"/datastores/{store}/forget")
+
+
+def test_an_adoption_that_fails_gives_its_number_back(appliance: Appliance) -> None:
+    appliance.simulator.create_volume("tank/found", GIB)
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank"))
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/found", "name": "found"}, expect="failed")
+    assert appliance.get("/datastores")["items"] == []
+    assert appliance.get(f"/datastores/{appliance.datastore('first')}")["lun"] == 0
+
+
+def test_a_look_that_is_old_gives_no_number_to_what_was_deleted_since(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    context = appliance.service.context
+    old = context.look()
+    appliance.job("DELETE", f"/datastores/{store}")
+    context._inventory = old
+    with appliance.store.reading() as session:
+        stores = domain.datastores(old, session)
+    assert [one.state for one in stores] == ["active"]
+    context._present_found(stores)
+    assert appliance.get(f"/datastores/{store}")["lun"] is None
+
+
+def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
+    """Neither takes the other's half for drift: no job fails, and all is served in the end as it should be."""
+    stores = [appliance.datastore(name, lun=number) for number, name in enumerate(("first", "second"))]
+    stopping = threading.Event()
+    problems: list[object] = []
+
+    def clock() -> None:
+        while not stopping.is_set():
+            try:
+                problems.extend(appliance.service.context.reconcile("periodic").failures)
+            except Exception as error:
+                problems.append(error)
+
+    thread = threading.Thread(target=clock)
+    thread.start()
+    try:
+        for step in range(1, 7):
+            for number, store in enumerate(stores):
+                appliance.job("PATCH", f"/datastores/{store}", {"lun": 10 * step + number})
+                appliance.job("POST", f"/datastores/{store}/grow", {"size": str((step + 1) * GIB)})
+            clone = appliance.job("POST", f"/datastores/{stores[0]}/clone", {"name": f"clone{step}"})["result"]["datastore"]
+            appliance.job("DELETE", f"/datastores/{clone}")
+            appliance.job("POST", f"/datastores/{clone}/purge")
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not problems
+    assert {store: lun.number for store, lun in luns(appliance).items()} == {stores[0]: 60, stores[1]: 61}
+    assert {one["size"] for one in appliance.get("/datastores")["items"]} == {str(7 * GIB)}
+    assert appliance.service.context.reconcile("again").differences == ()
+
+
+# --- alerts
+
+
+def test_alerts_of_single_luns_stay_while_nobody_can_look(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    target = target_of(appliance)
+    (one,) = target.targets()
+    target._targets[one.name] = replace(one, luns=tuple(replace(lun, state="failed", reason="odd") for lun in one.luns))
+    appliance.request("POST", "/reconcile")
+    assert [alert["key"] for alert in appliance.get("/alerts")["items"]] == [f"reconcile:{store}"]
+    appliance.simulator.fail_next("volumes", EngineUnavailable("the helper restarts"))
+    assert appliance.request("POST", "/reconcile").status_code == 503
+    assert {alert["key"] for alert in appliance.get("/alerts")["items"]} == {f"reconcile:{store}", "unavailable:reconcile"}
+    target._targets[one.name] = one
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert appliance.get("/alerts")["items"] == []
