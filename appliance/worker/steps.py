@@ -132,8 +132,10 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
     dataset = next((store.dataset for store in context.datastores(3600) if store.uuid == uuid), "")
     limit = time.monotonic() + CLOSING_SECONDS
     while dataset:
-        with as_domain_errors():
+        try:
             who = context.engine.holders(dataset)
+        except zfs.NoSuchDataset:  # put aside, or destroyed, before a crash
+            return
         if not who:
             return
         if time.monotonic() > limit:
