@@ -35,6 +35,13 @@ SECONDS = 330.0
 MAX_IDLE = 8
 
 
+def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
+    """The answer to a message. Raises Closed, OSError, MsgspecError."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a caller who is refused is told so before it asks
+        protocol.write_message(connection, message)
+    return msgspec.json.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), type=protocol.Answer)
+
+
 class _Connections:
     """Connections to the helper: one for each call under way, some kept."""
 
@@ -59,8 +66,7 @@ class _Connections:
     def _exchange(self, operation: Operation, message: bytes) -> protocol.Answer:
         try:
             with self._connection(fresh=operation.changes) as connection:
-                protocol.write_message(connection, message)
-                return msgspec.json.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), type=protocol.Answer)
+                return _talk(connection, message)
         except TimeoutError:
             raise Timeout(operation.name, self._seconds) from None
         except (OSError, protocol.Closed) as problem:
@@ -74,8 +80,7 @@ class _Connections:
         """Once more, on a new connection: the old one may be of a helper that was restarted. Only what changes nothing."""
         try:
             with self._connection(fresh=True) as connection:
-                protocol.write_message(connection, message)
-                return msgspec.json.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), type=protocol.Answer)
+                return _talk(connection, message)
         except (OSError, protocol.Closed, msgspec.MsgspecError) as problem:
             raise EngineUnavailable(f"the helper at {self._path} does not answer: {problem or 'closed'}") from problem
 
