@@ -11,6 +11,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define AHEAD_LEAST (64 * MIB)
 #define AHEAD_MOST (8192 * MIB)
+#define LEAST_MORE (2 * MIB)
 #define SLACK_MOST (1024 * MIB)
 #define NO_ANSWER "zfs did not answer: what is held may be too little"
 #define MILLISECONDS_BETWEEN_ASKING 5000
@@ -105,8 +106,8 @@ int space_measure(struct fileops_space *space)
     space->figures_time = space_milliseconds();
     space->figures_wanted = false;
     space->overwrites_unshare = figures.overwrites_unshare;
-    /* Far from full, nothing hurts the pool's books. */
-    space->overdraft = add(figures.overdraft, free_for_all(&figures) / 2);
+    /* Whatever is free just now: others may take that before the next look. */
+    space->overdraft = figures.overdraft;
     pthread_mutex_unlock(&space->state);
     return 0;
 }
@@ -178,8 +179,10 @@ int space_hold_needed(struct fileops_space *space, uint64_t ahead)
 {
     const uint64_t let = difference(atomic_load(&space->limit), space->mark.charged), wanted = add(space->needed, ahead);
     int error = 0;
-    /* A set costs a transaction group: small differences stay. */
-    const bool small = space->held >= add(space->needed, ahead / 2) && space->held <= add(wanted, ahead / 4 + 16 * MIB);
+    /* A set costs a transaction group: small differences stay. Not so where nothing is free: there, what is held beyond need is more
+     * than the pool has once what was shared is overwritten, and soon the pool refuses to lower it too (`overdraft`). */
+    const uint64_t room = free_for_all(&space->figures), most = ahead / 4 + 16 * MIB, more = room < most ? room : most;
+    const bool small = space->held >= add(space->needed, ahead / 2) && space->held <= add(wanted, more < LEAST_MORE ? LEAST_MORE : more);
     if (!small || space->held < add(space->needed, let))
         error = ahead >= let ? hold(space, wanted) : ENOSPC;
     if (error == ENOSPC) {
