@@ -27,6 +27,25 @@ const char *fileops_fallback_name(enum fileops_fallback reason)
     return (unsigned)reason < FILEOPS_FALLBACK_COUNT ? names[reason] : "unknown";
 }
 
+const char *fileops_clone_busy_text(enum fileops_clone_busy busy)
+{
+    static const char *const texts[FILEOPS_CLONE_BUSY_COUNT] = {
+        [FILEOPS_CLONE_SOURCE_CHANGES] = "the source kept changing",
+        [FILEOPS_CLONE_SOURCE_FILLED] = "another clone comes into the source, or failed and it is not empty yet",
+        [FILEOPS_CLONE_DESTINATION_FILLED] = "another clone comes into the destination, or failed and it is not empty yet",
+        [FILEOPS_CLONE_DESTINATION_CLONED] = "the destination is being cloned itself",
+        [FILEOPS_CLONE_DESTINATION_WRITES] = "the destination is being written too much",
+        [FILEOPS_CLONE_NOT_SETTLED] = "what was written or freed last is not in the pool yet, and it could not be waited for",
+    };
+    return (unsigned)busy < FILEOPS_CLONE_BUSY_COUNT && texts[busy] ? texts[busy] : "something else is being done with the files";
+}
+
+int clone_is_busy(struct clone *clone, enum fileops_clone_busy why)
+{
+    clone->result->busy = why;
+    return EBUSY;
+}
+
 bool clone_goes_on(struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
@@ -60,16 +79,16 @@ static int unchanged(struct clone *clone)
     if (fstat(clone->source, &now))
         return errno;
     if (space_is_unfinished(clone->request->source_space, now.st_ino))
-        return EBUSY;
-    return same(&clone->source_status, &now) ? 0 : EBUSY;
+        return clone_is_busy(clone, FILEOPS_CLONE_SOURCE_FILLED);
+    return same(&clone->source_status, &now) ? 0 : clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES);
 }
 
-static int refused(const struct clone *clone)
+static int refused(struct clone *clone)
 {
     if (clone->reason == FILEOPS_FALLBACK_NO_RESERVATION)
         return ENOSPC;
     if (clone->reason == FILEOPS_FALLBACK_SOURCE_DIRTY)
-        return EBUSY;
+        return clone_is_busy(clone, FILEOPS_CLONE_NOT_SETTLED);
     return clone->reason == FILEOPS_FALLBACK_OTHER_FILE_SYSTEM ? EXDEV : EOPNOTSUPP;
 }
 
@@ -93,6 +112,18 @@ static void begin_again(struct clone *clone)
     clone->reason = FILEOPS_FALLBACK_NOT_SUPPORTED;
 }
 
+/* All of a file was counted before it was shared, as its holes could have been filled until then. Those of the destination, which nobody
+ * else can write, are the source's of that moment. In the source's books it stays counted: another clone may share what was filled since. (Asking ends a transaction
+ * group on ZFS: not where no holes were seen.) */
+static void give_back_holes(struct clone *clone, struct space_segment *data)
+{
+    struct space_share made = clone->share;
+    if (!made.length || !made.destination_space)
+        return;
+    made.source_space = NULL;
+    space_share_holes(&made, data, clone_find_data(clone->destination, 0, clone->length, data));
+}
+
 static bool on_zfs(int file)
 {
     struct statfs file_system;
@@ -104,9 +135,11 @@ static int clone_whole(struct clone *clone)
 {
     struct space_segment *data = calloc(CLONE_MOST_SEGMENTS, sizeof *data);
     int error = data ? read_mark(clone->source, &clone->source_status) : ENOMEM;
+    bool holes = false;
     clone->length = (uint64_t)clone->source_status.st_size;
     if (!error && clone->length) {
         const size_t count = clone_find_data(clone->source, 0, clone->length, data);
+        holes = count != 1 || data[0].length != clone->length;
         error = share_then_copy(clone, PIECE, data, count);
     }
     if (!error)
@@ -120,7 +153,10 @@ static int clone_whole(struct clone *clone)
             struct stat after;
             begin_again(clone);
             /* Freed blocks must be on disk before others take their place, here too. Else it can only be copied, and that is no moment. */
-            error = on_zfs(clone->destination) && space_settle(clone->request->destination_space) ? EBUSY : 0;
+            if (on_zfs(clone->destination) && space_settle(clone->request->destination_space))
+                error = clone_is_busy(clone, FILEOPS_CLONE_NOT_SETTLED);
+            else
+                error = 0;
             if (!error && fstat(clone->source, &clone->source_status))
                 error = errno;
             clone->length = (uint64_t)clone->source_status.st_size;
@@ -128,9 +164,11 @@ static int clone_whole(struct clone *clone)
             if (!error && clone->length)
                 error = clone_by_sharing(clone, UINT64_MAX, &whole, 1);
             if (error == EAGAIN)
-                error = EBUSY;
+                error = clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES);
             if (!error && (fstat(clone->source, &after) || after.st_size != clone->source_status.st_size))
-                error = EBUSY;
+                error = clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES);
+            if (!error && holes && clone->length)
+                give_back_holes(clone, data);
         }
     }
     /* Setting a size writes the last block, which is then no longer shared: only where it is needed. */
@@ -175,6 +213,10 @@ static int clone_part(struct clone *clone, uint64_t from, uint64_t length, bool 
     clone->result->holes += result.holes;
     for (int i = 0; i < FILEOPS_FALLBACK_COUNT; i++)
         clone->result->fallback[i] += result.fallback[i];
+    if (result.left != FILEOPS_CLONE_UNTOUCHED)
+        clone->result->left = result.left;
+    if (result.busy != FILEOPS_CLONE_NOT_BUSY)
+        clone->result->busy = result.busy;
     return error;
 }
 
@@ -227,7 +269,7 @@ static int try_sharing(struct clone *clone)
     clone->length = clone->length < unit ? clone->length : unit;
     error = clone->length ? clone_by_sharing(clone, UINT64_MAX, NULL, 0) : 0;
     clone_place_end(&request, &place);
-    *clone->result = (struct fileops_clone_result){0};
+    *clone->result = (struct fileops_clone_result){.busy = clone->result->busy};
     return error;
 }
 
@@ -265,7 +307,7 @@ static int check(struct clone *clone)
     if (!S_ISREG(clone->source_status.st_mode))
         return EISDIR;
     if (space_is_unfinished(request->source_space, clone->source_status.st_ino))
-        return EBUSY;
+        return clone_is_busy(clone, FILEOPS_CLONE_SOURCE_FILLED);
     if (by_name) {
         if (fstat(request->directory, &directory))
             return errno;
@@ -293,7 +335,7 @@ static int check(struct clone *clone)
         return 0;
     }
     if (space_is_unfinished(request->destination_space, clone->destination_status.st_ino))
-        return EBUSY;
+        return clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_FILLED);
     clone->source_offset = request->source_offset;
     clone->destination_offset = request->destination_offset;
     clone->length = request->length;
@@ -319,6 +361,8 @@ static int into_name(struct clone *clone)
         error = clone_whole(clone);
     if (!error)
         error = clone_place_put(request, &place, &clone->source_status);
+    if (error && !place.name[0]) /* it has its name already */
+        clone->result->left = FILEOPS_CLONE_UNKNOWN;
     clone_place_end(request, &place);
     return error;
 }
@@ -333,21 +377,24 @@ static int into_file(struct clone *clone)
         /* What is refused anyway need not empty the file before. */
         struct clone trial = *clone;
         if (clone->destination_status.st_size && on_zfs(clone->destination) && !atomic_load(&request->destination_space->has_holder))
-            return EBUSY; /* what is freed could not be waited for (below) */
+            return clone_is_busy(clone, FILEOPS_CLONE_NOT_SETTLED); /* what is freed could not be waited for (below) */
         error = try_sharing(&trial);
         if (error)
             return error == EAGAIN ? refused(&trial) : error;
     }
     error = space_unfinished_begin(request->destination_space, clone->destination);
     if (error)
-        return error;
+        return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_FILLED) : error;
     /* A thick file stays thick as large as it becomes, or all stays as it is. */
     error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error)
         error = space_empty(request->destination_space, clone->destination, inode);
-    if (error) { /* nothing was done to it */
-        space_unfinished_end(request->destination_space, inode, true);
-        return error;
+    if (error) {
+        struct stat now;
+        const bool untouched = !fstat(clone->destination, &now) && now.st_size == clone->destination_status.st_size;
+        if (space_unfinished_end(request->destination_space, inode, untouched) || !untouched)
+            clone->result->left = FILEOPS_CLONE_UNKNOWN;
+        return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_CLONED) : error;
     }
     /* Freed blocks must be on disk before others take their place (clone_share.c). Copies need not that. */
     if (clone->destination_status.st_size && on_zfs(clone->destination) && space_settle(request->destination_space)) {
@@ -362,6 +409,7 @@ static int into_file(struct clone *clone)
         error = errno;
     const bool right = !error || !space_empty(request->destination_space, clone->destination, inode);
     const int finished = space_unfinished_end(request->destination_space, inode, right);
+    clone->result->left = right && !finished ? FILEOPS_CLONE_EMPTY : FILEOPS_CLONE_UNKNOWN;
     return error ? error : finished;
 }
 
@@ -385,11 +433,15 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
                           .reason = FILEOPS_FALLBACK_NOT_SUPPORTED};
     *result = (struct fileops_clone_result){0};
     int error = check(&clone);
-    if (error)
-        return error;
-    if (request->flags & FILEOPS_CLONE_DRY_RUN)
-        return dry_run(&clone);
-    if (request->destination < 0)
-        return into_name(&clone);
-    return request->whole ? into_file(&clone) : into_range(&clone);
+    if (!error && (request->flags & FILEOPS_CLONE_DRY_RUN))
+        error = dry_run(&clone);
+    else if (!error && request->destination < 0)
+        error = into_name(&clone);
+    else if (!error)
+        error = request->whole ? into_file(&clone) : into_range(&clone);
+    if (!error)
+        result->left = FILEOPS_CLONE_UNTOUCHED;
+    if (error != EBUSY)
+        result->busy = FILEOPS_CLONE_NOT_BUSY;
+    return error;
 }

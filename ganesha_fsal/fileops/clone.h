@@ -15,7 +15,7 @@ struct fileops_space;
 
 enum fileops_clone_mode {
     FILEOPS_CLONE_FULL, /* shared where possible, the rest copied: always gives a result of its own right */
-    FILEOPS_CLONE_FAST, /* all by sharing blocks, or refused with EOPNOTSUPP or EXDEV and nothing done */
+    FILEOPS_CLONE_FAST, /* all by sharing blocks, or refused with EOPNOTSUPP or EXDEV */
 };
 
 enum {
@@ -38,6 +38,30 @@ enum fileops_fallback {
 /* The name of a reason as counters show it, as in "other_file_system". */
 const char *fileops_fallback_name(enum fileops_fallback reason);
 
+/* What a clone that failed has left of its destination. */
+enum fileops_clone_left {
+    FILEOPS_CLONE_UNTOUCHED,  /* a file as it was; by name: nothing was made, or replaced */
+    FILEOPS_CLONE_EMPTY,      /* a whole clone into a file: it was emptied */
+    FILEOPS_CLONE_OLD_OR_NEW, /* a range: each byte in it is the old or the new one */
+    FILEOPS_CLONE_UNKNOWN,    /* whole into a file: neither nor; nobody can change it until it could be emptied in the background.
+                               * By name: it is there and complete, but may be gone after a crash */
+};
+
+/* Why it is EBUSY. */
+enum fileops_clone_busy {
+    FILEOPS_CLONE_NOT_BUSY,
+    FILEOPS_CLONE_SOURCE_CHANGES,
+    FILEOPS_CLONE_SOURCE_FILLED,      /* another clone comes into the source, or failed and it is not empty yet */
+    FILEOPS_CLONE_DESTINATION_FILLED, /* the same of the destination */
+    FILEOPS_CLONE_DESTINATION_CLONED, /* blocks of the destination must not be freed now, as they are being cloned */
+    FILEOPS_CLONE_DESTINATION_WRITES, /* its writers could not be kept away for a moment */
+    FILEOPS_CLONE_NOT_SETTLED,        /* what was written or freed last is not in the pool yet, and that could not be waited for */
+    FILEOPS_CLONE_BUSY_COUNT
+};
+
+/* The reason in words for people, as in "the source kept changing". */
+const char *fileops_clone_busy_text(enum fileops_clone_busy busy);
+
 /* How the bytes of a clone went. cloned + copied + holes = done. */
 struct fileops_clone_result {
     uint64_t done;    /* bytes of the range that the destination has */
@@ -45,6 +69,8 @@ struct fileops_clone_result {
     uint64_t copied;  /* read and written, or not known to be shared */
     uint64_t holes;   /* of a copy: left as holes */
     uint64_t fallback[FILEOPS_FALLBACK_COUNT]; /* bytes copied, by reason; the sum is `copied` */
+    enum fileops_clone_left left; /* where it failed */
+    enum fileops_clone_busy busy; /* where that is EBUSY */
 };
 
 /* Called now and then from the thread of the clone, at least once a second while bytes move. Returns false to cancel: the
@@ -65,9 +91,8 @@ struct fileops_clone_request {
 
     /* Where to: an open file, or a name.
      * `destination` >= 0: open for reading and writing; a regular file. With `whole` it becomes just like the source in data and
-     * size; while that is under way it is no source, and when it fails it is empty, also after a crash once its space is opened again. (Where
-     * emptying fails too, it is tried in the background, and nobody can change the file until then.) With
-     * a range, bytes outside of it are left alone, and after a failure the range holds old or new bytes.
+     * size; while that is under way it is no source, and when it fails after it began it is empty, also after a crash once its space is
+     * opened again. (Where emptying fails too, it is tried in the background, and nobody can change the file until then.) With a range, bytes outside of it are left alone, and after a failure the range holds old or new bytes.
      * `destination` < 0 (only with `whole`): the name `name` in the open directory `directory`. It is there, complete and
      * stable, or as it was before, at any moment and after a crash; it replaces a file of that name, in one step, unless GUARDED. */
     int destination;

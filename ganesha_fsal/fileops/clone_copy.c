@@ -38,16 +38,17 @@ static int change(struct clone *clone, enum fileops_change_kind kind, uint64_t a
     uint64_t done = 0;
     int error = space ? space_change_begin(space, clone->destination_status.st_ino, kind, at, length, clone->fresh, &told) : 0;
     if (error)
-        return error;
+        return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_CLONED) : error;
+    clone_touches(clone);
     for (unsigned attempt = 0;; attempt++) {
         error = 0;
         if (kind == FILEOPS_DEALLOCATE)
             error = fallocate(clone->destination, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)length) ? errno : 0;
         while (kind == FILEOPS_WRITE && done < length && !error) {
-            fileops_growth_begin(clone->destination_status.st_ino, false);
+            fileops_growth_begin(clone->destination_status.st_dev, clone->destination_status.st_ino, false);
             const ssize_t written = pwrite(clone->destination, data + done, length - done, (off_t)(at + done));
             const int failed = errno;
-            fileops_growth_end(clone->destination_status.st_ino);
+            fileops_growth_end(clone->destination_status.st_dev, clone->destination_status.st_ino);
             if (written > 0)
                 done += (uint64_t)written;
             else if (written == 0 || failed != EINTR)
@@ -71,7 +72,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
         if (got < 0)
             return errno;
         if (got == 0)
-            return EBUSY; /* the source became shorter */
+            return clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES); /* it became shorter */
         const int error = change(clone, FILEOPS_WRITE, clone->destination_offset + at, buffer, (uint64_t)got);
         if (error)
             return error;
@@ -130,5 +131,8 @@ int clone_by_copying(struct clone *clone, uint64_t from, uint64_t length)
     }
     free(buffer);
     /* A range that ends in a hole beyond the destination's end makes it longer too. A whole file gets its size in the end. */
-    return error || clone->fresh ? error : fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
+    if (error || clone->fresh)
+        return error;
+    error = fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
+    return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_WRITES) : error;
 }

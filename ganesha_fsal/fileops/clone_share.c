@@ -36,7 +36,7 @@ static uint64_t available_to(const struct clone *clone)
 
 /* One call, which may do less than asked: Linux takes 2 GiB at most from 6.11 on, and OpenZFS says only then why it ended when nothing
  * was done. `proven`: what was done was shared for certain. */
-static int share_across(const struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, uint64_t *done, bool *proven)
+static int share_across(struct clone *clone, struct sharing_proof *proof, uint64_t at, uint64_t size, uint64_t *done, bool *proven)
 {
     off_t source = (off_t)(clone->source_offset + at), destination = (off_t)(clone->destination_offset + at);
     sharing_proof_before(proof);
@@ -44,7 +44,7 @@ static int share_across(const struct clone *clone, struct sharing_proof *proof, 
     if (bytes < 0)
         return errno;
     if (bytes == 0)
-        return EBUSY; /* the source became shorter */
+        return clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES); /* it became shorter */
     *done = (uint64_t)bytes;
     *proven = sharing_proof_after(proof, *done);
     return 0;
@@ -91,26 +91,45 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
 {
     struct fileops_space *space = clone->request->destination_space;
     const bool zfs = space && space->has_holder;
+    const enum fileops_clone_left before = clone->result->left;
     int error;
     *proven = true;
     *done = size;
+    clone_touches(clone);
     for (int wait = 0;; wait++) {
         const bool grows = may_grow(clone, at + size);
-        if (grows && fileops_growth_begin(clone->destination_status.st_ino, clone->alone))
-            return EBUSY;
+        if (grows && fileops_growth_begin(clone->destination_status.st_dev, clone->destination_status.st_ino, clone->alone)) {
+            clone->result->left = before;
+            return clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_WRITES);
+        }
         error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, done, proven);
         if (grows)
-            fileops_growth_end(clone->destination_status.st_ino);
+            fileops_growth_end(clone->destination_status.st_dev, clone->destination_status.st_ino);
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
          * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
          * pool has left: what a clone takes counts before what it saves. */
         if ((error != EAGAIN && error != EINVAL && (error != ENOSPC || !zfs)) || wait == DIRTY_WAITS || (error == EINVAL && wait))
-            return error;
+            break;
         if (error == EAGAIN || !zfs)
             lseek(clone->source, (off_t)(clone->source_offset + at), SEEK_HOLE);
         else if (space_settle(space))
-            return error;
+            break;
     }
+    /* These say that nothing was done, but for EINVAL. */
+    if (steps_down(error) && error != EINVAL)
+        clone->result->left = before;
+    return error;
+}
+
+bool clone_kernel_settles(void)
+{
+    char setting = 0;
+    const int parameter = open("/sys/module/zfs/parameters/zfs_dmu_offset_next_sync", O_RDONLY | O_CLOEXEC);
+    if (parameter >= 0 && read(parameter, &setting, 1) < 1)
+        setting = 0;
+    if (parameter >= 0)
+        close(parameter);
+    return setting == '1';
 }
 
 /* What was freed of both files is on disk when this returns: OpenZFS up to 2.3.9 clones blocks that are about to be freed, and frees
@@ -119,14 +138,7 @@ static int settle_frees(const struct clone *clone)
 {
     const uint64_t end = clone->destination_offset + clone->length;
     struct stat status;
-    char setting = 0;
-    const int parameter = open("/sys/module/zfs/parameters/zfs_dmu_offset_next_sync", O_RDONLY | O_CLOEXEC);
-    if (parameter >= 0 && read(parameter, &setting, 1) < 1)
-        setting = 0;
-    if (parameter >= 0)
-        close(parameter);
-    /* Asking for a hole waits for a dirty file's transaction groups, and costs nothing for another. */
-    if (setting != '1' || fstat(clone->destination, &status))
+    if (!clone_kernel_settles() || fstat(clone->destination, &status))
         return space_settle(clone->request->source_space);
     if (lseek(clone->source, (off_t)clone->source_offset, SEEK_HOLE) < 0 && errno != ENXIO)
         return errno;
@@ -171,8 +183,12 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
         clone->reason = FILEOPS_FALLBACK_SOURCE_DIRTY;
         return EAGAIN;
     }
+    if (error == ETXTBSY)
+        return clone_is_busy(clone, space_is_unfinished(share->source_space, clone->source_status.st_ino)
+                                        ? FILEOPS_CLONE_SOURCE_FILLED
+                                        : FILEOPS_CLONE_DESTINATION_FILLED);
     if (error)
-        return error == ETXTBSY ? EBUSY : error;
+        return error;
     if (zfs)
         error = settle_frees(clone);
     uint64_t data = 0;
@@ -208,7 +224,7 @@ int clone_by_sharing(struct clone *clone, uint64_t piece, const struct space_seg
             break;
         }
         if (piece == UINT64_MAX && done < size) {
-            error = EBUSY; /* another call would be another moment */
+            error = clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES); /* another call would be another moment */
             break;
         }
         if (proven) {

@@ -25,15 +25,17 @@ static void make_places(void)
     pthread_rwlockattr_destroy(&attributes);
 }
 
-static pthread_rwlock_t *place_of(uint64_t inode)
+/* Files of one number in many datasets do not meet more often than others. */
+static pthread_rwlock_t *place_of(dev_t device, uint64_t inode)
 {
     pthread_once(&made, make_places);
-    return &places[(inode * UINT64_C(0x9E3779B97F4A7C15)) >> 54];
+    const uint64_t mixed = (inode ^ (uint64_t)device * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
+    return &places[mixed >> 54];
 }
 
-int fileops_growth_begin(uint64_t inode, bool alone)
+int fileops_growth_begin(dev_t device, uint64_t inode, bool alone)
 {
-    pthread_rwlock_t *place = place_of(inode);
+    pthread_rwlock_t *place = place_of(device, inode);
     struct timespec until;
     if (!alone) {
         while (pthread_rwlock_rdlock(place) == EAGAIN) /* too many for its counter */
@@ -52,20 +54,20 @@ int fileops_growth_begin(uint64_t inode, bool alone)
     return EBUSY;
 }
 
-void fileops_growth_end(uint64_t inode)
+void fileops_growth_end(dev_t device, uint64_t inode)
 {
-    pthread_rwlock_unlock(place_of(inode));
+    pthread_rwlock_unlock(place_of(device, inode));
 }
 
-static int extend_alone(int file, uint64_t inode, uint64_t size)
+static int extend_alone(int file, const struct stat *found, uint64_t size)
 {
     struct stat status;
-    int error = fileops_growth_begin(inode, true);
+    int error = fileops_growth_begin(found->st_dev, found->st_ino, true);
     if (error)
         return error;
     if (fstat(file, &status) || ((uint64_t)status.st_size < size && ftruncate(file, (off_t)size)))
         error = errno;
-    fileops_growth_end(inode);
+    fileops_growth_end(found->st_dev, found->st_ino);
     return error;
 }
 
@@ -82,7 +84,7 @@ int fileops_extend(struct fileops_space *space, int file, uint64_t size)
     if (error)
         return error;
     for (unsigned attempt = 0;; attempt++) {
-        error = extend_alone(file, status.st_ino, size);
+        error = extend_alone(file, &status, size);
         if (error != ENOSPC || !space || fileops_change_retry(space, &change, attempt))
             break;
     }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../fileops/growth.h"
@@ -35,6 +36,12 @@ static int change_error(fsal_status_t status)
     if (FSAL_IS_SUCCESS(status))
         return 0;
     return status.minor != 0 ? status.minor : EIO;
+}
+
+/* As fstat(2) tells it: clones into the file lock it by that. */
+static dev_t device_of(const struct fsal_obj_handle *object)
+{
+    return makedev((unsigned int)object->fs->dev.major, (unsigned int)object->fs->dev.minor);
 }
 
 /* vfs_write2() calls back before it returns; what it says is kept here. */
@@ -73,9 +80,9 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     }
     for (unsigned attempt = 0;; attempt++) {
         io->fsal_stable = stable;
-        fileops_growth_begin(object->fileid, false);
+        fileops_growth_begin(device_of(object), object->fileid, false);
         below.write2(object, bypass, keep_status, io, &status);
-        fileops_growth_end(object->fileid);
+        fileops_growth_end(device_of(object), object->fileid);
         if (!again(space, &change, status, attempt))
             break;
     }
@@ -101,9 +108,9 @@ static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, 
     if (error != 0)
         return from_errno(error);
     for (unsigned attempt = 0;; attempt++) {
-        fileops_growth_begin(object->fileid, false);
+        fileops_growth_begin(device_of(object), object->fileid, false);
         status = below.setattr2(object, bypass, state, attributes);
-        fileops_growth_end(object->fileid);
+        fileops_growth_end(device_of(object), object->fileid);
         if (!again(space, &change, status, attempt))
             break;
     }
@@ -183,7 +190,7 @@ static fsal_status_t extend_alone(struct fsal_obj_handle *object, struct state_t
     struct fsal_attrlist attributes;
     struct stat found;
     fsal_status_t status;
-    int error = fileops_growth_begin(object->fileid, true);
+    int error = fileops_growth_begin(device_of(object), object->fileid, true);
 
     if (error != 0)
         return from_errno(error);
@@ -195,7 +202,7 @@ static fsal_status_t extend_alone(struct fsal_obj_handle *object, struct state_t
         status = below.setattr2(object, false, state, &attributes);
         fsal_release_attrs(&attributes);
     }
-    fileops_growth_end(object->fileid);
+    fileops_growth_end(device_of(object), object->fileid);
     return status;
 }
 

@@ -59,6 +59,12 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
     return 0;
 }
 
+const char *fileops_clone_busy_text(enum fileops_clone_busy busy)
+{
+    (void)busy;
+    return "the source kept changing";
+}
+
 const char *fileops_fallback_name(enum fileops_fallback reason)
 {
     return reason < FILEOPS_FALLBACK_COUNT ? "some_reason" : NULL;

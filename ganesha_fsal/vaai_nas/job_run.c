@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "../fileops/clone.h"
 
@@ -37,26 +36,26 @@ static void describe_fallback(const struct fileops_clone_result *result, char re
         snprintf(reason, VAAI_NAS_REASON_SIZE, "copied: %s", fileops_fallback_name((enum fileops_fallback)most));
 }
 
-/* What a clone that failed has left; of a file it is looked at, not believed. `before`: as it was, or NULL where nothing was begun. */
-static const char *what_is_left(const struct vaai_nas_order *order, const struct stat *before)
+/* What a clone that failed has left. */
+static const char *what_is_left(const struct vaai_nas_order *order, const struct fileops_clone_result *result)
 {
-    struct stat found;
+    const bool by_name = order->clone.name[0] != 0;
 
-    if (before == NULL)
-        return "nothing was changed";
-    if (order->clone.name[0] != 0)
-        return "the destination was not made";
-    if (fstat(order->destination.fd, &found) != 0)
-        return "what the destination has is not known";
-    if (found.st_size == before->st_size && found.st_ctim.tv_sec == before->st_ctim.tv_sec &&
-        found.st_ctim.tv_nsec == before->st_ctim.tv_nsec)
-        return "the destination is as it was";
-    if (order->clone.range)
+    switch (result->left) {
+    case FILEOPS_CLONE_UNTOUCHED:
+        return by_name ? "the destination was not made" : "the destination is as it was";
+    case FILEOPS_CLONE_EMPTY:
+        return "the destination is empty";
+    case FILEOPS_CLONE_OLD_OR_NEW:
         return "the range of the destination has old or new bytes";
-    return found.st_size == 0 ? "the destination is empty" : "the destination is not empty: don't use it";
+    case FILEOPS_CLONE_UNKNOWN:
+        break;
+    }
+    return by_name ? "the destination is there, but may be gone after a crash"
+                   : "what the destination has is not known: don't use it";
 }
 
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct stat *before,
+void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
                                char reason[VAAI_NAS_REASON_SIZE])
 {
     const char *what = strerrordesc_np(error);
@@ -66,8 +65,8 @@ void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, co
     else if (error == EOPNOTSUPP)
         what = "the file system can't share these blocks";
     else if (error == EBUSY)
-        what = "the source kept changing, or another clone has one of the files";
-    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, before));
+        what = fileops_clone_busy_text(result->busy);
+    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, result));
 }
 
 enum vaai_nas_status vaai_nas_status_of_clone(int error)
@@ -108,8 +107,8 @@ void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_ord
 }
 
 /* How it ended, while its files are still open. */
-static void describe_end(const struct vaai_nas_order *order, int error, const struct stat *before, bool given_up,
-                         const struct fileops_clone_result *result, struct vaai_nas_job *end)
+static void describe_end(const struct vaai_nas_order *order, int error, bool given_up, const struct fileops_clone_result *result,
+                         struct vaai_nas_job *end)
 {
     end->cloned_bytes = result->cloned;
     end->copied_bytes = result->copied;
@@ -123,9 +122,9 @@ static void describe_end(const struct vaai_nas_order *order, int error, const st
     end->state = VAAI_NAS_FAILED;
     if (error == ECANCELED && given_up) {
         end->status = VAAI_NAS_BUSY;
-        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "it took longer than who asked may wait; %s", what_is_left(order, before));
+        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "it took longer than who asked may wait; %s", what_is_left(order, result));
     } else {
-        vaai_nas_describe_failure(order, error, before, end->reason);
+        vaai_nas_describe_failure(order, error, result, end->reason);
     }
 }
 
@@ -149,14 +148,12 @@ static void run(struct job *job)
     struct fileops_clone_request request;
     struct vaai_nas_job end;
     struct timespec ended;
-    struct stat before = {0};
     int error = ECANCELED;
 
     pthread_mutex_lock(&jobs->lock);
     bool begin = !job->cancelled;
     pthread_mutex_unlock(&jobs->lock);
     if (begin) {
-        (void)fstat(order->destination.fd, &before);
         vaai_nas_order_to_request(order, &request);
         request.progress = progress;
         request.progress_context = job;
@@ -169,7 +166,7 @@ static void run(struct job *job)
     end = job->shown;
     bool given_up = job->given_up;
     pthread_mutex_unlock(&jobs->lock);
-    describe_end(order, error, begin ? &before : NULL, given_up, &result, &end);
+    describe_end(order, error, given_up, &result, &end);
     count(jobs, job, &end, &result, &ended);
     jobs_free_order(jobs->adapter, order); /* who is told that it has ended finds the files let go */
 

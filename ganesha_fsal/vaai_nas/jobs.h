@@ -2,7 +2,6 @@
 #ifndef VAAI_NAS_JOBS_H
 #define VAAI_NAS_JOBS_H
 
-#include <sys/stat.h>
 
 #include "../fileops/clone.h"
 #include "service.h"
@@ -22,10 +21,9 @@ struct vaai_nas_order {
 /* The order as fileops wants it, without progress. */
 void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request);
 
-/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too; `before` is how that
- * was, or NULL where nothing was begun. */
+/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too. */
 enum vaai_nas_status vaai_nas_status_of_clone(int error);
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct stat *before,
+void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
                                char reason[VAAI_NAS_REASON_SIZE]);
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters);

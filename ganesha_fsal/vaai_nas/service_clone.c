@@ -108,7 +108,7 @@ static enum vaai_nas_status dry_run(struct vaai_nas_order *order, struct vaai_na
     job->total_bytes = order->total_bytes;
     job->export_id = order->destination.export_id;
     if (error != 0)
-        vaai_nas_describe_failure(order, error, NULL, reason);
+        vaai_nas_describe_failure(order, error, &result, reason);
     return vaai_nas_status_of_clone(error);
 }
 

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SIZE (UINT64_C(1) << 20)
@@ -31,6 +32,7 @@ static struct {
     unsigned sharing;  /* so many calls share, the later ones copy */
     bool changes;      /* the source, after each call */
     bool fills;        /* the source, before */
+    bool keeps_holes;  /* of half the source */
     unsigned char stamp;
 } kernel;
 
@@ -43,6 +45,8 @@ static void fill(int file, unsigned char stamp)
     free(data);
 }
 
+int __real_ftruncate64(int file, off_t size);
+int __wrap_ftruncate64(int file, off_t size);
 ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length, unsigned flags);
 bool __wrap_sharing_proof_after(const struct sharing_proof *proof, uint64_t bytes);
 
@@ -51,7 +55,10 @@ static void change_source(int source)
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", source);
     const int writer = open(path, O_WRONLY);
-    fill(writer, ++kernel.stamp);
+    if (kernel.keeps_holes)
+        assert_int_equal(pwrite(writer, &(char){(char)++kernel.stamp}, 1, 0), 1);
+    else
+        fill(writer, ++kernel.stamp);
     close(writer);
 }
 
@@ -64,7 +71,10 @@ ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination
     length = length > kernel.most ? kernel.most : length;
     const ssize_t got = pread(source, data, length, *source_offset);
     assert_true(got > 0);
-    assert_int_equal(pwrite(destination, data, (size_t)got, *destination_offset), got);
+    const ssize_t written = kernel.keeps_holes && got > (ssize_t)HALF ? (ssize_t)HALF : got;
+    assert_int_equal(pwrite(destination, data, (size_t)written, *destination_offset), written);
+    if (kernel.keeps_holes)
+        assert_int_equal(__real_ftruncate64(destination, *destination_offset + got), 0);
     free(data);
     *source_offset += got;
     *destination_offset += got;
@@ -82,8 +92,6 @@ bool __wrap_sharing_proof_after(const struct sharing_proof *proof, uint64_t byte
 }
 
 static bool truncations_fail;
-int __real_ftruncate64(int file, off_t size);
-int __wrap_ftruncate64(int file, off_t size);
 
 int __wrap_ftruncate64(int file, off_t size)
 {
@@ -91,6 +99,48 @@ int __wrap_ftruncate64(int file, off_t size)
         return __real_ftruncate64(file, size);
     errno = EIO;
     return -1;
+}
+
+static bool all_is_zfs;
+int __real_fstatfs64(int file, struct statfs *file_system);
+int __wrap_fstatfs64(int file, struct statfs *file_system);
+
+int __wrap_fstatfs64(int file, struct statfs *file_system)
+{
+    const int failed = __real_fstatfs64(file, file_system);
+    if (all_is_zfs)
+        file_system->f_type = 0x2fc12fc1; /* ZFS_SUPER_MAGIC */
+    return failed;
+}
+
+/* A holder that can't wait for the pool once it was told so. */
+static bool settling_fails;
+
+static int read_figures(void *context, struct fileops_held *figures)
+{
+    (void)context;
+    *figures = (struct fileops_held){.available = 1 << 30, .overdraft = UINT64_MAX, .can_promise = true, .overwrites_unshare = true};
+    return 0;
+}
+
+static int hold(void *context, uint64_t bytes)
+{
+    (void)context;
+    (void)bytes;
+    return 0;
+}
+
+static int settle(void *context)
+{
+    (void)context;
+    return settling_fails ? ETIMEDOUT : 0;
+}
+
+static int find_holder(const char *root, struct fileops_space_holder *holder)
+{
+    (void)root;
+    *holder = (struct fileops_space_holder){.read = read_figures, .hold = hold, .settle = settle};
+    return 0;
 }
 
 static int failing_commit = -1; /* so many succeed before one fails; -1: none does */
@@ -109,7 +159,7 @@ struct files {
     struct fileops_space *space;
 };
 
-static struct files make_files(void)
+static struct files make_files_with(int (*holder)(const char *root, struct fileops_space_holder *found))
 {
     struct files files = {.source_path = "/tmp/clone.XXXXXX", .root = "/dev/shm/clone.XXXXXX"};
     files.source = mkstemp(files.source_path);
@@ -117,8 +167,13 @@ static struct files make_files(void)
     fill(files.source, 0);
     assert_non_null(mkdtemp(files.root));
     files.directory = open(files.root, O_RDONLY | O_DIRECTORY);
-    assert_int_equal(fileops_space_open(files.root, &(struct fileops_space_options){.no_thread = true}, &files.space), 0);
+    assert_int_equal(fileops_space_open(files.root, &(struct fileops_space_options){.find_holder = holder, .no_thread = true}, &files.space), 0);
     return files;
+}
+
+static struct files make_files(void)
+{
+    return make_files_with(NULL);
 }
 
 static void remove_files(struct files *files)
@@ -157,6 +212,8 @@ static void two_moments_are_never_mixed(void **state)
 
     kernel = (typeof(kernel)){.most = HALF, .sharing = 1000, .changes = true};
     assert_int_equal(clone_by_name(&files, FILEOPS_CLONE_FULL, &result), EBUSY);
+    assert_int_equal(result.busy, FILEOPS_CLONE_SOURCE_CHANGES);
+    assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
     assert_int_equal(faccessat(files.directory, "clone", F_OK, 0), -1);
 
     /* In one call it is one moment, though the source changes. */
@@ -224,12 +281,72 @@ static void what_a_range_shares_is_counted_whole(void **state)
     remove_files(&files);
 }
 
+static void what_one_call_shares_gives_its_holes_back(void **state)
+{
+    (void)state;
+    struct files files = make_files();
+    struct fileops_clone_result result;
+    struct fileops_space_status status;
+    assert_int_equal(__real_ftruncate64(files.source, HALF), 0);
+    assert_int_equal(__real_ftruncate64(files.source, SIZE), 0);
+
+    kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000, .changes = true, .keeps_holes = true, .stamp = 1};
+    assert_int_equal(clone_by_name(&files, FILEOPS_CLONE_FULL, &result), 0);
+    assert_int_equal(kernel.calls, 2); /* the second one in one call */
+    fileops_space_maintain(files.space);
+    fileops_space_status(files.space, &status);
+    assert_int_equal(status.shared_bytes, HALF);
+    remove_files(&files);
+}
+
+static void what_one_dataset_refuses_is_not_counted_in_the_other(void **state)
+{
+    (void)state;
+    struct files files = make_files();
+    struct fileops_clone_result result;
+    struct fileops_space_status status;
+    struct fileops_space *source_space = NULL;
+    char root[] = "/tmp/clone.XXXXXX", path[40], command[40];
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof path, "%s/source", root);
+    assert_int_equal(fileops_space_open(root, &(struct fileops_space_options){.no_thread = true}, &source_space), 0);
+    const int source = open(path, O_RDWR | O_CREAT, 0600);
+    fill(source, 1);
+    struct fileops_clone_request request = {.mode = FILEOPS_CLONE_FAST, .source = source, .length = SIZE, .source_space = source_space,
+                                            .destination_space = files.space,
+                                            .destination = openat(files.directory, "range", O_RDWR | O_CREAT, 0600)};
+    kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000};
+    failing_commit = 1; /* the one before it: the destination's */
+    assert_int_equal(fileops_clone(&request, &result), ENOSPC);
+    assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
+    assert_int_equal(kernel.calls, 0);
+    fileops_space_maintain(files.space);
+    fileops_space_status(files.space, &status);
+    assert_int_equal(status.shared_bytes, 0);
+    fileops_space_status(source_space, &status);
+    assert_int_equal(status.shared_bytes, 0);
+
+    /* Counted once only when it is asked for again. */
+    assert_int_equal(fileops_clone(&request, &result), 0);
+    fileops_space_maintain(files.space);
+    fileops_space_status(files.space, &status);
+    assert_int_equal(status.shared_bytes, SIZE);
+    fileops_space_close(source_space);
+    close(source);
+    close(request.destination);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+    remove_files(&files);
+}
+
 /* A clone into a file, and what others try meanwhile. */
 struct meanwhile {
     struct files *files;
     int file;
     bool tried, cancel;
     int from, into, range, write;
+    struct fileops_clone_result result; /* its own */
+    enum fileops_clone_busy from_busy, into_busy, range_busy;
 };
 
 static bool try_meanwhile(void *context, uint64_t done, uint64_t total)
@@ -246,12 +363,17 @@ static bool try_meanwhile(void *context, uint64_t done, uint64_t total)
     struct fileops_clone_request request = {.source = meanwhile->file, .whole = true, .destination = -1, .directory = meanwhile->files->directory,
                                             .name = "from", .mode_bits = (mode_t)-1, .source_space = space, .destination_space = space};
     meanwhile->from = fileops_clone(&request, &result);
+    meanwhile->from_busy = result.busy;
     request = (struct fileops_clone_request){.source = meanwhile->files->source, .whole = true, .destination = meanwhile->file,
                                              .destination_space = space};
     meanwhile->into = fileops_clone(&request, &result);
+    meanwhile->into_busy = result.busy;
+    assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
     request.whole = false;
     request.length = 10;
     meanwhile->range = fileops_clone(&request, &result);
+    meanwhile->range_busy = result.busy;
+    assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
     struct fileops_change change;
     struct stat status;
     fstat(meanwhile->file, &status);
@@ -263,13 +385,12 @@ static bool try_meanwhile(void *context, uint64_t done, uint64_t total)
 
 static int clone_into(struct files *files, struct meanwhile *meanwhile)
 {
-    struct fileops_clone_result result;
     *meanwhile = (struct meanwhile){.files = files, .file = meanwhile->file, .cancel = meanwhile->cancel};
     kernel = (typeof(kernel)){.most = SIZE};
     return fileops_clone(&(struct fileops_clone_request){.source = files->source, .whole = true, .destination = meanwhile->file,
                                                          .destination_space = files->space, .progress = try_meanwhile,
                                                          .progress_context = meanwhile},
-                         &result);
+                         &meanwhile->result);
 }
 
 static void an_unfinished_file_is_nobody_elses(void **state)
@@ -285,6 +406,9 @@ static void an_unfinished_file_is_nobody_elses(void **state)
     assert_int_equal(meanwhile.into, EBUSY);
     assert_int_equal(meanwhile.range, EBUSY);
     assert_int_equal(meanwhile.write, EBUSY);
+    assert_int_equal(meanwhile.from_busy, FILEOPS_CLONE_SOURCE_FILLED);
+    assert_int_equal(meanwhile.into_busy, FILEOPS_CLONE_DESTINATION_FILLED);
+    assert_int_equal(meanwhile.range_busy, FILEOPS_CLONE_DESTINATION_FILLED);
     assert_int_equal(faccessat(files.directory, "from", F_OK, 0), -1);
 
     /* Whole, it is a file as any other. */
@@ -306,6 +430,7 @@ static void what_could_not_be_emptied_is_tried_again(void **state)
     fstat(meanwhile.file, &status);
 
     assert_int_equal(clone_into(&files, &meanwhile), ECANCELED);
+    assert_int_equal(meanwhile.result.left, FILEOPS_CLONE_UNKNOWN);
     fileops_space_maintain(files.space);
     assert_int_equal(fstat(meanwhile.file, &status), 0);
     assert_int_not_equal(status.st_size, 0);
@@ -335,6 +460,7 @@ static void what_nothing_was_done_to_is_not_emptied(void **state)
     /* The mark can't be written. */
     failing_commit = 0;
     assert_int_equal(clone_into(&files, &meanwhile), ENOSPC);
+    assert_int_equal(meanwhile.result.left, FILEOPS_CLONE_UNTOUCHED);
     fileops_space_maintain(files.space);
     fstat(meanwhile.file, &status);
     assert_int_equal(status.st_size, SIZE);
@@ -342,6 +468,7 @@ static void what_nothing_was_done_to_is_not_emptied(void **state)
     /* It can, but the file can't be emptied. */
     truncations_fail = true;
     assert_int_equal(clone_into(&files, &meanwhile), EIO);
+    assert_int_equal(meanwhile.result.left, FILEOPS_CLONE_UNTOUCHED);
     truncations_fail = false;
     fileops_space_maintain(files.space);
     fstat(meanwhile.file, &status);
@@ -362,14 +489,75 @@ static void what_nothing_was_done_to_is_not_emptied(void **state)
     remove_files(&files);
 }
 
+static int find_none(const char *root, struct fileops_space_holder *holder)
+{
+    (void)root;
+    (void)holder;
+    return EAGAIN;
+}
+
+/* On ZFS, what emptying a file frees must be in the pool before blocks are shared into it. */
+static void what_was_emptied_is_said_to_be_empty(void **state)
+{
+    (void)state;
+    static const struct {
+        int (*holder)(const char *root, struct fileops_space_holder *found);
+        bool fails; /* to wait for the pool, though there is what could */
+        enum fileops_clone_mode mode;
+        int error;
+        enum fileops_clone_left left;
+        uint64_t size, cloned, copied;
+    } cases[] = {
+        {find_holder, false, FILEOPS_CLONE_FAST, 0, FILEOPS_CLONE_UNTOUCHED, SIZE, SIZE, 0},
+        {find_holder, true, FILEOPS_CLONE_FAST, EBUSY, FILEOPS_CLONE_EMPTY, 0, 0, 0},
+        {find_holder, true, FILEOPS_CLONE_FULL, 0, FILEOPS_CLONE_UNTOUCHED, SIZE, 0, SIZE},
+        {find_none, false, FILEOPS_CLONE_FAST, EBUSY, FILEOPS_CLONE_UNTOUCHED, 2 * SIZE, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct files files = make_files_with(cases[i].holder);
+        struct fileops_space *source_space = NULL;
+        struct fileops_clone_result result;
+        struct stat status;
+        char root[] = "/tmp/clone.XXXXXX", path[40], command[40];
+        assert_non_null(mkdtemp(root));
+        snprintf(path, sizeof path, "%s/source", root);
+        assert_int_equal(fileops_space_open(root, &(struct fileops_space_options){.no_thread = true}, &source_space), 0);
+        struct fileops_clone_request request = {.mode = cases[i].mode, .source = open(path, O_RDWR | O_CREAT, 0600), .whole = true,
+                                                .source_space = source_space, .destination_space = files.space,
+                                                .destination = openat(files.directory, "into", O_RDWR | O_CREAT, 0600)};
+        fill(request.source, 1);
+        assert_int_equal(__real_ftruncate64(request.destination, 2 * SIZE), 0);
+        kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000};
+        all_is_zfs = true;
+        settling_fails = cases[i].fails;
+        assert_int_equal(fileops_clone(&request, &result), cases[i].error);
+        all_is_zfs = settling_fails = false;
+        assert_int_equal(result.left, cases[i].left);
+        assert_int_equal(result.busy, cases[i].error ? FILEOPS_CLONE_NOT_SETTLED : FILEOPS_CLONE_NOT_BUSY);
+        assert_int_equal(result.cloned, cases[i].cloned);
+        assert_int_equal(result.copied, cases[i].copied);
+        assert_int_equal(fstat(request.destination, &status), 0);
+        assert_int_equal(status.st_size, cases[i].size);
+        close(request.source);
+        close(request.destination);
+        fileops_space_close(source_space);
+        snprintf(command, sizeof command, "rm -r %s", root);
+        assert_int_equal(system(command), 0);
+        remove_files(&files);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unfinished_file_is_nobody_elses),
         cmocka_unit_test(what_nothing_was_done_to_is_not_emptied),
         cmocka_unit_test(what_could_not_be_emptied_is_tried_again),
+        cmocka_unit_test(what_was_emptied_is_said_to_be_empty),
         cmocka_unit_test(two_moments_are_never_mixed),
         cmocka_unit_test(what_a_range_shares_is_counted_whole),
+        cmocka_unit_test(what_one_call_shares_gives_its_holes_back),
+        cmocka_unit_test(what_one_dataset_refuses_is_not_counted_in_the_other),
         cmocka_unit_test(each_call_is_proven_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@
 
 struct appended {
     int file;
+    dev_t device;
     uint64_t inode;
     atomic_uint_least64_t end; /* so large the file is at least */
     atomic_bool done;
@@ -45,9 +46,9 @@ static void *append(void *context)
         record[i] = 'r';
     for (int i = 0; i < RECORDS && !appended->lost; i++) {
         const uint64_t at = atomic_load(&appended->end);
-        fileops_growth_begin(appended->inode, false);
+        fileops_growth_begin(appended->device, appended->inode, false);
         const ssize_t written = pwrite(appended->file, record, RECORD, (off_t)at);
-        fileops_growth_end(appended->inode);
+        fileops_growth_end(appended->device, appended->inode);
         atomic_store(&appended->end, at + RECORD);
         /* What cut it off would make it longer again: the last byte tells. */
         char last = 0;
@@ -67,6 +68,7 @@ static void nothing_appended_is_cut_off(void **state)
     (void)state;
     assert_true(appended.file >= 0);
     assert_int_equal(fstat(appended.file, &status), 0);
+    appended.device = status.st_dev;
     appended.inode = status.st_ino;
     assert_int_equal(pthread_create(&thread, NULL, append, &appended), 0);
     while (!atomic_load(&appended.done)) {
@@ -99,10 +101,34 @@ static void extends_and_never_shortens(void **state)
     assert_int_equal(fileops_extend(NULL, file, 2000), EBADF);
 }
 
+static void *begin_alone(void *file)
+{
+    const struct stat *status = file;
+    if (fileops_growth_begin(status->st_dev, status->st_ino, true))
+        return file;
+    fileops_growth_end(status->st_dev, status->st_ino);
+    return NULL;
+}
+
+/* Datasets number their files alike: one that is held up does not hold up those of its number elsewhere. */
+static void files_of_one_number_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct stat other = {.st_dev = 2, .st_ino = 2};
+    pthread_t thread;
+    void *waited;
+    assert_int_equal(fileops_growth_begin(1, 2, true), 0);
+    assert_int_equal(pthread_create(&thread, NULL, begin_alone, &other), 0);
+    assert_int_equal(pthread_join(thread, &waited), 0);
+    fileops_growth_end(1, 2);
+    assert_null(waited);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_appended_is_cut_off),
+        cmocka_unit_test(files_of_one_number_do_not_wait_for_each_other),
         cmocka_unit_test(extends_and_never_shortens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

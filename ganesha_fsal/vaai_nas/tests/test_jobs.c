@@ -25,6 +25,7 @@ static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static bool gate_open, fast_pass, deaf; /* fast clones need no gate; clones do not look whether they are cancelled */
 static unsigned int clones_begun, changes, open_files;
 static int clone_error;
+static struct fileops_clone_result clone_failed; /* what it says then */
 static uint16_t ending_export;
 static uint8_t denied; /* a file that may be looked at only */
 
@@ -72,6 +73,7 @@ int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fil
     pthread_mutex_unlock(&gate_lock);
     if (error == 0)
         error = clone_error;
+    *result = clone_failed;
     if (error == 0)
         *result = (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40,
                                                 .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
@@ -145,6 +147,7 @@ static int begin(void **state)
     denied = 0;
     clones_begun = changes = 0;
     clone_error = 0;
+    clone_failed = (struct fileops_clone_result){0};
     ending_export = 0;
     *state = vaai_nas_service_new(&options);
     return *state == NULL;
@@ -228,7 +231,7 @@ static void cancelling_ends_what_runs_and_what_waits(void **state)
         assert_int_equal(vaai_nas_get_job(*state, &caller, &destination, jobs[i].id, 10000, &ended), VAAI_NAS_OK);
         assert_int_equal(ended.state, VAAI_NAS_FAILED);
         assert_int_equal(ended.status, VAAI_NAS_CANCELLED);
-        assert_non_null(strstr(ended.reason, i >= 2 ? "nothing was changed" : "the destination is as it was"));
+        assert_non_null(strstr(ended.reason, "the destination is as it was"));
     }
     assert_int_equal(clones_begun, 2);
 }
@@ -310,7 +313,7 @@ static void errors_say_what_is_left(void **state)
         {ENOSPC, VAAI_NAS_NO_SPACE, "No space left"},
         {EXDEV, VAAI_NAS_NOT_SUPPORTED, "other pool"},
         {EOPNOTSUPP, VAAI_NAS_NOT_SUPPORTED, "can't share"},
-        {EBUSY, VAAI_NAS_BUSY, "the source kept changing"},
+        {EBUSY, VAAI_NAS_BUSY, "the destination is being cloned itself"},
         {EIO, VAAI_NAS_INPUT_OUTPUT, "Input/output"},
     };
     struct vaai_nas_job job;
@@ -318,11 +321,25 @@ static void errors_say_what_is_left(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct vaai_nas_clone clone = a_clone(1, 2, 0);
         clone_error = cases[i].error;
+        clone_failed = (struct fileops_clone_result){.left = FILEOPS_CLONE_UNTOUCHED, .busy = FILEOPS_CLONE_DESTINATION_CLONED};
         assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
         assert_int_equal(job.state, VAAI_NAS_FAILED);
         assert_int_equal(job.status, cases[i].status);
         assert_non_null(strstr(job.reason, cases[i].says));
         assert_non_null(strstr(job.reason, "the destination is as it was"));
+    }
+    /* As the clone says, and whatever the file is like. */
+    static const char *const left[] = {
+        [FILEOPS_CLONE_UNTOUCHED] = "the destination is as it was",
+        [FILEOPS_CLONE_EMPTY] = "the destination is empty",
+        [FILEOPS_CLONE_OLD_OR_NEW] = "old or new bytes",
+        [FILEOPS_CLONE_UNKNOWN] = "don't use it",
+    };
+    for (enum fileops_clone_left what = FILEOPS_CLONE_UNTOUCHED; what <= FILEOPS_CLONE_UNKNOWN; what++) {
+        const struct vaai_nas_clone clone = a_clone(1, 2, 0);
+        clone_failed.left = what;
+        assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
+        assert_non_null(strstr(job.reason, left[what]));
     }
 }
 
