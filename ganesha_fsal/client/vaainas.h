@@ -125,6 +125,7 @@ struct vaainas_clone_result {
 enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
                                       struct vaainas_clone_result *result, struct vaainas_failure *failure);
 
+/* With all in it that was written and cloned before the call. VAAINAS_BUSY: the server could not wait for that. */
 struct vaainas_statistics {
     size_t size; /* sizeof(struct vaainas_statistics), set by the caller */
     uint64_t total_bytes, allocated_bytes, unique_bytes, reserved_bytes;

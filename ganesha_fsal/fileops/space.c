@@ -224,7 +224,7 @@ static void *look_now_and_then(void *context)
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         const time_t soonest = until.tv_sec + SECONDS_AFTER_A_LOOK;
-        until.tv_sec += SECONDS_BETWEEN_LOOKS;
+        until.tv_sec += space->wake ? SECONDS_AFTER_A_LOOK : SECONDS_BETWEEN_LOOKS; /* it was woken while it looked */
         while (!space->stop && !pthread_cond_clockwait(&space->thread_wake, &space->thread_state, CLOCK_MONOTONIC, &until))
             if (space->wake && until.tv_sec > soonest) /* who wakes it has to wait a little: others may want the same */
                 until.tv_sec = soonest;

@@ -58,9 +58,11 @@ struct fileops_space {
     uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
     /* Bytes of calls that share, counted up: of all that began, of those that ended, and of those whose transaction group ended too. */
     uint64_t cloned_begun, cloned_over, cloned_settled;
+    struct timespec settled_from; /* when the last wait for the pool that succeeded began, by the clock of files' times */
+    unsigned waiting_for_a_look;
     struct fileops_change *freeing; /* deallocations and truncations under way */
     unsigned waiting_to_free; /* those that wait for a clone first */
-    pthread_cond_t calm;     /* of `state`: one of them ended, or a clone */
+    pthread_cond_t calm;     /* of `state`: one of them ended, or a clone, or a look */
     bool exact;              /* no crash has cost us the knowledge of overwrites */
     struct space_cloned begun, over; /* clones since the books were opened: all, and those that ended */
     bool overwrites_unshare; /* as the dataset is set */
@@ -141,6 +143,8 @@ int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t siz
 void space_turn_begin(struct fileops_space *space, uint64_t bytes, uint64_t available);
 void space_turn_end(struct fileops_space *space, uint64_t bytes);
 int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
+/* Whether all that was changed when the file's times were set so is in the pool by now, unless the clock was set back. */
+bool space_settled_since(struct fileops_space *space, const struct timespec *change);
 /* A look, with `order` held: lowers what has become stable, and sets what is held. */
 int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);

@@ -26,6 +26,8 @@ int space_settle(struct fileops_space *space)
         space->settle_busy = true;
         const uint64_t number = ++space->settle_begun;
         pthread_mutex_unlock(&space->settling);
+        struct timespec begun;
+        clock_gettime(CLOCK_REALTIME_COARSE, &begun);
         pthread_mutex_lock(&space->state);
         const uint64_t cloned = space->cloned_over;
         pthread_mutex_unlock(&space->state);
@@ -38,6 +40,7 @@ int space_settle(struct fileops_space *space)
         if (!error) {
             pthread_mutex_lock(&space->state);
             space->cloned_settled = cloned;
+            space->settled_from = begun;
             pthread_mutex_unlock(&space->state);
         }
         pthread_mutex_lock(&space->settling);
@@ -48,6 +51,14 @@ int space_settle(struct fileops_space *space)
     }
     pthread_mutex_unlock(&space->settling);
     return error;
+}
+
+bool space_settled_since(struct fileops_space *space, const struct timespec *change)
+{
+    pthread_mutex_lock(&space->state);
+    const struct timespec from = space->settled_from;
+    pthread_mutex_unlock(&space->state);
+    return change->tv_sec < from.tv_sec || (change->tv_sec == from.tv_sec && change->tv_nsec < from.tv_nsec);
 }
 
 void space_turn_begin(struct fileops_space *space, uint64_t bytes, uint64_t available)
@@ -266,6 +277,9 @@ int space_lower(struct fileops_space *space, bool settle_always)
     space->left = limit > charged ? limit - charged : 0;
     space->look_error = error;
     atomic_store(&space->looked, space_milliseconds());
+    pthread_mutex_lock(&space->state);
+    pthread_cond_broadcast(&space->calm); /* some wait for its figures */
+    pthread_mutex_unlock(&space->state);
     return error;
 }
 

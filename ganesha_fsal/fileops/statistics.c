@@ -1,5 +1,6 @@
 #include "statistics.h"
 
+#include "clone_internal.h"
 #include "space_internal.h"
 
 #include <errno.h>
@@ -7,6 +8,8 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXTENTS_PER_CALL 512u
@@ -14,6 +17,34 @@
 /* Milliseconds. Older figures of the pool are looked up again at the next look; much older ones prove nothing. */
 #define FIGURES_ARE_NEW 5000
 #define FIGURES_HOLD 60000
+
+/* Seconds. A file changed longer ago is seldom dirty; for one that is, the kernel waits. */
+#define CHANGED_LATELY 10
+/* Seconds, for how many at once: a look that has a new clone in it. Who comes later gets an upper bound. */
+#define WAIT_FOR_A_LOOK 4
+#define MOST_WAITING 8
+
+/* ZFS counts a file's blocks when they are in the pool (dn_used_bytes): straight after a clone or a write it has none. Waits until all
+ * done before the call is counted. By the holder where it can, as asking for a hole keeps writers of a dirty file away until its
+ * transaction group is over; of a clean one it costs nothing. EAGAIN: that can't be waited for. */
+static int settle_figures(struct fileops_space *space, int file)
+{
+    struct statfs file_system;
+    struct timespec now;
+    struct stat status;
+    if (fstatfs(file, &file_system) || fstat(file, &status) || clock_gettime(CLOCK_REALTIME, &now))
+        return errno;
+    if (file_system.f_type != ZFS_SUPER_MAGIC)
+        return 0;
+    const bool lately = now.tv_sec - status.st_ctim.tv_sec < CHANGED_LATELY, holder = space && atomic_load(&space->has_holder);
+    const bool by_holder = holder && lately && !space_settled_since(space, &status.st_ctim);
+    if (by_holder && !space_settle(space))
+        return 0;
+    /* An empty file is not waited for by the kernel. */
+    if (clone_kernel_settles() && (status.st_size || status.st_blocks <= 1))
+        return lseek(file, 0, SEEK_HOLE) < 0 && errno != ENXIO ? errno : 0;
+    return holder && !by_holder && !space_settle(space) ? 0 : EAGAIN;
+}
 
 /* File systems that tell which extents are shared (XFS, btrfs; not OpenZFS). EOPNOTSUPP: this does not. */
 static int read_extents(int file, uint64_t *unique)
@@ -51,6 +82,40 @@ static bool is_same(const struct space_cloned *one, const struct space_cloned *o
     return one->taken == other->taken && one->shared == other->shared;
 }
 
+/* Whether the books and the pool agreed on what is shared at the last look, and nothing was shared or overwritten since. */
+static bool agrees(const struct fileops_space *space, int64_t age)
+{
+    return space->figures_time && age < FIGURES_HOLD && !space->unshared_bytes && is_same(&space->begun, &space->over) &&
+           is_same(&space->over, &space->figures_over);
+}
+
+/* A file that has just become a clone, or the source of one, is worth a look. The thread of the books has it, and does not look more often
+ * for that. */
+static void wait_for_a_look(struct fileops_space *space, uint64_t inode, const struct timespec *changed)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    if (!space->has_thread || !atomic_load(&space->has_holder) || until.tv_sec - changed->tv_sec >= CHANGED_LATELY)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += WAIT_FOR_A_LOOK;
+    pthread_mutex_lock(&space->state);
+    const bool wait = space->exact && space->waiting_for_a_look < MOST_WAITING && fileops_share_map_shared_of(space->map, inode) &&
+                      !agrees(space, space_milliseconds() - space->figures_time);
+    space->waiting_for_a_look += wait;
+    if (wait) {
+        space->figures_wanted = true;
+        pthread_mutex_unlock(&space->state);
+        space_wake(space);
+        pthread_mutex_lock(&space->state);
+        while (!agrees(space, space_milliseconds() - space->figures_time) &&
+               !pthread_cond_clockwait(&space->calm, &space->state, CLOCK_MONOTONIC, &until))
+            ;
+        space->waiting_for_a_look--;
+    }
+    pthread_mutex_unlock(&space->state);
+}
+
 /* What the books know. Exact when they and the pool agreed on what is shared at the last look, and nothing was shared or overwritten
  * since: then nothing is shared that they do not know of. Nothing is asked here; the next look is. */
 static void read_books(struct fileops_space *space, const struct fileops_ledger_file *row, struct fileops_statistics *statistics)
@@ -58,8 +123,7 @@ static void read_books(struct fileops_space *space, const struct fileops_ledger_
     pthread_mutex_lock(&space->state);
     const int64_t age = space_milliseconds() - space->figures_time;
     const struct fileops_held figures = space->figures;
-    const bool agree = space->figures_time && age < FIGURES_HOLD && !space->unshared_bytes &&
-                       is_same(&space->begun, &space->over) && is_same(&space->over, &space->figures_over);
+    const bool agree = agrees(space, age);
     if (!agree || age > FIGURES_ARE_NEW)
         space->figures_wanted = true;
     const struct known_file *file = space_find(space, row->inode);
@@ -92,6 +156,13 @@ int fileops_statistics(struct fileops_space *space, int file, struct fileops_sta
         return errno;
     if (!S_ISREG(status.st_mode))
         return EISDIR;
+    error = settle_figures(space, file);
+    if (!error && space)
+        wait_for_a_look(space, status.st_ino, &status.st_ctim);
+    if (!error && fstat(file, &status))
+        error = errno;
+    if (error)
+        return error;
     statistics->total = (uint64_t)status.st_size;
     statistics->allocated = (uint64_t)status.st_blocks * 512;
     statistics->unique = statistics->allocated;

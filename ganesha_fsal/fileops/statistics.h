@@ -16,7 +16,11 @@ struct fileops_statistics {
     uint64_t reserved;  /* what is promised to it; 0: thin */
 };
 
-/* Reads them for an open file. `space` NULL: no books, nothing is known to be shared. EISDIR: no regular file. */
+/* Reads them for an open file. `space` NULL: no books, nothing is known to be shared. EISDIR: no regular file.
+ *
+ * What was written, freed or cloned before the call is in the figures: for that it waits until it is in the pool, some tenths of a second
+ * where the file was changed in the last seconds; and for an exact `unique` of a new clone 4 s more at most. EAGAIN: it could not be
+ * waited for, as zfs(8) does not answer, and the kernel does not wait (zfs_dmu_offset_next_sync). */
 int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics);
 
 #endif

@@ -213,7 +213,6 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     head -c 64M /dev/urandom >{shlex.quote(str(disk))}
     {in_environment("nfs-cp", str(disk), f"nfs://127.0.0.1{nfs.EXPORT}/disk.raw?{nfs_ports}")}
     {vaai_nas} fast-clone {export} disk.raw clone.raw
-    sleep 6   # until OpenZFS has written, and counted, what the clone has
     {vaai_nas} stat {export} clone.raw
     {in_environment("nfs-ls", f"nfs://127.0.0.1{nfs.EXPORT}?{nfs_ports}")}
 

@@ -164,8 +164,7 @@ def test_removal_that_is_not_answered_in_time_is_not_undone_by_a_restart(
     known = client.exports()
     monkeypatch.setattr(impatient, "exports", lambda: known)
     os.kill(server.pid, signal.SIGSTOP)
-    tasks = list(Path(f"/proc/{server.pid}/task").iterdir())
-    wait_for(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks), "it is stopped")
+    os.waitid(os.P_PID, server.pid, os.WSTOPPED)  # all its threads have stopped
     try:
         with pytest.raises(GaneshaUnreachableError):
             impatient.remove(2)

@@ -93,6 +93,30 @@ def test_blocks_are_shared(pool: Pool, dataset: Path) -> None:
         assert tool.unique(source) == (source.stat().st_blocks * 512, True)
 
 
+@pytest.mark.parametrize("kernel_waits", [True, False])
+@pytest.mark.parametrize("asks_zfs", [True, False])
+def test_statistics_at_once(dataset: Path, zfs_parameter: Callable[[str, int], None], asks_zfs: bool, kernel_waits: bool) -> None:
+    """What was written or cloned a moment ago is in the figures, or they are refused: ZFS counts blocks when they are on disk."""
+    source, clone = dataset / "source", dataset / "clone"
+    zfs_parameter("zfs_dmu_offset_next_sync", int(kernel_waits))
+    with FileTool(dataset, zfs=asks_zfs) as tool:
+        tool.call("write", source, 0, 16 * MIB, 1)
+        assert source.stat().st_blocks * 512 < 16 * MIB, "it is not on disk yet"
+        if not asks_zfs and not kernel_waits:
+            with pytest.raises(Refused, match="EAGAIN"):
+                tool.call("stat", source)
+            return
+        assert int(tool.call("stat", source)["allocated"]) >= 16 * MIB
+        if not asks_zfs:
+            return
+        assert tool.clone("clone", "fast", source, dataset, "clone").cloned == 16 * MIB
+        found = tool.call("stat", clone)
+        assert int(found["allocated"]) >= 16 * MIB
+        assert (int(found["unique"]), found["exact"]) < (MIB, "2")
+        tool.call("truncate", clone, 0)
+        assert int(tool.call("stat", clone)["allocated"]) < MIB
+
+
 def test_a_source_just_written(dataset: Path) -> None:
     """Blocks that are not in the pool yet are waited for, and shared then."""
     with FileTool(dataset, zfs=True) as tool:
