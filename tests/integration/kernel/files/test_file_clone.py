@@ -95,10 +95,14 @@ def test_blocks_are_shared(pool: Pool, dataset: Path) -> None:
 
 @pytest.mark.parametrize("kernel_waits", [True, False])
 @pytest.mark.parametrize("asks_zfs", [True, False])
-def test_statistics_at_once(dataset: Path, zfs_parameter: Callable[[str, int], None], asks_zfs: bool, kernel_waits: bool) -> None:
+def test_statistics_at_once(
+    pool: Pool, dataset: Path, zfs_parameter: Callable[[str, int], None], asks_zfs: bool, kernel_waits: bool
+) -> None:
     """What was written or cloned a moment ago is in the figures, or they are refused: ZFS counts blocks when they are on disk."""
     source, clone = dataset / "source", dataset / "clone"
     zfs_parameter("zfs_dmu_offset_next_sync", int(kernel_waits))
+    zfs_parameter("zfs_txg_timeout", 600)  # nobody else ends one
+    run("zpool", "sync", pool.name)
     with FileTool(dataset, zfs=asks_zfs) as tool:
         tool.call("write", source, 0, 16 * MIB, 1)
         assert source.stat().st_blocks * 512 < 16 * MIB, "it is not on disk yet"
@@ -112,7 +116,7 @@ def test_statistics_at_once(dataset: Path, zfs_parameter: Callable[[str, int], N
         assert tool.clone("clone", "fast", source, dataset, "clone").cloned == 16 * MIB
         found = tool.call("stat", clone)
         assert int(found["allocated"]) >= 16 * MIB
-        assert (int(found["unique"]), found["exact"]) < (MIB, "2")
+        assert int(found["unique"]) < MIB
         tool.call("truncate", clone, 0)
         assert int(tool.call("stat", clone)["allocated"]) < MIB
 
