@@ -92,6 +92,7 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
     struct fileops_space *space = clone->request->destination_space;
     const bool zfs = space && space->has_holder;
     const enum fileops_clone_left before = clone->result->left;
+    bool partly = false;
     int error;
     *proven = true;
     *done = size;
@@ -105,6 +106,7 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
         error = clone->same_dataset ? share_in_dataset(clone, at, size) : share_across(clone, proof, at, size, done, proven);
         if (grows)
             fileops_growth_end(clone->destination_status.st_dev, clone->destination_status.st_ino);
+        partly = partly || error == EINVAL;
         /* Dirty blocks are EAGAIN, or EINVAL where the kernel shared a part (zpl_remap_file_range). Asking for a hole of a dirty
          * file ends its transaction group. ENOSPC comes, with much space, when more was cloned within one transaction group than the
          * pool has left: what a clone takes counts before what it saves. */
@@ -116,7 +118,7 @@ static int share_piece(struct clone *clone, struct sharing_proof *proof, uint64_
             break;
     }
     /* These say that nothing was done, but for EINVAL. */
-    if (steps_down(error) && error != EINVAL)
+    if (steps_down(error) && !partly)
         clone->result->left = before;
     return error;
 }
