@@ -1,4 +1,7 @@
-"""The appliance under test: its real processes, with the real target, on simulated storage whose volumes are files."""
+"""The appliance under test: its real processes, with the real target, on simulated storage whose volumes are files.
+
+In the kernel tier on real storage, behind a helper.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +68,14 @@ class Process:
 class Appliance:
     """Worker, API and target in a folder of their own."""
 
-    def __init__(self, directory: Path, reconcile_seconds: float = 1) -> None:
+    def __init__(self, directory: Path, reconcile_seconds: float = 1, helper: Path | None = None) -> None:
         self.directory = directory
         target_directory = directory / "target"
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
         self.worker, self.api = Process("worker", directory), Process("api", directory)
+        simulated = f"""engine = "simulator"
+            simulator_directory = "{directory}/volumes\""""
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"
@@ -82,8 +87,7 @@ class Appliance:
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"
             [storage]
-            engine = "simulator"
-            simulator_directory = "{directory}/volumes"
+            {f'helper = "{helper}"' if helper else simulated}
             [worker]
             reconcile_seconds = {reconcile_seconds}
             inventory_seconds = 0.05
@@ -161,9 +165,9 @@ class Appliance:
 
 
 @contextlib.contextmanager
-def running_appliance(directory: Path, reconcile_seconds: float = 1) -> Iterator[Appliance]:
-    """One, with a first admin who is logged in."""
-    appliance = Appliance(directory, reconcile_seconds)
+def running_appliance(directory: Path, reconcile_seconds: float = 1, helper: Path | None = None) -> Iterator[Appliance]:
+    """One, with a first admin who is logged in; on real storage behind the socket of a helper."""
+    appliance = Appliance(directory, reconcile_seconds, helper)
     try:
         appliance.start()
         yield appliance
