@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from appliance import __version__
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas import Healthy, IscsiSettings, OffloadsTold, ReadinessTold, ReconcileTold, StatusTold
+from appliance.api.schemas.service import Healthy, IscsiSettings, OffloadsTold, ReadinessTold, ReconcileTold, StatusTold
 from appliance.database.models import Alert, Job, Setting
 from appliance.domain import jobs
 from appliance.domain.access import Role

@@ -15,7 +15,7 @@ from appliance import __version__
 from appliance.api import appliance_resource, datastores, events, hosts, journal, pools, schedules, sessions, snapshots, users
 from appliance.api.operation import DECLARATIONS, Services
 from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
-from appliance.api.schemas import Problem
+from appliance.api.schemas.common import Problem
 
 RESOURCES = (sessions, users, appliance_resource, pools, datastores, snapshots, schedules, hosts, journal, events)
 LONGEST_BODY = 1 << 20

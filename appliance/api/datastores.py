@@ -5,20 +5,19 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import (
+from appliance.api.schemas.common import ForceQuery, ListQuery
+from appliance.api.schemas.datastores import (
     AdoptAsked,
     DatastoreAsked,
     DatastoreChange,
     DatastorePage,
     DatastoreQuery,
     DatastoreTold,
-    ForceQuery,
     GrowAsked,
-    JobTold,
-    ListQuery,
     RestoreAsked,
     VolumePage,
 )
+from appliance.api.schemas.journal import JobTold
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 

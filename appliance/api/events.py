@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas import Empty
+from appliance.api.schemas.common import Empty
 from appliance.database.models import Event
 from appliance.database.store import Store
 from appliance.domain import access

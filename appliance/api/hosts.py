@@ -7,10 +7,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import (
+from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
+from appliance.api.schemas.hosts import (
     Chap,
-    Empty,
-    ForceQuery,
     GroupAsked,
     GroupChange,
     GroupPage,
@@ -19,7 +18,6 @@ from appliance.api.schemas import (
     HostChange,
     HostPage,
     HostTold,
-    ListQuery,
     SessionPage,
 )
 from appliance.database.models import Host, HostGroup

@@ -6,7 +6,8 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, before_number, newest_first
-from appliance.api.schemas import AlertPage, AlertQuery, AlertTold, AuditPage, JobPage, JobQuery, JobTold, ListQuery
+from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.journal import AlertPage, AlertQuery, AlertTold, AuditPage, JobPage, JobQuery, JobTold
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from appliance.api.problems import answer_of, problem_of
-from appliance.api.schemas import JobTold
+from appliance.api.schemas.journal import JobTold
 from appliance.config import Configuration
 from appliance.database.models import IdempotencyKey
 from appliance.database.store import Store

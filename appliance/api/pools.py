@@ -5,15 +5,14 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import (
+from appliance.api.schemas.common import ForceQuery, ListQuery
+from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.pools import (
     DeviceAsked,
     DiskPage,
     ExtendAsked,
-    ForceQuery,
     ImportablePage,
     ImportAsked,
-    JobTold,
-    ListQuery,
     PlanAsked,
     PlanTold,
     PoolAsked,
@@ -21,7 +20,7 @@ from appliance.api.schemas import (
     PoolTold,
     ReplaceAsked,
     ScrubAsked,
-)  # fmt: skip
+)
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import Empty, ListQuery, ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
+from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.snapshots import ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
 from appliance.database.models import Schedule
 from appliance.domain import schedules
 from appliance.domain.access import Role

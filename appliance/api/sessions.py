@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import COOKIE, Call, Resource
-from appliance.api.schemas import Empty, LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupState, UserTold
+from appliance.api.schemas.common import Empty
+from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupState, UserTold
 from appliance.database.models import User
 from appliance.domain import access
 from appliance.domain.access import Role

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import CloneAsked, JobTold, ListQuery, RollbackAsked, SnapshotAsked, SnapshotPage
+from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.snapshots import CloneAsked, RollbackAsked, SnapshotAsked, SnapshotPage
 from appliance.domain.access import Role
 
 resource = Resource("snapshots")

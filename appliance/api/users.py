@@ -8,18 +8,8 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, page
-from appliance.api.schemas import (
-    Empty,
-    ListQuery,
-    TokenAsked,
-    TokenMade,
-    TokenPage,
-    TokenTold,
-    UserAsked,
-    UserChange,
-    UserPage,
-    UserTold,
-)
+from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.people import TokenAsked, TokenMade, TokenPage, TokenTold, UserAsked, UserChange, UserPage, UserTold
 from appliance.api.sessions import confirm_password
 from appliance.database.models import Token, User
 from appliance.domain import access

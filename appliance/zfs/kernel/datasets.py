@@ -7,6 +7,7 @@ refreservation.
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from appliance.zfs import names
@@ -211,9 +212,9 @@ class Datasets(Core):
             self.destroy_snapshots(snapshots)
         self._retry_busy(name, lambda: self.zfs(request, "destroy", name))
 
+    @abstractmethod
     def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
         """See ZfsEngine; in `snapshots`."""
-        raise NotImplementedError
 
     def _tags(self, snapshot: str) -> tuple[str, ...]:
         held: dict[bytes, int] = self._library.call("lzc_get_holds", snapshot.encode())

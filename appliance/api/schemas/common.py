@@ -1,0 +1,46 @@
+"""What all resources share: nothing to tell, problems, pages of lists."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from appliance.api.types import Answer, Model
+
+
+class Empty(Answer):
+    """Nothing to tell."""
+
+
+class FieldProblem(Answer):
+    """What is wrong with one field."""
+
+    field: str
+    reason: str
+    allowed: str = ""
+
+
+class Problem(Answer):
+    """RFC 9457. `code` names the kind of problem for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem] = []
+    blocking: list[str] = []
+    can_force: bool = False
+    retry_after: int | None = None
+
+
+class ListQuery(Model):
+    """A page of a list: as many as `limit`, after where `cursor` points."""
+
+    limit: int = Field(100, ge=1, le=500)
+    cursor: str | None = Field(None, max_length=512)
+
+
+class ForceQuery(Model):
+    """`force` does what is otherwise refused because hosts are logged in."""
+
+    force: bool = False

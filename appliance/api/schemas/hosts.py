@@ -1,0 +1,110 @@
+"""Hosts, host groups, sessions of hosts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from appliance.api.types import Answer, Identifier, Model, Name, Time
+
+Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
+
+
+class Chap(Model):
+    """How a host proves itself. The secret is never told back."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+    secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
+
+
+Iqns = Annotated[list[Annotated[str, Field(min_length=1, max_length=223)]], Field(max_length=32)]
+Addresses = Annotated[list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32)]
+
+
+class HostTold(Answer):
+    """An ESXi host."""
+
+    id: str
+    name: str
+    group: str | None
+    iqns: list[str]
+    addresses: list[str]
+    chap_name: str | None
+    created_at: Time
+
+
+class HostPage(Answer):
+    """Hosts, by name."""
+
+    items: list[HostTold]
+    next_cursor: str | None
+
+
+class HostAsked(Model):
+    """A new host."""
+
+    name: Name
+    group: Identifier | None = None
+    iqns: Iqns = []
+    addresses: Addresses = []
+    chap: Chap | None = None
+
+
+class HostChange(Model):
+    """What to change; a `group` of null takes it out of its group. `force`: also while it is logged in."""
+
+    name: Name | None = None
+    group: Identifier | None = None
+    iqns: Iqns | None = None
+    addresses: Addresses | None = None
+    force: bool = False
+
+
+class GroupTold(Answer):
+    """A host group."""
+
+    id: str
+    name: str
+    disabled_offloads: list[Offload]
+    hosts: list[str]
+    created_at: Time
+
+
+class GroupPage(Answer):
+    """Host groups, by name."""
+
+    items: list[GroupTold]
+    next_cursor: str | None
+
+
+class GroupAsked(Model):
+    """A new host group."""
+
+    name: Name
+    disabled_offloads: Annotated[list[Offload], Field(max_length=5)] = []
+
+
+class GroupChange(Model):
+    """What to change."""
+
+    name: Name | None = None
+    disabled_offloads: Annotated[list[Offload], Field(max_length=5)] | None = None
+
+
+class SessionOfHost(Answer):
+    """An iSCSI session."""
+
+    initiator: str
+    target: str
+    peer: str
+    portal: str
+    since: Time
+    account: str | None
+
+
+class SessionPage(Answer):
+    """Who is logged in, by which path."""
+
+    items: list[SessionOfHost]
+    next_cursor: str | None

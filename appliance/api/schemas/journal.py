@@ -1,0 +1,95 @@
+"""Jobs, alerts, audit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from appliance.api.schemas.common import ListQuery
+from appliance.api.types import Answer, Time
+
+
+class JobQuery(ListQuery):
+    """Which of them."""
+
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None
+
+
+class AlertQuery(ListQuery):
+    """Which of them."""
+
+    open: bool = True
+
+
+class JobProblem(Answer):
+    """Why it failed."""
+
+    code: str
+    text: str
+
+
+class JobTold(Answer):
+    """Long work, and how far it is."""
+
+    id: str
+    kind: str
+    subject: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    step: str
+    percent: int
+    problem: JobProblem | None
+    result: dict[str, Any] | None
+    actor: str
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+
+
+class JobPage(Answer):
+    """Jobs, the newest first."""
+
+    items: list[JobTold]
+    next_cursor: str | None
+
+
+class AlertTold(Answer):
+    """Something to know of."""
+
+    id: int
+    key: str
+    severity: Literal["warning", "critical"]
+    subject: str
+    text: str
+    remedy: str
+    raised_at: Time
+    cleared_at: Time | None
+    acknowledged_at: Time | None
+    acknowledged_by: str | None
+
+
+class AlertPage(Answer):
+    """Alerts, the newest first."""
+
+    items: list[AlertTold]
+    next_cursor: str | None
+
+
+class AuditTold(Answer):
+    """Who did or tried what."""
+
+    id: int
+    at: Time
+    actor: str
+    address: str
+    action: str
+    subject: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    status: int | None
+    """As answered; null while it is under way, and for ever where the service died meanwhile."""
+
+
+class AuditPage(Answer):
+    """The audit, the newest first."""
+
+    items: list[AuditTold]
+    next_cursor: str | None

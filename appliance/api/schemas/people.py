@@ -1,0 +1,119 @@
+"""The first start, sessions, users, tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from appliance.api.types import Answer, Model, Name, Password, Time
+
+RoleName = Literal["viewer", "operator", "admin"]
+
+
+class SetupState(Answer):
+    """Whether the first admin is still to be made."""
+
+    needed: bool
+
+
+class SetupAsked(Model):
+    """The first admin, with the one-time code that the server printed."""
+
+    code: str = Field(max_length=64)
+    name: Name
+    password: Password
+
+
+class LoginAsked(Model):
+    """A user's name and password."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    password: Password
+
+
+class SessionTold(Answer):
+    """Who is logged in. `csrf_token` goes into the header X-CSRF-Token of what changes something; null for API tokens."""
+
+    user: str
+    name: str
+    role: RoleName
+    csrf_token: str | None
+
+
+class UserTold(Answer):
+    """A user."""
+
+    id: str
+    name: str
+    role: RoleName
+    disabled: bool
+    created_at: Time
+
+
+class UserPage(Answer):
+    """Users."""
+
+    items: list[UserTold]
+    next_cursor: str | None
+
+
+class UserAsked(Model):
+    """A new user."""
+
+    name: Name
+    role: RoleName
+    password: Password
+
+
+class UserChange(Model):
+    """What to change."""
+
+    role: RoleName | None = None
+    password: Password | None = None
+    disabled: bool | None = None
+    end_tokens: bool = False
+    """All the user's API tokens end; sessions end with a new password anyway."""
+
+
+class PasswordChange(Model):
+    """One's own password."""
+
+    current: Password
+    new: Password
+    end_tokens: bool = False
+    """One's API tokens end too."""
+
+
+class TokenTold(Answer):
+    """An API token; its secret is told once, when it is made."""
+
+    id: str
+    name: str
+    scope: RoleName
+    created_at: Time
+    expires_at: Time
+    used_at: Time | None
+
+
+class TokenPage(Answer):
+    """Tokens."""
+
+    items: list[TokenTold]
+    next_cursor: str | None
+
+
+class TokenAsked(Model):
+    """A new token of one's own."""
+
+    name: Name
+    scope: RoleName
+    days: int = Field(ge=1, le=366)
+    password: Password | None = None
+    """One's own. Without it a session makes none, and a token none that lives longer than itself."""
+
+
+class TokenMade(TokenTold):
+    """With its secret, for the header `Authorization: Bearer SECRET`."""
+
+    secret: str

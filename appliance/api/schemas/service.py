@@ -1,0 +1,96 @@
+"""The appliance itself: status, readiness, settings."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from appliance.api.types import Answer, Bytes, Model, Time
+
+
+class TargetState(Answer):
+    """The iSCSI target."""
+
+    running: bool
+    version: str
+    portals: list[str]
+    luns_serving: int
+    luns_failed: int
+    sessions: int
+    problem: str | None
+
+
+class PoolState(Answer):
+    """A pool, in short."""
+
+    name: str
+    health: str
+    size: Bytes
+    free: Bytes
+    problem: str
+
+
+class StatusTold(Answer):
+    """What an admin wants to know first."""
+
+    version: str
+    worker: bool
+    worker_problem: str | None
+    target: TargetState | None
+    pools: list[PoolState]
+    storage_problem: str | None
+    reconciled_at: Time | None
+    reconcile_problem: str | None
+    open_alerts: int
+    active_jobs: int
+
+
+class CheckTold(Answer):
+    """One thing that keeps offloads from working, looked at."""
+
+    id: str
+    title: str
+    result: Literal["ok", "warning", "failed", "unknown"]
+    evidence: str
+    remedy: str
+    subject: str
+
+
+class ReadinessTold(Answer):
+    """All checks, and what to type on each host once."""
+
+    checks: list[CheckTold]
+    esxcli: list[str]
+
+
+class IscsiSettings(Model):
+    """Whether hosts have to prove themselves. While it is true, a host without a secret can't log in."""
+
+    chap_required: bool
+
+
+class ReconcileTold(Answer):
+    """What was not as it should be, and what could not be mended."""
+
+    differences: list[str]
+    failures: list[FieldlessFailure]
+
+
+class FieldlessFailure(Answer):
+    """A step that was refused."""
+
+    subject: str
+    text: str
+
+
+class OffloadsTold(Answer):
+    """Counters of the target, by LUN, session and host: zvol_target/docs/control.md, statistics.get."""
+
+    luns: list[dict[str, Any]]
+    sessions: list[dict[str, Any]]
+    hosts: list[dict[str, Any]]
+
+
+class Healthy(Answer):
+    """That it answers."""
+
+    status: Literal["ok"]

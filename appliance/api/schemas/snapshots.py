@@ -1,0 +1,93 @@
+"""Snapshots, clones, rollbacks, schedules."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from appliance.api.schemas.datastores import Groups
+from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time
+
+
+class SnapshotTold(Answer):
+    """A snapshot of a datastore."""
+
+    datastore: str
+    name: str
+    full_name: str
+    guid: Guid
+    created_at: Time
+    used: Bytes
+    referenced: Bytes
+    holds: int
+    clones: list[str]
+
+
+class SnapshotPage(Answer):
+    """Snapshots, oldest first."""
+
+    items: list[SnapshotTold]
+    next_cursor: str | None
+
+
+class SnapshotAsked(Model):
+    """Snapshots of one or several datastores of a pool, in one atomic step."""
+
+    name: SnapshotName
+    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
+
+
+class CloneAsked(Model):
+    """An instant copy, of a snapshot or of now."""
+
+    name: DatastoreName
+    snapshot: SnapshotName | None = None
+    lun: Lun | None = None
+    host_groups: Groups = []
+
+
+class RollbackAsked(Model):
+    """`force`: also while hosts are logged in, and destroying newer snapshots."""
+
+    force: bool = False
+
+
+class ScheduleTold(Answer):
+    """Snapshots by the clock."""
+
+    id: str
+    name: str
+    datastores: list[str]
+    every_minutes: int
+    keep: int
+    enabled: bool
+    last_at: Time | None
+    created_at: Time
+
+
+class SchedulePage(Answer):
+    """Schedules, by name."""
+
+    items: list[ScheduleTold]
+    next_cursor: str | None
+
+
+class ScheduleAsked(Model):
+    """Snapshots of datastores of a pool in one atomic step, every so many minutes; the newest `keep` of each are kept."""
+
+    name: Name
+    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
+    every_minutes: int = Field(ge=5, le=525600)
+    keep: int = Field(ge=1, le=1000)
+    enabled: bool = True
+
+
+class ScheduleChange(Model):
+    """What to change."""
+
+    name: Name | None = None
+    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)] | None = None
+    every_minutes: int | None = Field(None, ge=5, le=525600)
+    keep: int | None = Field(None, ge=1, le=1000)
+    enabled: bool | None = None
