@@ -42,7 +42,10 @@ impl TargetDefinition {
         let accepted = accounts.filter_map(|account| {
             Some(AcceptedAccount {
                 proof: proof(account)?,
-                initiator_device: account.initiator.as_ref().map(ToString::to_string),
+                initiator_devices: account
+                    .initiators
+                    .as_ref()
+                    .map(|names| names.iter().map(ToString::to_string).collect()),
             })
         });
         Admission {
@@ -75,7 +78,7 @@ mod tests {
         ChapAccount {
             name: name.to_owned(),
             secret: Secret::new(secret.as_bytes()).unwrap(),
-            initiator: None,
+            initiators: None,
         }
     }
 

@@ -56,8 +56,8 @@ pub struct ChapAccount {
     pub name: String,
     /// The secret.
     pub secret: Secret,
-    /// The only initiator that may use the account; any if `None`.
-    pub initiator: Option<IscsiName>,
+    /// The initiators that may use the account; any if `None`.
+    pub initiators: Option<Vec<IscsiName>>,
 }
 
 /// Who has to prove what at login.
@@ -294,7 +294,7 @@ mod tests {
         ChapAccount {
             name: name.into(),
             secret: Secret::new(secret).unwrap(),
-            initiator: None,
+            initiators: None,
         }
     }
 

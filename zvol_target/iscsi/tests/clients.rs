@@ -43,7 +43,7 @@ fn libiscsi_logs_in_with_chap_one_way_and_mutual() {
     let account = |name: &str, secret: &str| ChapAccount {
         name: name.into(),
         secret: Secret::new(secret.as_bytes()).unwrap(),
-        initiator: None,
+        initiators: None,
     };
     let fixture = Fixture::with(ServerOptions::default(), |definition| {
         definition.authentication = Authentication {

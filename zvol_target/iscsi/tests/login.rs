@@ -349,7 +349,7 @@ fn chap_of_discovery_can_be_required_at_any_time() {
         incoming: vec![ChapAccount {
             name: "finder".into(),
             secret: Secret::new(b"found by nobody else").unwrap(),
-            initiator: None,
+            initiators: None,
         }],
         outgoing: None,
     };

@@ -10,6 +10,7 @@ mod address;
 mod cdb;
 mod command_table;
 mod commands;
+mod designation;
 mod device;
 mod execution;
 mod hosts;
@@ -37,6 +38,7 @@ mod tests;
 
 pub use access::LogicalUnitAccess;
 pub use address::MAXIMUM_LOGICAL_UNIT_NUMBER;
+pub use designation::{DESIGNATORS_MAX, Designation, DesignationError, Designator, NAME_BYTES_MAX};
 pub use device::{Device, InventoryError};
 pub use identity::{IdentityError, ProductIdentification, naa};
 pub use latency::{LATENCY_BUCKETS, LatencyHistogram};

@@ -9,6 +9,7 @@ use crate::absent_volume::AbsentVolume;
 use crate::additional_sense::AdditionalSense;
 use crate::command_table::{CommandDescription, Operation};
 use crate::commands::mode_pages;
+use crate::designation::Designation;
 use crate::identity::{self, ProductIdentification};
 use crate::offload::Offloads;
 use crate::provisioning::{Provisioning, SpaceFigures, SpaceState};
@@ -63,6 +64,7 @@ pub struct LogicalUnit {
     pub(crate) volume: Arc<dyn Volume>,
     ready: bool,
     pub(crate) options: LogicalUnitOptions,
+    designation: Option<Designation>,
     pub(crate) tasks: TaskSet,
     pub(crate) ranges: RangeLocks,
     pub(crate) space: SpaceState,
@@ -131,6 +133,7 @@ impl LogicalUnit {
             volume,
             ready,
             options,
+            designation: None,
             tasks: TaskSet::default(),
             ranges: RangeLocks::default(),
             space: SpaceState::default(),
@@ -156,6 +159,18 @@ impl LogicalUnit {
         self.reservation_store = Some(store);
         self.restored = content;
         self
+    }
+
+    /// Shows hosts these names instead of those of its UUID: the ones they know it by from another target.
+    #[must_use]
+    pub fn with_designation(mut self, designation: Designation) -> Self {
+        self.designation = Some(designation);
+        self
+    }
+
+    /// The names it keeps, if so.
+    pub fn designation(&self) -> Option<&Designation> {
+        self.designation.as_ref()
     }
 
     /// Where persistent reservations survive a loss of power.
@@ -259,14 +274,17 @@ impl LogicalUnit {
         &self.options
     }
 
-    /// NAA IEEE Registered Extended name (SPC-5 7.7).
+    /// NAA IEEE Registered Extended name of its UUID (SPC-5 7.7). Hosts see it unless the unit keeps other names.
     pub fn naa(&self) -> [u8; 16] {
         identity::naa(self.options.uuid)
     }
 
-    /// Unit serial number: 32 hexadecimal digits.
+    /// Unit serial number: the UUID's 32 hexadecimal digits, or the one it keeps.
     pub fn serial_number(&self) -> String {
-        identity::serial_number(self.options.uuid)
+        match &self.designation {
+            Some(kept) => kept.serial_number().to_owned(),
+            None => identity::serial_number(self.options.uuid),
+        }
     }
 
     /// Present counters.

@@ -40,8 +40,8 @@ impl std::fmt::Debug for AccountProof {
 pub struct AcceptedAccount {
     /// What its holders prove.
     pub proof: AccountProof,
-    /// The only initiator device that may use it; any if `None`.
-    pub initiator_device: Option<String>,
+    /// The initiator devices that may use it; any if `None`.
+    pub initiator_devices: Option<Vec<String>>,
 }
 
 /// Who may have a nexus with a target: what its logical units ask of the nexuses of other targets, whose third-party copies name
@@ -63,9 +63,9 @@ impl Admission {
                 accounts.iter().any(|account| {
                     nexus.proof == Some(account.proof)
                         && account
-                            .initiator_device
+                            .initiator_devices
                             .as_ref()
-                            .is_none_or(|only| only == name)
+                            .is_none_or(|devices| devices.contains(name))
                 })
             })
     }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::{Parser, Subcommand, ValueEnum};
 use volume::engine::EngineChoice;
 
+use crate::control::AllowedUser;
 use crate::logs::LogFormat;
 
 /// `zvaai-target`
@@ -45,6 +46,10 @@ pub struct ServeOptions {
     /// Path of the control socket.
     #[arg(long)]
     pub control: PathBuf,
+    /// User, by name or number, that may ask over the control socket as root and the daemon's own user may: it can change all that is
+    /// served. Can be repeated.
+    #[arg(long, value_name = "USER")]
+    pub allow_user: Vec<AllowedUser>,
     /// Listen here instead of at the configuration's portals; port 0 lets the system choose. After "=": what discovery tells
     /// initiators instead, where address translation stands between. Can be repeated.
     #[arg(long, value_name = "ADDRESS:PORT[=ADDRESS:PORT]")]

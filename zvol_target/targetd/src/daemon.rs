@@ -93,7 +93,7 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (file, configuration, vault) =
         ConfigurationFile::open(&options.config, options.key.as_deref())?;
-    let control = ControlSocket::bind(&options.control)?;
+    let control = ControlSocket::bind(&options.control, options.allow_user.clone())?;
     let choice = EngineChoice::from(options.engine);
     let reactors = match options.reactors {
         Some(reactors) => reactors.get(),

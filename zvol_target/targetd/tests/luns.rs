@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{
     BECAME_READY, CAPACITY_CHANGED, Daemon, HOST, Home, Host, INQUIRY_CHANGED, IQN, LUNS_CHANGED,
-    MODE_PARAMETERS_CHANGED, NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, wait_until,
+    MODE_PARAMETERS_CHANGED, NO_SUCH_LUN, NOT_READY, Sense, WRITE_PROTECTED, lun, run, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -361,4 +361,61 @@ fn counters_are_kept_for_luns_sessions_and_hosts() {
     });
     let after = daemon.call("statistics.get", &json!({}));
     assert_eq!(after["hosts"][0]["read"], found["hosts"][0]["read"]);
+}
+
+#[test]
+fn names_of_another_target_are_kept_and_no_others() {
+    let home = Home::new();
+    let daemon = Daemon::start(&home);
+    daemon.create_target();
+    let kept = |number: u16, serial: &str, designators: &[&str]| {
+        let mut lun = lun(number, &home.volume(&format!("volume{number}"), 16));
+        lun["product"] = json!("first");
+        lun["designation"] =
+            json!({"vendor": "LIO-ORG", "serial_number": serial, "designators": designators});
+        json!({"target": IQN, "lun": lun})
+    };
+    let naa = "naa.60014051234567890abcdef012345678";
+    let first = kept(0, "first\0", &[naa, "t10.LIO-ORG first:1234\0"]);
+    let created = daemon.call("luns.create", &first);
+    assert_eq!(created["lun"]["designation"], first["lun"]["designation"]);
+    assert_eq!(created["lun"]["naa"], naa);
+    assert_eq!(created["lun"]["serial_number"], "first\0");
+    assert_eq!(daemon.call("luns.create", &first)["created"], false);
+    // Those of a UUID count as well.
+    daemon.create_lun(1, &home.volume("plain", 16));
+    let plain = daemon.call("luns.list", &json!({"target": IQN}))["luns"][1]["naa"].clone();
+    for (at, (serial, designators)) in [
+        ("second", vec![naa]),
+        ("second", vec![plain.as_str().unwrap()]),
+        (
+            "second",
+            vec!["eui.0011223344556677", "eui.0011223344556677"],
+        ),
+        ("first", vec!["eui.0011223344556677"]),
+        (
+            "4f1c6d2e903b4a578c01223344556601",
+            vec!["eui.0011223344556677"],
+        ),
+        ("second", vec!["eui.00112233445566AA"]),
+        ("second", vec![]),
+        ("", vec!["eui.0011223344556677"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let refusal = daemon.refusal("luns.create", &kept(2, serial, &designators));
+        assert_eq!(refusal, -32602, "{at}");
+    }
+    let change = json!({"target": IQN, "number": 0, "designation": null});
+    assert_eq!(daemon.refusal("luns.change", &change), -32602);
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    let inquiry = run("iscsi-inq", &[&daemon.url(0)]);
+    assert!(inquiry.contains("LIO-ORG"), "{inquiry}");
+    let listed = daemon.call("luns.list", &json!({"target": IQN}))["luns"][0].clone();
+    assert_eq!(listed, created["lun"]);
+    let read_only = json!({"target": IQN, "number": 0, "read_only": true});
+    let changed = daemon.call("luns.change", &read_only);
+    assert_eq!(changed["lun"]["naa"], naa);
 }

@@ -258,3 +258,32 @@ fn a_lun_is_not_made_where_its_reservations_cannot_be_stored() {
         json!([])
     );
 }
+
+#[test]
+fn what_a_lun_left_is_removed_when_told_and_not_before() {
+    let home = Home::new();
+    let daemon = reserved(&home, APTPL);
+    let left = file(&home);
+    let uuid = lun(0, &home.path("volume"))["uuid"].clone();
+    let forget = json!({"directory": home.path("reservations"), "uuid": uuid});
+    assert_eq!(daemon.refusal("reservations.forget", &forget), -32602);
+    daemon.call("luns.delete", &json!({"target": IQN, "number": 0}));
+    assert!(left.exists());
+    let other = json!({"directory": home.path("reservations"), "uuid": "4f1c6d2e-903b-4a57-8c01-223344556699"});
+    assert_eq!(
+        daemon.call("reservations.forget", &other),
+        json!({"forgotten": false})
+    );
+    assert!(left.exists());
+    assert_eq!(
+        daemon.call("reservations.forget", &forget),
+        json!({"forgotten": true})
+    );
+    assert!(!left.exists());
+    assert_eq!(
+        daemon.call("reservations.forget", &forget),
+        json!({"forgotten": false})
+    );
+    let relative = json!({"directory": "reservations", "uuid": uuid});
+    assert_eq!(daemon.refusal("reservations.forget", &relative), -32602);
+}

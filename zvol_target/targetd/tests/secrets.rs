@@ -66,7 +66,7 @@ fn secrets_survive_a_restart_sealed() {
     let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
     assert_eq!(
         accounts,
-        json!({"required": true, "incoming": [{"name": "host", "initiator": null}], "mutual": null, "problem": null})
+        json!({"required": true, "incoming": [{"name": "host", "initiators": null}], "mutual": null, "problem": null})
     );
 }
 
@@ -336,4 +336,85 @@ fn a_key_from_elsewhere_is_taken_as_it_is() {
     let mut command = home.command();
     let _daemon = Daemon::spawn(&home, command.arg("--key").arg(&key));
     assert!(!home.path("target.json.key").exists());
+}
+
+#[test]
+fn an_account_is_for_the_initiators_it_names() {
+    const NAMES: [&str; 2] = [
+        "iqn.1998-01.com.vmware:esx1",
+        "iqn.1998-01.com.vmware:esx1-second",
+    ];
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let set = |initiators: Value| json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": initiators});
+    // In any order and case.
+    daemon.call(
+        "accounts.set",
+        &set(json!([
+            NAMES[1].to_uppercase().replace("IQN", "iqn"),
+            NAMES[0]
+        ])),
+    );
+    let gets_in =
+        |daemon: &Daemon, name: &str| !fails("iscsi-inq", &["-i", name, &with_secret(daemon)]);
+    let check = |daemon: &Daemon| {
+        let listed = daemon.call("accounts.list", &json!({"target": IQN}));
+        assert_eq!(listed["incoming"][0]["initiators"], json!(NAMES));
+        assert!(NAMES.iter().all(|name| gets_in(daemon, name)));
+        // Another host that knows the secret.
+        assert!(!gets_in(daemon, "iqn.1998-01.com.vmware:esx2"));
+    };
+    check(&daemon);
+    for (wrong, said) in [
+        (json!([]), "1 to 64 names"),
+        (json!([NAMES[0], NAMES[0]]), "twice"),
+        (json!(["disk"]), "iSCSI name"),
+        (
+            json!(
+                (0..65)
+                    .map(|at| format!("iqn.2026-11.example:{at}"))
+                    .collect::<Vec<_>>()
+            ),
+            "1 to 64 names",
+        ),
+    ] {
+        match daemon.try_call("accounts.set", &set(wrong)) {
+            Err(targetd::control::client::CallError::Refused(error)) => {
+                assert!(
+                    error.code == -32602 && error.message.contains(said),
+                    "{error:?}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    check(&daemon);
+    drop(daemon);
+    // A name more in the file, without the secret, opens nothing.
+    let mut edited = configuration(&home);
+    let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
+    account["initiators"] = json!([NAMES[0], NAMES[1], "iqn.1998-01.com.vmware:esx2"]);
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert!(!gets_in(&daemon, "iqn.1998-01.com.vmware:esx2"));
+    drop(daemon);
+    // As files of before have it: one name, and sealed for it.
+    let mut edited = configuration(&home);
+    let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
+    account["initiators"] = Value::Null;
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    daemon.call("accounts.set", &set(json!([NAMES[0]])));
+    drop(daemon);
+    let mut edited = configuration(&home);
+    let account = edited["targets"][0]["authentication"]["incoming"][0]
+        .as_object_mut()
+        .unwrap();
+    let names = account.remove("initiators").unwrap();
+    account.insert("initiator".to_owned(), names[0].clone());
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert!(gets_in(&daemon, NAMES[0]) && !gets_in(&daemon, NAMES[1]));
 }

@@ -39,7 +39,7 @@ thread_local! {
 enum Demand {
     Nothing,
     Chap,
-    /// CHAP with an account of one initiator only, and an account of the target's own.
+    /// CHAP with an account of certain initiators only, and an account of the target's own.
     Mutual,
 }
 
@@ -47,7 +47,7 @@ fn site(demand: Demand) -> Site {
     let account = |name: &str, secret| ChapAccount {
         name: name.into(),
         secret: Secret::new(secret).expect("of a length that is taken"),
-        initiator: None,
+        initiators: None,
     };
     let authentication = match demand {
         Demand::Nothing => Authentication::default(),
@@ -60,7 +60,10 @@ fn site(demand: Demand) -> Site {
         },
         Demand::Mutual => Authentication {
             incoming: vec![ChapAccount {
-                initiator: Some(HOST.parse().expect("a name")),
+                initiators: Some(vec![
+                    "iqn.2026-11.example:other".parse().expect("a name"),
+                    HOST.parse().expect("a name"),
+                ]),
                 ..account(ACCOUNT, SECRET)
             }],
             outgoing: Some(account("target", b"the target's own secret")),

@@ -177,11 +177,11 @@ impl Challenge {
                 .response(self.identifier, secret, &self.bytes);
             let mut equal = expected.ct_eq(response);
             equal &= account.name.as_bytes().ct_eq(name.as_bytes());
-            let bound_elsewhere = account
-                .initiator
+            let is_theirs = account
+                .initiators
                 .as_ref()
-                .is_some_and(|bound| bound != initiator);
-            if bool::from(equal) && !bound_elsewhere {
+                .is_none_or(|bound| bound.contains(initiator));
+            if bool::from(equal) && is_theirs {
                 found = Some(account);
             }
         }
@@ -199,7 +199,7 @@ mod tests {
         let account = |name: &str, secret: &[u8]| ChapAccount {
             name: name.into(),
             secret: Secret::new(secret).unwrap(),
-            initiator: None,
+            initiators: None,
         };
         Authentication {
             incoming: vec![
@@ -266,11 +266,15 @@ mod tests {
     #[test]
     fn wrong_name_secret_or_initiator_is_refused() {
         let mut bound = authentication(false);
-        bound.incoming[1].initiator = Some("iqn.2001-04.com.example:elsewhere".parse().unwrap());
+        let elsewhere = |name: &str| format!("iqn.2001-04.com.example:{name}").parse().unwrap();
+        bound.incoming[1].initiators = Some(vec![elsewhere("elsewhere"), elsewhere("there")]);
+        let mut nobodys = bound.clone();
+        nobodys.incoming[1].initiators = Some(Vec::new());
         for (name, secret, authentication) in [
             ("user", &b"another secret"[..], authentication(false)),
             ("nobody", b"incoming secret", authentication(false)),
             ("user", b"incoming secret", bound),
+            ("user", b"incoming secret", nobodys),
         ] {
             let mut chap = Chap::AwaitAlgorithm;
             let (identifier, challenge) = challenge(&mut chap, "5");

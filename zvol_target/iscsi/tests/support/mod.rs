@@ -94,7 +94,7 @@ pub fn account(name: &str, secret: &[u8]) -> ChapAccount {
     ChapAccount {
         name: name.into(),
         secret: Secret::new(secret).unwrap(),
-        initiator: None,
+        initiators: None,
     }
 }
 

@@ -1,12 +1,11 @@
 //! Designation descriptors (SPC-5 7.7.6): the names of a logical unit, its target port and its target.
 
+use crate::designation::{BINARY, Designator};
 use crate::execution::Execution;
 use crate::logical_unit::LogicalUnit;
 use crate::target_port::TargetPort;
 
 // CODE SET.
-const BINARY: u8 = 1;
-const ASCII: u8 = 2;
 const UTF_8: u8 = 3;
 
 // ASSOCIATION.
@@ -15,20 +14,20 @@ const TARGET_PORT: u8 = 0x10;
 const TARGET_DEVICE: u8 = 0x20;
 
 // DESIGNATOR TYPE.
-const T10_VENDOR_ID: u8 = 1;
-const NAA: u8 = 3;
 const RELATIVE_TARGET_PORT: u8 = 4;
 const TARGET_PORT_GROUP: u8 = 5;
 const SCSI_NAME_STRING: u8 = 8;
 
 impl LogicalUnit {
-    /// Its own names, as designation descriptors with association 0: CODE SET, DESIGNATOR TYPE, DESIGNATOR.
-    pub(crate) fn designators(&self) -> [(u8, u8, Vec<u8>); 2] {
-        let vendor = self.options.product.vendor();
-        let vendor_and_serial = [vendor, self.serial_number().as_bytes()].concat();
-        [
-            (BINARY, NAA, self.naa().to_vec()),
-            (ASCII, T10_VENDOR_ID, vendor_and_serial),
+    /// Its own names: designators with association 0, those that it keeps or those of its UUID.
+    pub fn designators(&self) -> Vec<Designator> {
+        if let Some(kept) = self.designation() {
+            return kept.designators().to_vec();
+        }
+        let vendor = *self.options.product.vendor();
+        vec![
+            Designator::naa(self.naa()),
+            Designator::t10(vendor, self.serial_number().as_bytes()),
         ]
     }
 }
@@ -36,7 +35,7 @@ impl LogicalUnit {
 /// Target port group of a port that nothing was said about.
 pub(crate) const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
 
-/// Body of the Device Identification page: two names of the unit, then those of the port it is seen through and of the target,
+/// Body of the Device Identification page: the names of the unit, then those of the port it is seen through and of the target,
 /// as far as they are known.
 pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
     let unit = execution.unit;
@@ -47,8 +46,9 @@ pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
         .find(|port| port.relative_target_port == relative_target_port);
     let group = port.map_or(DEFAULT_TARGET_PORT_GROUP, |port| port.target_port_group);
     let mut page = Vec::with_capacity(256);
-    for (code_set, kind, designator) in unit.designators() {
-        add(&mut page, code_set, LOGICAL_UNIT | kind, &designator);
+    for designator in unit.designators() {
+        let kind = LOGICAL_UNIT | designator.kind();
+        add(&mut page, designator.code_set(), kind, designator.bytes());
     }
     let kind = TARGET_PORT | RELATIVE_TARGET_PORT;
     add(&mut page, BINARY, kind, &low_half(relative_target_port));

@@ -1,9 +1,13 @@
 //! INQUIRY and vital product data.
 
-use super::{BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, TEST_UNIT_READY, options};
+use std::sync::Arc;
+
+use super::{
+    BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, TEST_UNIT_READY, options, product,
+};
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
 use crate::sam::Status;
-use crate::{LogicalUnitOptions, TargetPort};
+use crate::{Designation, Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, TargetPort};
 
 fn inquiry(evpd: u8, page: u8, allocation_length: u16) -> [u8; 6] {
     let [high, low] = allocation_length.to_be_bytes();
@@ -232,4 +236,32 @@ fn the_well_known_unit_is_one() {
     let well_known = initiator().to(REPORT_LUNS_WELL_KNOWN);
     assert_eq!(well_known.data(&inquiry(0, 0, 96))[0], 0x1e);
     assert_eq!(well_known.data(&inquiry(1, 0, 255)), [0x1e, 0, 0, 1, 0]);
+}
+
+#[test]
+fn names_of_another_target_are_shown_as_they_were() {
+    let names = [
+        "naa.60014051234567890abcdef012345678",
+        "t10.LIO-ORG first:12345678-90ab-cdef-0123-456789abcdef\0",
+        "eui.3132333435363738",
+    ];
+    let designators = names.iter().map(|name| name.parse().unwrap()).collect();
+    let serial = "12345678-90ab-cdef-0123-456789abcdef\0";
+    let kept = Designation::new(serial, designators).unwrap();
+    let unit = LogicalUnit::new(RamVolume::new(BLOCKS), options()).unwrap();
+    let device = Arc::new(Device::new(product()));
+    let unit = unit.with_designation(kept);
+    device
+        .insert_logical_unit(0, unit, LogicalUnitAccess::Any)
+        .unwrap();
+    let initiator = Initiator::of(device);
+    let serial_page = [&b"\0\x80\0\x25"[..], serial.as_bytes()].concat();
+    assert_eq!(page(&initiator, 0x80), serial_page);
+    let expected = b"\0\x83\0\x67\
+        \x01\x03\0\x10\x60\x01\x40\x51\x23\x45\x67\x89\x0a\xbc\xde\xf0\x12\x34\x56\x78\
+        \x02\x01\0\x33LIO-ORG first:12345678-90ab-cdef-0123-456789abcdef\0\
+        \x01\x02\0\x0812345678\
+        \x01\x14\0\x04\0\0\0\x03\
+        \x01\x15\0\x04\0\0\0\x01";
+    assert_eq!(page(&initiator, 0x83), *expected);
 }

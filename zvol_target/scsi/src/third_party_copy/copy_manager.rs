@@ -190,10 +190,8 @@ pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
 
 /// Whether one of the unit's designation descriptors with association 0 is the one given.
 fn names(unit: &LogicalUnit, cscd: &Cscd) -> bool {
-    unit.designators()
-        .into_iter()
-        .any(|(code_set, designator_type, designator)| {
-            (code_set, designator_type) == (cscd.code_set, cscd.designator_type)
-                && designator == cscd.designator
-        })
+    unit.designators().iter().any(|designator| {
+        (designator.code_set(), designator.kind()) == (cscd.code_set, cscd.designator_type)
+            && designator.bytes() == cscd.designator
+    })
 }

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq as _;
 use super::token_lists::{CHANGE_VULNERABLE, TOKEN_BYTES};
 use super::{MAXIMUM_TOKENS, MAXIMUM_TOKENS_OF_HOST};
 use crate::additional_sense::AdditionalSense;
+use crate::designation::Designator;
 use crate::lock;
 use crate::logical_unit::LogicalUnit;
 use crate::range_lock::Watch;
@@ -164,6 +165,9 @@ fn find<'a>(tokens: &'a mut [Token], bytes: &[u8; TOKEN_BYTES]) -> Option<&'a mu
     found
 }
 
+/// Longest designator of an identification descriptor CSCD descriptor (SPC-4 table 117).
+const CREATOR_DESIGNATOR_BYTES: usize = 20;
+
 /// A generic ROD token (SPC-4 5.17.6.5) with the device type specific data of SBC-4 4.28.5; `None` without random bytes.
 fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u8; TOKEN_BYTES]>> {
     let capacity = unit.capacity();
@@ -171,9 +175,25 @@ fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u
     token[..4].copy_from_slice(&CHANGE_VULNERABLE.to_be_bytes());
     token[6..8].copy_from_slice(&ROD_TOKEN_LENGTH);
     token[8..16].copy_from_slice(&identifier.to_be_bytes());
-    // CREATOR LOGICAL UNIT DESCRIPTOR.
-    token[16..24].copy_from_slice(&[0xe4, 0, 0, 0, 1, 3, 0, 16]);
-    token[24..40].copy_from_slice(&unit.naa());
+    // CREATOR LOGICAL UNIT DESCRIPTOR: a name of association 0 that fits, an NAA one where there is one.
+    let designators = unit.designators();
+    let fitting = |designator: &&Designator| designator.bytes().len() <= CREATOR_DESIGNATOR_BYTES;
+    let naa = designators.iter().find(|designator| designator.is_naa());
+    if let Some(creator) = naa.or_else(|| designators.iter().find(fitting)) {
+        let length = creator.bytes().len();
+        let head = [
+            0xe4,
+            0,
+            0,
+            0,
+            creator.code_set(),
+            creator.kind(),
+            0,
+            length as u8,
+        ];
+        token[16..24].copy_from_slice(&head);
+        token[24..24 + length].copy_from_slice(creator.bytes());
+    }
     token[44..48].copy_from_slice(&capacity.block_bytes().to_be_bytes());
     // NUMBER OF BYTES REPRESENTED, 16 bytes.
     token[56..64].copy_from_slice(&bytes.to_be_bytes());

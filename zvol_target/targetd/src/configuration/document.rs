@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use scsi::{Designation, DesignationError};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 use volume::Caching;
 
@@ -238,9 +239,30 @@ pub struct Account {
     pub name: String,
     /// The secret; what it was sealed for is this very place.
     pub sealed_secret: SealedSecret,
-    /// The only initiator that may use it; any if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initiator: Option<String>,
+    /// The initiators that may use it; any if absent. Files of before have `initiator`, one name.
+    #[serde(
+        default,
+        alias = "initiator",
+        deserialize_with = "one_or_several",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub initiators: Option<Vec<String>>,
+}
+
+fn one_or_several<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Names {
+        One(String),
+        Several(Vec<String>),
+    }
+    let names: Option<Names> = Option::deserialize(deserializer)?;
+    Ok(names.map(|names| match names {
+        Names::One(name) => vec![name],
+        Names::Several(names) => names,
+    }))
 }
 
 /// A logical unit.
@@ -251,6 +273,9 @@ pub struct Lun {
     pub number: u16,
     /// What NAA name and serial number are derived from: belongs to the data, and never changes.
     pub uuid: Uuid,
+    /// Names that hosts know it by from another target, and that it keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub designation: Option<KeptNames>,
     /// Regular file or block device; absolute.
     pub path: PathBuf,
     /// WCE: whether writes without FUA are cached until SYNCHRONIZE CACHE.
@@ -280,6 +305,33 @@ pub struct Lun {
     /// What is held for its overwrites when the pool is full; absent: a part of the pool's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_bytes: Option<u64>,
+}
+
+/// Names that a logical unit had before it was served here: vendor, unit serial number and designators. They never change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptNames {
+    /// T10 VENDOR IDENTIFICATION of INQUIRY, at most 8 ASCII characters; our own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    /// Unit serial number.
+    pub serial_number: String,
+    /// [`scsi::Designator`]s as text, in the order hosts see them.
+    pub designators: Vec<String>,
+}
+
+impl KeptNames {
+    /// As the SCSI device takes them.
+    ///
+    /// # Errors
+    /// [`scsi::DesignationError`].
+    pub fn designation(&self) -> Result<Designation, DesignationError> {
+        let designators = self.designators.iter();
+        let designators = designators
+            .map(|text| text.parse())
+            .collect::<Result<_, _>>()?;
+        Designation::new(&self.serial_number, designators)
+    }
 }
 
 fn default_product() -> String {

@@ -239,7 +239,7 @@ impl Vault {
         Ok(Account {
             name: purpose.account.to_owned(),
             sealed_secret: key.seal(secret, purpose)?,
-            initiator: purpose.initiator.map(str::to_owned),
+            initiators: purpose.initiators.map(<[String]>::to_vec),
         })
     }
 
@@ -257,7 +257,7 @@ impl Vault {
             holder,
             direction,
             account: &account.name,
-            initiator: account.initiator.as_deref(),
+            initiators: account.initiators.as_deref(),
         };
         let unsealed = match &self.key {
             Ok(key) => key.unseal(&account.sealed_secret, &purpose),

@@ -13,7 +13,8 @@ mod version1;
 
 pub use access::Access;
 pub use document::{
-    Account, Accounts, CachingChoice, Configuration, Holder, Lun, Portal, PortalGroup, Target,
+    Account, Accounts, CachingChoice, Configuration, Holder, KeptNames, Lun, Portal, PortalGroup,
+    Target,
 };
 pub use file::{ConfigurationFile, FileError, LockFile};
 pub use host_group::{HostGroup, OffloadName, offload_policy};

@@ -68,19 +68,33 @@ pub struct Purpose<'a> {
     pub direction: Direction,
     /// `CHAP_N`.
     pub account: &'a str,
-    /// The only initiator that may use it.
-    pub initiator: Option<&'a str>,
+    /// The initiators that may use it.
+    pub initiators: Option<&'a [String]>,
+}
+
+/// [`Purpose::initiators`] as associated data: what was sealed for one initiator, when accounts had one at most, still is.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum BoundTo<'a> {
+    Any(()),
+    One(&'a str),
+    Several(&'a [String]),
 }
 
 impl Purpose<'_> {
     /// As associated data: no two purposes have the same.
     fn bytes(&self) -> Vec<u8> {
+        let bound_to = match self.initiators {
+            None => BoundTo::Any(()),
+            Some([one]) => BoundTo::One(one),
+            Some(several) => BoundTo::Several(several),
+        };
         let parts = (
             "zvaai-target CHAP account",
             self.holder,
             self.direction,
             self.account,
-            self.initiator,
+            bound_to,
         );
         serde_json::to_vec(&parts).unwrap_or_default()
     }
@@ -197,13 +211,15 @@ mod tests {
             holder: &holder,
             direction: Direction::Incoming,
             account: "host",
-            initiator: None,
+            initiators: None,
         };
         let sealed = key.seal(&secret(), &purpose).unwrap();
         assert!(!format!("{sealed:?} {:?} {key:?}", secret()).contains("nobody"));
         let unsealed = key.unseal(&sealed, &purpose).unwrap();
         assert_eq!(unsealed.as_slice(), secret().expose());
         let other_target = Holder::Target("iqn.2026-11.example:b".into());
+        let one = ["iqn.2026-11.example:host".to_owned()];
+        let two = [one[0].clone(), "iqn.2026-11.example:other".to_owned()];
         for elsewhere in [
             Purpose {
                 holder: &other_target,
@@ -222,7 +238,15 @@ mod tests {
                 ..purpose
             },
             Purpose {
-                initiator: Some("iqn.2026-11.example:host"),
+                initiators: Some(&one),
+                ..purpose
+            },
+            Purpose {
+                initiators: Some(&two),
+                ..purpose
+            },
+            Purpose {
+                initiators: Some(&[]),
                 ..purpose
             },
         ] {
@@ -234,13 +258,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sealed_for_one_initiator_before_there_were_lists_is_readable() {
+        let host = ["iqn.2026-11.example:host".to_owned()];
+        let purpose = Purpose {
+            holder: &Holder::Discovery,
+            direction: Direction::Incoming,
+            account: "host",
+            initiators: Some(&host),
+        };
+        let bytes = br#"["zvaai-target CHAP account","discovery","incoming","host","iqn.2026-11.example:host"]"#;
+        assert_eq!(purpose.bytes(), bytes);
+        let any = Purpose {
+            initiators: None,
+            ..purpose
+        };
+        let bytes = br#"["zvaai-target CHAP account","discovery","incoming","host",null]"#;
+        assert_eq!(any.bytes(), bytes);
+    }
+
+    #[test]
     fn an_altered_byte_anywhere_is_noticed() {
         let key = SealingKey::generate().unwrap();
         let purpose = Purpose {
             holder: &Holder::Discovery,
             direction: Direction::Mutual,
             account: "target",
-            initiator: None,
+            initiators: None,
         };
         let sealed = key.seal(&secret(), &purpose).unwrap();
         let bytes = BASE64.decode(&sealed.0).unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use iscsi::IscsiName;
 use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 
-use super::document::{Account, Accounts, Configuration, Lun, Target, VERSION};
+use super::document::{Account, Accounts, Configuration, KeptNames, Lun, Target, VERSION};
 use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
@@ -18,6 +18,9 @@ const MOST_SLACK: u64 = 64 << 30;
 
 /// Most of `headroom_bytes`: more than any pool has.
 const MOST_HEADROOM: u64 = 1 << 60;
+
+/// Most names of one host: an `ESXi` host has one, one with independent adapters some more.
+const INITIATORS_MAX: usize = 64;
 
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
 pub(super) const TEXT_LENGTH_MAX: usize = 255;
@@ -56,6 +59,7 @@ impl Configuration {
         self.validate_pools()?;
         let mut names = HashSet::new();
         let mut uuids = HashSet::new();
+        let mut shown = HashSet::new();
         for (at, target) in self.targets.iter().enumerate() {
             let place = format!("targets[{at}]");
             validate_target(target).map_err(|error| within(&place, error))?;
@@ -70,6 +74,10 @@ impl Configuration {
                     // Two units with one NAA name look like one unit with two paths, and corrupt VMFS.
                     let place = format!("{place}.luns[{index}].uuid");
                     return Err(invalid(place, format!("{} is another unit's", lun.uuid)));
+                }
+                if let Some(name) = names_of(lun).find(|name| !shown.insert(name.clone())) {
+                    let place = format!("{place}.luns[{index}].designation");
+                    return Err(invalid(place, format!("{name} is another unit's")));
                 }
             }
         }
@@ -211,8 +219,20 @@ fn validate_account(account: &Account) -> Result<(), Invalid> {
         let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes and no NUL");
         return Err(invalid("name", reason));
     }
-    if let Some(initiator) = &account.initiator {
-        parse_name("initiator", initiator)?;
+    let Some(initiators) = &account.initiators else {
+        return Ok(());
+    };
+    if initiators.is_empty() || initiators.len() > INITIATORS_MAX {
+        let reason =
+            format!("has 1 to {INITIATORS_MAX} names; without the field any initiator may use it");
+        return Err(invalid("initiators", reason));
+    }
+    let mut names = HashSet::new();
+    for (at, initiator) in initiators.iter().enumerate() {
+        let place = format!("initiators[{at}]");
+        if !names.insert(parse_name(&place, initiator)?) {
+            return Err(invalid(place, format!("{initiator} is there twice")));
+        }
     }
     Ok(())
 }
@@ -242,7 +262,52 @@ fn validate_threshold(threshold: Option<Threshold>) -> Result<(), Invalid> {
     }
 }
 
+/// What hosts tell logical units apart by: each is one unit's only, and named once.
+fn names_of(lun: &Lun) -> impl Iterator<Item = String> {
+    let (serial_number, designators) = if let Some(kept) = &lun.designation {
+        let serial_number = kept.serial_number.trim_end_matches('\0').to_owned();
+        (serial_number, kept.designators.clone())
+    } else {
+        let naa = u128::from_be_bytes(scsi::naa(lun.uuid.into_bytes()));
+        (
+            lun.uuid.simple().to_string(),
+            vec![format!("naa.{naa:032x}")],
+        )
+    };
+    std::iter::once(format!("serial number {serial_number}")).chain(designators)
+}
+
+fn validate_kept_names(kept: &KeptNames) -> Result<(), Invalid> {
+    if let Some(vendor) = &kept.vendor {
+        scsi::ProductIdentification::new(vendor, "", "")
+            .map_err(|error| invalid("vendor", error.to_string()))?;
+    }
+    for (at, text) in kept.designators.iter().enumerate() {
+        let place = format!("designators[{at}]");
+        let designator: scsi::Designator = text
+            .parse()
+            .map_err(|error: scsi::DesignationError| invalid(&place, error.to_string()))?;
+        let told = designator.to_string();
+        if told != *text {
+            return Err(invalid(
+                place,
+                format!("write it as it is compared: {told}"),
+            ));
+        }
+    }
+    match kept.designation() {
+        Ok(_) => Ok(()),
+        Err(error @ scsi::DesignationError::SerialNumber) => {
+            Err(invalid("serial_number", error.to_string()))
+        }
+        Err(error) => Err(invalid("designators", error.to_string())),
+    }
+}
+
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
+    if let Some(kept) = &lun.designation {
+        validate_kept_names(kept).map_err(|error| within("designation", error))?;
+    }
     validate_threshold(lun.soft_threshold)?;
     if lun.slack_bytes.is_some_and(|bytes| bytes < LEAST_SLACK) {
         let reason = format!("must be {LEAST_SLACK} or more: less lets no overwrite through");

@@ -139,16 +139,17 @@ impl AccountV1 {
         holder: &Holder,
         direction: Direction,
     ) -> Result<Account, NoRandomBytes> {
+        let initiators = self.initiator.map(|name| vec![name]);
         let purpose = Purpose {
             holder,
             direction,
             account: &self.name,
-            initiator: self.initiator.as_deref(),
+            initiators: initiators.as_deref(),
         };
         Ok(Account {
             sealed_secret: key.seal(&self.secret, &purpose)?,
             name: self.name,
-            initiator: self.initiator,
+            initiators,
         })
     }
 }

@@ -16,7 +16,7 @@ const MOST_ANSWER_BYTES: u64 = 64 << 20;
 #[non_exhaustive]
 pub enum CallError {
     /// No connection.
-    #[error("cannot connect to {}: {error}; is the daemon running, and are you root or its user?", path.display())]
+    #[error("cannot connect to {}: {error}; is the daemon running, and are you root, its user or one it allows?", path.display())]
     Connect {
         /// The socket.
         path: PathBuf,

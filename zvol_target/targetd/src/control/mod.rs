@@ -1,9 +1,11 @@
 //! The control socket: JSON-RPC 2.0 in lines. The methods are documented in `docs/control.md`.
 
+mod allowed_user;
 pub mod client;
 pub mod json_rpc;
 mod methods;
 mod socket;
 
+pub use allowed_user::AllowedUser;
 pub use methods::{ControlMethods, Engine};
 pub use socket::{ControlSocket, SocketError};

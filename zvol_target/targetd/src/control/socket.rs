@@ -13,6 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use zeroize::Zeroize as _;
 
+use super::allowed_user::AllowedUser;
 use super::json_rpc::{Methods, RpcError, answer, code};
 use crate::configuration::{FileError, LockFile};
 
@@ -56,24 +57,31 @@ pub enum SocketError {
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
+    allowed: Arc<[AllowedUser]>,
     _lock: LockFile,
 }
 
 impl ControlSocket {
-    /// Listens at `path`, mode 0600; replaces the socket of a process that is gone.
+    /// Listens at `path` for root, the daemon's own user and `allowed`; replaces the socket of a process that is gone. Its mode is 0600,
+    /// or 0666 when there are others: who they are is looked at when they connect.
     ///
     /// # Errors
     /// [`SocketError`].
-    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+    pub fn bind(path: &Path, allowed: Vec<AllowedUser>) -> Result<Self, SocketError> {
         let lock = LockFile::beside(path)?;
         remove_stale(path)?;
-        let listener = listen(path).map_err(|error| SocketError::System {
+        for user in allowed.iter().filter(|user| !user.is_known()) {
+            tracing::warn!(%user, "--allow-user: there is no such user yet");
+        }
+        let mode = if allowed.is_empty() { 0o600 } else { 0o666 };
+        let listener = listen(path, mode).map_err(|error| SocketError::System {
             path: path.to_owned(),
             error,
         })?;
         Ok(Self {
             listener,
             path: path.to_owned(),
+            allowed: allowed.into(),
             _lock: lock,
         })
     }
@@ -88,8 +96,9 @@ impl ControlSocket {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let methods = Rc::clone(&methods);
+                    let allowed = Arc::clone(&self.allowed);
                     tokio::task::spawn_local(async move {
-                        if let Err(error) = converse(stream, &*methods).await {
+                        if let Err(error) = converse(stream, &*methods, allowed).await {
                             tracing::debug!(%error, "control connection ended");
                         }
                         drop(place);
@@ -139,20 +148,34 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
 }
 
 /// The mode is set before the socket listens, so that there is no moment at which others could connect.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
     socket.listen(16)?;
     socket.set_nonblocking(true)?;
     UnixListener::from_std(std::os::fd::OwnedFd::from(socket).into())
 }
 
+/// Whether the user is root, the daemon's own or one of those allowed.
+async fn may_ask(uid: u32, allowed: Arc<[AllowedUser]>) -> bool {
+    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+        return true;
+    }
+    // The system may ask a server on the network for a name.
+    tokio::task::spawn_blocking(move || allowed.iter().any(|user| user.is(uid)))
+        .await
+        .unwrap_or(false)
+}
+
 /// Answers the messages of one connection, one after the other.
-async fn converse(mut stream: UnixStream, methods: &impl Methods) -> io::Result<()> {
+async fn converse(
+    mut stream: UnixStream,
+    methods: &impl Methods,
+    allowed: Arc<[AllowedUser]>,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let own = rustix::process::geteuid().as_raw();
-    if peer.uid() != 0 && peer.uid() != own {
+    if !may_ask(peer.uid(), allowed).await {
         tracing::warn!(uid = peer.uid(), pid = ?peer.pid(), "control connection refused");
         return Ok(());
     }

@@ -92,6 +92,31 @@ impl ReservationFile {
         }
     }
 
+    /// Removes the file of a logical unit that is gone for good; whether there was one. What is not the file that was written for it stays,
+    /// wherever the directory is. Blocks.
+    ///
+    /// # Errors
+    /// [`ReservationFileError`].
+    pub fn remove(&self) -> Result<bool, ReservationFileError> {
+        match self.read() {
+            Ok(_) => {}
+            Err(ReservationFileError::Missing { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let remove = || match fs::remove_file(&self.path) {
+            Ok(()) => {
+                let directory = self.path.parent().unwrap_or(Path::new("/"));
+                File::open(directory)?.sync_all().map(|()| true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        };
+        remove().map_err(|error| ReservationFileError::Write {
+            path: self.path.clone(),
+            error,
+        })
+    }
+
     /// What is stored, after making it so if it is to begin. Blocks.
     ///
     /// # Errors
@@ -259,6 +284,24 @@ mod tests {
             other.open(Beginning::Present),
             Err(ReservationFileError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn what_is_removed_is_that_of_one_unit() {
+        let home = tempfile::tempdir().unwrap();
+        let file = ReservationFile::new(home.path(), NAA);
+        let other = ReservationFile::new(home.path(), [0x61; 16]);
+        file.write(&some()).unwrap();
+        other.write(&some()).unwrap();
+        assert!(file.remove().unwrap());
+        assert!(!file.remove().unwrap());
+        assert_eq!(other.open(Beginning::Present).unwrap(), some());
+        fs::copy(&other.path, &file.path).unwrap();
+        assert!(matches!(
+            file.remove(),
+            Err(ReservationFileError::Damaged { .. })
+        ));
+        assert!(file.path.exists());
     }
 
     #[test]

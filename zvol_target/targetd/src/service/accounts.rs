@@ -17,8 +17,8 @@ pub struct AccountSetting {
     pub name: String,
     /// The secret.
     pub secret: SecretText,
-    /// The only initiator that may use it.
-    pub initiator: Option<String>,
+    /// The initiators that may use it.
+    pub initiators: Option<Vec<String>>,
 }
 
 impl Service {
@@ -61,7 +61,7 @@ impl Service {
             holder: &setting.holder,
             direction: setting.direction,
             account: &setting.name,
-            initiator: setting.initiator.as_deref(),
+            initiators: setting.initiators.as_deref(),
         };
         let account = self.vault.seal(&mut candidate, &setting.secret, &purpose)?;
         let accounts = accounts_of(&mut candidate, &setting.holder)?;

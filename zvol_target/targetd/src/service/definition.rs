@@ -109,7 +109,11 @@ fn unsealed(
         Ok(ChapAccount {
             name: account.name.clone(),
             secret: Secret::new(&secret)?,
-            initiator: account.initiator.as_deref().map(name).transpose()?,
+            initiators: account
+                .initiators
+                .as_ref()
+                .map(|names| names.iter().map(|text| name(text)).collect())
+                .transpose()?,
         })
     };
     let incoming = accounts.incoming.iter();
@@ -133,7 +137,7 @@ fn closed() -> Result<Authentication, ServiceError> {
         incoming: vec![ChapAccount {
             name: "nobody".to_owned(),
             secret: Secret::new(&*secret)?,
-            initiator: None,
+            initiators: None,
         }],
         outgoing: None,
     })

@@ -98,6 +98,7 @@ impl LunChange {
         let Lun {
             number,
             uuid,
+            designation,
             path,
             write_cache,
             read_only,
@@ -112,6 +113,7 @@ impl LunChange {
         Lun {
             number,
             uuid,
+            designation,
             path: self.path.unwrap_or(path),
             write_cache: self.write_cache.unwrap_or(write_cache),
             read_only: self.read_only.unwrap_or(read_only),

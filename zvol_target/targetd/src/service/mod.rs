@@ -21,7 +21,7 @@ pub use luns::{
     CLOSING_TIMEOUT, LunChange, ReservationPlace, Setting, change_lun, create_lun, refresh_lun,
 };
 pub use maintenance::{poll_sizes, retry_failed};
-pub use reservations::clear_reservations;
+pub use reservations::{clear_reservations, forget_reservations};
 pub use running::{Closing, LunState, RunningLun, Unusable};
 
 use std::cell::RefCell;

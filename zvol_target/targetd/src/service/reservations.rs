@@ -2,12 +2,17 @@
 
 use std::rc::Rc;
 
+use std::path::Path;
+
 use scsi::{ClearReservationsError, PersistentReservations};
+use uuid::Uuid;
 
 use tokio::time::{Duration, Instant};
 
 use super::maintenance::retry_lun;
 use super::{Service, ServiceError, Shared, Unusable};
+use crate::configuration::Invalid;
+use crate::reservations::ReservationFile;
 
 /// How long a path that is being opened is waited for.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
@@ -116,4 +121,42 @@ pub async fn clear_reservations(
     })?;
     retry_lun(service, target, number).await;
     Ok(())
+}
+
+/// Removes from `directory` what a logical unit left there that is gone for good; whether there was anything.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] while a LUN has the identity, or for a directory that is not absolute; [`ServiceError::Unusable`] when the
+/// file cannot be removed.
+pub async fn forget_reservations(
+    service: &Shared,
+    directory: &Path,
+    uuid: Uuid,
+) -> Result<bool, ServiceError> {
+    let refused = |place: &str, reason: String| {
+        let place = place.to_owned();
+        Err(Invalid { place, reason }.into())
+    };
+    if !directory.is_absolute() {
+        return refused("directory", "must be absolute".to_owned());
+    }
+    let is_there = {
+        let service = service.borrow();
+        let mut luns = service
+            .configuration
+            .targets
+            .iter()
+            .flat_map(|target| &target.luns);
+        luns.any(|lun| lun.uuid == uuid)
+    };
+    if is_there {
+        return refused(
+            "uuid",
+            format!("{uuid} is a LUN that is there: delete it first"),
+        );
+    }
+    let file = ReservationFile::new(directory, scsi::naa(uuid.into_bytes()));
+    let removed = tokio::task::spawn_blocking(move || file.remove()).await;
+    let removed = removed.map_err(|error| Unusable::Description(error.to_string()))?;
+    Ok(removed.map_err(Unusable::from)?)
 }

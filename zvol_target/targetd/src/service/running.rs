@@ -154,7 +154,7 @@ pub(super) struct Running {
 
 impl Running {
     pub fn empty(engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Result<Self, Unusable> {
-        let device = Device::new(product("")?);
+        let device = Device::new(product(VENDOR, "")?);
         Ok(Self {
             device: Arc::new(ReactorDevice::new(device, engine, copy_manager)),
             luns: BTreeMap::new(),
@@ -237,18 +237,30 @@ impl Closing {
     }
 }
 
-fn product(text: &str) -> Result<ProductIdentification, Unusable> {
-    ProductIdentification::new(VENDOR, text, REVISION)
+fn product(vendor: &str, text: &str) -> Result<ProductIdentification, Unusable> {
+    ProductIdentification::new(vendor, text, REVISION)
         .map_err(|error| Unusable::Description(error.to_string()))
 }
 
 pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
+    let kept = lun.designation.as_ref();
+    let vendor = kept.and_then(|kept| kept.vendor.as_deref());
     Ok(LogicalUnitOptions {
         uuid: lun.uuid.into_bytes(),
-        product: product(&lun.product)?,
+        product: product(vendor.unwrap_or(VENDOR), &lun.product)?,
         write_cache: lun.write_cache,
         read_only: lun.read_only,
     })
+}
+
+/// With the names it keeps from another target, if it does.
+fn named(unit: LogicalUnit, lun: &Lun) -> Result<LogicalUnit, Unusable> {
+    let Some(kept) = &lun.designation else {
+        return Ok(unit);
+    };
+    let designation = kept.designation();
+    let designation = designation.map_err(|error| Unusable::Description(error.to_string()))?;
+    Ok(unit.with_designation(designation))
 }
 
 /// Where persistent reservations are stored, with what is.
@@ -265,6 +277,7 @@ pub(super) fn unit_on(
         path: lun.path.display().to_string(),
         error,
     })?;
+    let unit = named(unit, lun)?;
     Ok(Arc::new(match reservations {
         Some((store, content)) => unit.with_reservation_store(store, content),
         None => unit,
@@ -273,7 +286,7 @@ pub(super) fn unit_on(
 
 /// The logical unit of `lun` without its volume.
 pub(super) fn unit_not_ready(lun: &Lun) -> Result<LogicalUnit, Unusable> {
-    let unit = LogicalUnit::not_ready(unit_options(lun)?);
+    let unit = named(LogicalUnit::not_ready(unit_options(lun)?), lun)?;
     Ok(match &lun.reservations {
         Some(directory) => {
             let file = ReservationFile::new(directory, unit.naa());

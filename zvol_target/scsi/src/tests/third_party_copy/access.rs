@@ -117,12 +117,13 @@ fn another_device_that_asks_for_an_account_wants_it_proven() {
         completion.status
     };
     let [right, wrong] = [1, 2].map(|byte| AccountProof([byte; 32]));
-    let accept = |initiator_device: Option<&str>| {
+    let accept = |initiator_devices: Option<&[&str]>| {
         other.set_admission(Admission {
             initiators: LogicalUnitAccess::Any,
             accounts: Some(vec![AcceptedAccount {
                 proof: right,
-                initiator_device: initiator_device.map(ToOwned::to_owned),
+                initiator_devices: initiator_devices
+                    .map(|names| names.iter().map(ToString::to_string).collect()),
             }]),
         });
     };
@@ -130,9 +131,10 @@ fn another_device_that_asks_for_an_account_wants_it_proven() {
     assert_eq!(with_proof(None), Status::CheckCondition);
     assert_eq!(with_proof(Some(wrong)), Status::CheckCondition);
     assert_eq!(with_proof(Some(right)), Status::Good);
-    accept(Some("iqn.2024-01.org.example:another"));
+    let another = "iqn.2024-01.org.example:another";
+    accept(Some(&[another]));
     assert_eq!(with_proof(Some(right)), Status::CheckCondition);
-    accept(Some(&initiator.nexus.initiator_device));
+    accept(Some(&[another, &initiator.nexus.initiator_device]));
     assert_eq!(with_proof(Some(right)), Status::Good);
     // CHAP is required, and there is no account.
     other.set_admission(Admission {

@@ -44,7 +44,7 @@ pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> 
 
 /// Secrets stay here.
 pub(super) fn show(service: &Service, holder: &Holder) -> Result<Value, RpcError> {
-    let show = |account: &Account| json!({"name": account.name, "initiator": account.initiator});
+    let show = |account: &Account| json!({"name": account.name, "initiators": account.initiators});
     let accounts = service.accounts(holder)?;
     let problem = service.accounts_problem(holder)?;
     Ok(json!({
@@ -63,18 +63,26 @@ pub(super) struct Set {
     discovery: bool,
     name: String,
     secret: SecretText,
-    initiator: Option<String>,
+    initiators: Option<Vec<String>>,
     #[serde(default)]
     mutual: bool,
 }
 
 pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError> {
+    let initiators = params.initiators.map(|names| {
+        let mut names = names
+            .iter()
+            .map(|name| canonical(name))
+            .collect::<Result<Vec<_>, _>>()?;
+        names.sort();
+        Ok::<_, RpcError>(names)
+    });
     service.set_account(&AccountSetting {
         holder: holder(params.target.as_deref(), params.discovery)?,
         direction: direction(params.mutual),
         name: params.name,
         secret: params.secret,
-        initiator: params.initiator.as_deref().map(canonical).transpose()?,
+        initiators: initiators.transpose()?,
     })?;
     Ok(json!({}))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use scsi::Designator;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use volume::Backend;
@@ -40,6 +41,9 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
         "caching": lun.caching,
         "initiators": lun.initiators,
     });
+    if let Some(kept) = &lun.designation {
+        shown["designation"] = json!(kept);
+    }
     if let Some(directory) = &lun.reservations {
         shown["reservations"] = json!(directory);
     }
@@ -55,7 +59,8 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
     let Some(RunningLun { unit, state }) = running else {
         return shown;
     };
-    shown["naa"] = json!(format!("naa.{:032x}", u128::from_be_bytes(unit.naa())));
+    let naa = unit.designators().into_iter().find(Designator::is_naa);
+    shown["naa"] = json!(naa.map(|naa| naa.to_string()));
     shown["serial_number"] = json!(unit.serial_number());
     match state {
         LunState::Serving { backend } => {

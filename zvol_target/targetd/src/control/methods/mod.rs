@@ -133,6 +133,7 @@ impl ControlMethods {
             "host_groups.set" => host_groups::set(&mut service.borrow_mut(), parse(params)?),
             "host_groups.delete" => host_groups::delete(&mut service.borrow_mut(), &parse(params)?),
             "reservations.clear" => reservations::clear(service, parse(params)?).await,
+            "reservations.forget" => reservations::forget(service, parse(params)?).await,
             "portals.create" => portals::create(&mut service.borrow_mut(), parse(params)?),
             "portals.change" => portals::change(&mut service.borrow_mut(), &parse(params)?),
             "portals.delete" => portals::delete(&mut service.borrow_mut(), &parse(params)?),

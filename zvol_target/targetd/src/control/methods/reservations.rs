@@ -1,8 +1,11 @@
 //! `reservations.*`
 
+use std::path::PathBuf;
+
 use scsi::RegisteredNexus;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{RpcError, canonical};
 use crate::reservations::{Kind, key_name};
@@ -44,4 +47,16 @@ pub(super) async fn clear(service: &Shared, params: Of) -> Result<Value, RpcErro
     let target = canonical(&params.target)?;
     service::clear_reservations(service, &target, params.number).await?;
     Ok(json!({}))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Forget {
+    directory: PathBuf,
+    uuid: Uuid,
+}
+
+pub(super) async fn forget(service: &Shared, params: Forget) -> Result<Value, RpcError> {
+    let forgotten = service::forget_reservations(service, &params.directory, params.uuid).await?;
+    Ok(json!({"forgotten": forgotten}))
 }
