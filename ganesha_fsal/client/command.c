@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,8 @@ static const char help[] =
     "Paths are relative to the export.\n"
     "\n"
     "  caps SERVER:EXPORT                              what the server can do for this export\n"
-    "  clone SERVER:EXPORT SOURCE DESTINATION          a copy of its own; blocks are shared where that can be\n"
-    "  fast-clone SERVER:EXPORT SOURCE DESTINATION     blocks are shared, or it is refused\n"
+    "  clone SERVER:EXPORT SOURCE DESTINATION ...      a copy of its own; blocks are shared where that can be\n"
+    "  fast-clone SERVER:EXPORT SOURCE DESTINATION ...  blocks are shared, or it is refused\n"
     "  reserve SERVER:EXPORT FILE                      guarantee that all of the file can be written\n"
     "  stat SERVER:EXPORT FILE                         size, allocated, unique and reserved bytes\n"
     "  jobs SERVER:EXPORT                              clones under way, and those that ended lately\n"
@@ -38,6 +39,7 @@ static const char help[] =
     "                  clone: these bytes only, into a file that is there\n"
     "  --progress      clone: show how far it is, on standard error\n"
     "\n"
+    "Several destinations are made one after the other; the first that fails ends it, and those before it stay.\n"
     "Interrupting a clone (Ctrl-C) cancels it on the server; by procedure 22 it is answered when it is done, and can't be.\n"
     "\n"
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not supported, 4 not found, 5 no access or read-only, 6 no space,\n"
@@ -47,6 +49,7 @@ static const char help[] =
     "  vaai-nas caps nas1:/datastore1\n"
     "  vaai-nas clone --progress nas1:/datastore1 template/disk.vmdk vm7/disk.vmdk\n"
     "  vaai-nas --door procedure22 fast-clone nas1:/datastore1 template/disk.vmdk vm8/disk.vmdk\n"
+    "  vaai-nas fast-clone nas1:/datastore1 template/disk.vmdk vm1/disk.vmdk vm2/disk.vmdk\n"
     "  vaai-nas stat nas1:/datastore1 vm8/disk.vmdk\n";
 
 enum exit_code {
@@ -145,15 +148,11 @@ static int caps(struct vaainas_session *session, struct settings *settings, char
     return DONE;
 }
 
-static int clone_file(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int clone_file(struct vaainas_session *session, struct settings *settings)
 {
     struct vaainas_clone_result result = {.size = sizeof(result)};
     struct vaainas_failure failure;
 
-    settings->clone.source = arguments[0];
-    settings->clone.destination = arguments[1];
-    settings->clone.progress = show_progress;
-    settings->clone.context = settings;
     if (vaainas_clone_file(session, &settings->clone, &result, &failure) != VAAINAS_OK)
         return report(&failure);
     if ((settings->clone.flags & VAAINAS_DRY_RUN) != 0)
@@ -166,10 +165,32 @@ static int clone_file(struct vaainas_session *session, struct settings *settings
     return DONE;
 }
 
+static int clone_files(struct vaainas_session *session, struct settings *settings, char **arguments)
+{
+    bool several = arguments[2] != NULL;
+    int code = DONE;
+
+    settings->clone.source = arguments[0];
+    settings->clone.progress = show_progress;
+    settings->clone.context = settings;
+    for (char **destination = arguments + 1; *destination != NULL && code == DONE; destination++) {
+        settings->clone.destination = *destination;
+        if (several) {
+            printf("%s: ", *destination);
+            fflush(stdout); /* before what standard error says of it */
+        }
+        code = clone_file(session, settings);
+        if (several && code != DONE)
+            printf("failed\n");
+        fflush(stdout); /* who reads along learns of each when it is there */
+    }
+    return code;
+}
+
 static int fast_clone(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
     settings->clone.flags |= VAAINAS_FAST;
-    return clone_file(session, settings, arguments);
+    return clone_files(session, settings, arguments);
 }
 
 static void print_statistics(const struct vaainas_statistics *found)
@@ -247,7 +268,7 @@ static const struct command {
     int least, most; /* arguments after SERVER:EXPORT */
     int (*run)(struct vaainas_session *session, struct settings *settings, char **arguments);
 } commands[] = {
-    {"caps", 0, 0, caps},           {"clone", 2, 2, clone_file}, {"fast-clone", 2, 2, fast_clone}, {"reserve", 1, 1, reserve},
+    {"caps", 0, 0, caps},           {"clone", 2, INT_MAX, clone_files}, {"fast-clone", 2, INT_MAX, fast_clone}, {"reserve", 1, 1, reserve},
     {"stat", 1, 1, stat_file},      {"jobs", 0, 0, jobs},        {"cancel", 1, 2, cancel},
 };
 

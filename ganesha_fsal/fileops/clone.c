@@ -100,8 +100,11 @@ static int share_then_copy(struct clone *clone, uint64_t piece, const struct spa
         return error;
     if (clone->request->mode == FILEOPS_CLONE_FAST)
         return refused(clone);
-    if (clone->fresh && !clone->result->done && ftruncate(clone->destination, 0))
-        return errno;
+    if (clone->fresh && !clone->result->done) {
+        if (ftruncate(clone->destination, 0))
+            return errno;
+        space_share_undo(&clone->share); /* copied is not shared */
+    }
     error = clone_by_copying(clone, clone->result->done, clone->length - clone->result->done);
     return error;
 }
@@ -146,9 +149,12 @@ static int clone_whole(struct clone *clone)
         error = unchanged(clone);
     if (error == EBUSY) {
         const bool copied = clone->result->copied || clone->reason != FILEOPS_FALLBACK_NOT_SUPPORTED;
-        if (ftruncate(clone->destination, 0))
+        const bool emptied = !ftruncate(clone->destination, 0);
+        if (emptied)
+            space_share_undo(&clone->share);
+        else
             error = errno;
-        else if (!copied) {
+        if (emptied && !copied) {
             /* The source is locked for reading throughout one call (zfs_clone_range, xfs_file_remap_range): one moment of it. */
             struct stat after;
             begin_again(clone);
@@ -268,7 +274,8 @@ static int try_sharing(struct clone *clone)
     clone->destination_offset = 0;
     clone->length = clone->length < unit ? clone->length : unit;
     error = clone->length ? clone_by_sharing(clone, UINT64_MAX, NULL, 0) : 0;
-    clone_place_end(&request, &place);
+    if (clone_place_end(&request, &place))
+        space_share_undo(&clone->share);
     *clone->result = (struct fileops_clone_result){.busy = clone->result->busy};
     return error;
 }
@@ -363,7 +370,8 @@ static int into_name(struct clone *clone)
         error = clone_place_put(request, &place, &clone->source_status);
     if (error && !place.name[0]) /* it has its name already */
         clone->result->left = FILEOPS_CLONE_UNKNOWN;
-    clone_place_end(request, &place);
+    if (clone_place_end(request, &place))
+        space_share_undo(&clone->share);
     return error;
 }
 
@@ -408,6 +416,8 @@ static int into_file(struct clone *clone)
     if (!error && fsync(clone->destination))
         error = errno;
     const bool right = !error || !space_empty(request->destination_space, clone->destination, inode);
+    if (error && right)
+        space_share_undo(&clone->share);
     const int finished = space_unfinished_end(request->destination_space, inode, right);
     clone->result->left = right && !finished ? FILEOPS_CLONE_EMPTY : FILEOPS_CLONE_UNKNOWN;
     return error ? error : finished;

@@ -60,17 +60,20 @@ int clone_place_put(const struct fileops_clone_request *request, struct clone_pl
     return 0;
 }
 
-void clone_place_end(const struct fileops_clone_request *request, struct clone_place *place)
+bool clone_place_end(const struct fileops_clone_request *request, struct clone_place *place)
 {
     struct fileops_space *space = request->destination_space;
     struct stat status;
+    bool removed = false;
     if (place->name[0]) {
         const bool known = !fstat(place->file, &status);
-        if (!unlinkat(space->folder, place->name, 0) && known)
+        removed = !unlinkat(space->folder, place->name, 0);
+        if (removed && known)
             fileops_file_removed(space, status.st_ino, false);
     }
     if (place->file >= 0)
         close(place->file);
     place->file = -1;
     place->name[0] = 0;
+    return removed;
 }

@@ -15,7 +15,7 @@ struct clone_place {
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place);
 /* Makes it stable and gives it its name, unless cancelled meanwhile; what had the name is gone then. */
 int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, const struct stat *source);
-/* Removes what was not put, and closes. */
-void clone_place_end(const struct fileops_clone_request *request, struct clone_place *place);
+/* Removes what was not put, and closes. True: there was something, and it is gone. */
+bool clone_place_end(const struct fileops_clone_request *request, struct clone_place *place);
 
 #endif

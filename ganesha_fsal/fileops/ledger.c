@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #define VERSION 1
+#define FEWEST_FREE_PAGES 128       /* of 4 KiB: fewer are used again soon */
+#define MOST_PAGES_AT_ONCE "1024" /* who waits for the books waits no longer than for so many */
 
 enum statement {
-    BEGIN, COMMIT, ROLLBACK, PUT_FILE, REMOVE_FILE, PUT_REFERENCE, REMOVE_REFERENCE, SET, GET, READ_FILES, READ_REFERENCES,
+    BEGIN, COMMIT, ROLLBACK, PUT_FILE, REMOVE_FILE, PUT_REFERENCE, REMOVE_REFERENCE, SET, GET, READ_FILES, READ_REFERENCES, FREE_PAGES,
     STATEMENT_COUNT
 };
 
@@ -28,6 +30,7 @@ static const char *const texts[STATEMENT_COUNT] = {
     [GET] = "SELECT value FROM setting WHERE name = ?",
     [READ_FILES] = "SELECT inode, handle, thick, promised, block_size, unfinished FROM file",
     [READ_REFERENCES] = "SELECT id, sequence, inode, offset, length, extent, extent_offset FROM reference",
+    [FREE_PAGES] = "PRAGMA freelist_count",
 };
 
 static const char schema[] =
@@ -113,8 +116,13 @@ static int why_no_log(const struct fileops_ledger *ledger)
 
 static int open_writable(struct fileops_ledger *ledger)
 {
+    struct stat status;
+    const bool empty = stat(ledger->path, &status) || !status.st_size;
     int code = sqlite3_open_v2(ledger->path, &ledger->database,
                                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    /* A file that can become smaller is so from its first page on; to say it later would be a write. */
+    if (code == SQLITE_OK && empty)
+        code = sqlite3_exec(ledger->database, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL, NULL);
     /* One process: WAL needs no shared memory then. FULL: a commit is on disk. */
     if (code == SQLITE_OK)
         code = sqlite3_exec(ledger->database, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", NULL, NULL, NULL);
@@ -298,6 +306,20 @@ uint64_t fileops_ledger_get(struct fileops_ledger *ledger, const char *name, uin
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
     return otherwise;
+}
+
+void fileops_ledger_shrink(struct fileops_ledger *ledger)
+{
+    sqlite3_stmt *statement = ledger->statements[FREE_PAGES];
+    if (!ledger->writable)
+        return;
+    const int64_t free_pages = sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    sqlite3_reset(statement);
+    if (free_pages < FEWEST_FREE_PAGES)
+        return;
+    /* Should that fail, it is as large as it was. */
+    if (sqlite3_exec(ledger->database, "PRAGMA incremental_vacuum(" MOST_PAGES_AT_ONCE ")", NULL, NULL, NULL) == SQLITE_OK)
+        sqlite3_wal_checkpoint_v2(ledger->database, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 }
 
 static int read_file(sqlite3_stmt *row, struct fileops_ledger_file *file)

@@ -40,6 +40,8 @@ void fileops_ledger_put_reference(struct fileops_ledger *ledger, const struct fi
 void fileops_ledger_remove_reference(struct fileops_ledger *ledger, uint64_t id);
 void fileops_ledger_set(struct fileops_ledger *ledger, const char *name, uint64_t value);
 int fileops_ledger_commit(struct fileops_ledger *ledger);
+/* Gives back to the file system what the file has no use for, a part at a time. Not between begin and commit. */
+void fileops_ledger_shrink(struct fileops_ledger *ledger);
 int fileops_ledger_error(const struct fileops_ledger *ledger); /* of the last commit, or 0 */
 
 /* A number kept by fileops_ledger_set(); `otherwise` where there is none. */

@@ -133,11 +133,21 @@ void share_take_out(struct share_chain *file, struct share_chain *extent, struct
     free(node);
 }
 
-int share_count(struct fileops_share_map *map, struct share_chain *extent, uint64_t offset, uint64_t length, int by)
+static int change_counts(struct fileops_share_map *map, struct share_chain *extent, uint64_t offset, uint64_t length, int references, int promised)
 {
-    const uint64_t before = extent->counts.excess;
-    const int error = share_counts_change(&extent->counts, offset, offset + length, by);
-    map->bytes += extent->counts.excess;
-    map->bytes -= before;
+    const uint64_t excess = extent->counts.excess, needed = extent->counts.needed;
+    const int error = share_counts_change(&extent->counts, offset, offset + length, references, promised);
+    map->bytes += extent->counts.excess - excess;
+    map->needed += extent->counts.needed - needed;
     return error;
+}
+
+int share_count(struct fileops_share_map *map, struct share_chain *extent, uint64_t inode, uint64_t offset, uint64_t length, int by)
+{
+    return change_counts(map, extent, offset, length, by, share_find(&map->promised, inode) ? by : 0);
+}
+
+int share_count_promised(struct fileops_share_map *map, struct share_chain *extent, uint64_t offset, uint64_t length, int by)
+{
+    return change_counts(map, extent, offset, length, 0, by);
 }

@@ -29,8 +29,9 @@ struct share_table {
 
 struct fileops_share_map {
     struct share_table files, extents;
+    struct share_table promised; /* files whose space is promised, by inode number; chains without nodes */
     uint64_t last_id, last_sequence, last_extent;
-    uint64_t bytes;
+    uint64_t bytes, needed;
 };
 
 bool share_table_init(struct share_table *table);
@@ -44,7 +45,9 @@ void share_drop_if_empty(struct share_table *table, struct share_chain *chain);
 struct share_node *share_insert(struct fileops_share_map *map, const struct fileops_reference *reference);
 /* Out of both chains; neither is dropped. */
 void share_take_out(struct share_chain *file, struct share_chain *extent, struct share_node *node);
-/* Counts a part of an extent once more or less. ENOMEM: nothing changed. */
-int share_count(struct fileops_share_map *map, struct share_chain *extent, uint64_t offset, uint64_t length, int by);
+/* Counts a part of an extent, as that of a reference of a file, once more (`by` 1) or less (-1). ENOMEM: nothing changed. */
+int share_count(struct fileops_share_map *map, struct share_chain *extent, uint64_t inode, uint64_t offset, uint64_t length, int by);
+/* The same part is promised now (`by` 1), or no longer. */
+int share_count_promised(struct fileops_share_map *map, struct share_chain *extent, uint64_t offset, uint64_t length, int by);
 
 #endif

@@ -177,7 +177,7 @@ void fileops_share_map_take_back(struct fileops_share_map *map, struct fileops_r
         if (!node)
             continue;
         /* To make it less needs no memory where it was made more just now. */
-        share_count(map, extent, reference->extent_offset, reference->length, -1);
+        share_count(map, extent, reference->inode, reference->extent_offset, reference->length, -1);
         share_take_out(file, extent, node);
         share_drop_if_empty(&map->files, file);
         share_drop_if_empty(&map->extents, extent);

@@ -33,7 +33,8 @@ static size_t split(struct share_counts *counts, uint64_t at)
     if (place < counts->count && counts->parts[place].from == at)
         return place;
     memmove(&counts->parts[place + 1], &counts->parts[place], (counts->count - place) * sizeof *counts->parts);
-    counts->parts[place] = (struct share_part){at, place ? counts->parts[place - 1].references : 0};
+    counts->parts[place] = place ? counts->parts[place - 1] : (struct share_part){0};
+    counts->parts[place].from = at;
     counts->count++;
     return place;
 }
@@ -41,18 +42,25 @@ static size_t split(struct share_counts *counts, uint64_t at)
 /* A part goes when it is as the one before. */
 static void join(struct share_counts *counts, size_t place)
 {
-    if (counts->parts[place].references != (place ? counts->parts[place - 1].references : 0))
+    const struct share_part before = place ? counts->parts[place - 1] : (struct share_part){0};
+    if (counts->parts[place].references != before.references || counts->parts[place].promised != before.promised)
         return;
     counts->count--;
     memmove(&counts->parts[place], &counts->parts[place + 1], (counts->count - place) * sizeof *counts->parts);
 }
 
-static uint64_t excess_of(uint64_t references)
+static uint64_t excess_of(const struct share_part *part)
 {
-    return references > 1 ? references - 1 : 0;
+    return part->references > 1 ? part->references - 1 : 0;
 }
 
-int share_counts_change(struct share_counts *counts, uint64_t from, uint64_t to, int by)
+/* Whoever overwrites first takes new space, the last does not. What is promised may be overwritten before all else, or after. */
+static uint64_t needed_of(const struct share_part *part)
+{
+    return part->promised < excess_of(part) ? part->promised : excess_of(part);
+}
+
+int share_counts_change(struct share_counts *counts, uint64_t from, uint64_t to, int references, int promised)
 {
     if (counts->count + 2 > counts->room) {
         const size_t room = counts->room ? counts->room * 2 : 4;
@@ -65,10 +73,12 @@ int share_counts_change(struct share_counts *counts, uint64_t from, uint64_t to,
     const size_t first = split(counts, from), end = split(counts, to);
     for (size_t i = first; i < end; i++) {
         struct share_part *part = &counts->parts[i];
-        const uint64_t size = counts->parts[i + 1].from - part->from, before = part->references;
-        part->references = by > 0 ? before + 1 : before - 1;
-        counts->excess += excess_of(part->references) * size;
-        counts->excess -= excess_of(before) * size;
+        const uint64_t size = counts->parts[i + 1].from - part->from;
+        const struct share_part before = *part;
+        part->references += (uint64_t)(int64_t)references;
+        part->promised += (uint64_t)(int64_t)promised;
+        counts->excess += (excess_of(part) - excess_of(&before)) * size;
+        counts->needed += (needed_of(part) - needed_of(&before)) * size;
     }
     join(counts, end);
     join(counts, first);

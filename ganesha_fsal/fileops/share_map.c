@@ -18,10 +18,12 @@ static uint64_t greater(uint64_t a, uint64_t b)
 struct fileops_share_map *fileops_share_map_new(void)
 {
     struct fileops_share_map *map = calloc(1, sizeof *map);
-    if (map && share_table_init(&map->files) && share_table_init(&map->extents))
+    if (map && share_table_init(&map->files) && share_table_init(&map->extents) && share_table_init(&map->promised))
         return map;
-    if (map)
+    if (map) {
         free(map->files.buckets);
+        free(map->extents.buckets);
+    }
     free(map);
     return NULL;
 }
@@ -38,7 +40,38 @@ void fileops_share_map_free(struct fileops_share_map *map)
             }
     share_table_free(&map->extents);
     share_table_free(&map->files);
+    share_table_free(&map->promised);
     free(map);
+}
+
+/* Counts the references of a file as promised, or no longer: the first `most` of its chain. Returns how many it came to. */
+static size_t promise_references(struct fileops_share_map *map, struct share_chain *file, size_t most, int by)
+{
+    size_t count = 0;
+    for (struct share_node *node = file ? file->first : NULL; node && count < most; node = node->next_of_file, count++) {
+        const struct fileops_reference *reference = &node->reference;
+        if (share_count_promised(map, share_find(&map->extents, reference->extent), reference->extent_offset, reference->length, by))
+            return count;
+    }
+    return count;
+}
+
+int fileops_share_map_promise(struct fileops_share_map *map, uint64_t inode, bool promised)
+{
+    struct share_chain *file = share_find(&map->files, inode), *mark = share_find(&map->promised, inode);
+    const size_t all = file ? file->length : 0;
+    if (promised == (mark != NULL))
+        return 0;
+    if (promised && !share_find_or_make(&map->promised, inode))
+        return ENOMEM;
+    const size_t done = promise_references(map, file, all, promised ? 1 : -1);
+    if (done < all) { /* as before */
+        promise_references(map, file, done, promised ? -1 : 1);
+        promised = !promised;
+    }
+    if (!promised)
+        share_drop_if_empty(&map->promised, share_find(&map->promised, inode));
+    return done < all ? ENOMEM : 0;
 }
 
 int fileops_share_map_add(struct fileops_share_map *map, const struct fileops_reference *reference)
@@ -50,7 +83,7 @@ int fileops_share_map_add(struct fileops_share_map *map, const struct fileops_re
     if (!node)
         return ENOMEM;
     struct share_chain *extent = share_find(&map->extents, reference->extent);
-    const int error = share_count(map, extent, reference->extent_offset, reference->length, 1);
+    const int error = share_count(map, extent, reference->inode, reference->extent_offset, reference->length, 1);
     if (error) {
         struct share_chain *file = share_find(&map->files, reference->inode);
         share_take_out(file, extent, node);
@@ -58,16 +91,6 @@ int fileops_share_map_add(struct fileops_share_map *map, const struct fileops_re
         share_drop_if_empty(&map->extents, extent);
     }
     return error;
-}
-
-bool fileops_share_map_covers(const struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length)
-{
-    const struct share_chain *file = share_find(&map->files, inode);
-    const uint64_t end = offset + length;
-    for (const struct share_node *node = file ? file->first : NULL; node; node = node->next_of_file)
-        if (offset >= node->reference.offset && end <= node->reference.offset + node->reference.length)
-            return true;
-    return false;
 }
 
 /* What is told of references that change, and which node of the file's chain comes next. */
@@ -136,7 +159,7 @@ static int shorten(struct removal *removal, struct share_node *node, uint64_t fr
         if (!second)
             return ENOMEM;
     }
-    const int error = share_count(map, extent, before.extent_offset + (from - before.offset), to - from, -1);
+    const int error = share_count(map, extent, before.inode, before.extent_offset + (from - before.offset), to - from, -1);
     if (error) { /* stays whole */
         if (second)
             share_take_out(removal->file, extent, second);
@@ -170,9 +193,31 @@ int fileops_share_map_remove(struct fileops_share_map *map, uint64_t inode, uint
     return error;
 }
 
+int fileops_share_map_let_go(struct fileops_share_map *map, uint64_t inode, uint64_t after, uint64_t last, fileops_reference_changed changed,
+                             void *context)
+{
+    struct removal removal = {.map = map, .file = share_find(&map->files, inode), .changed = changed, .context = context};
+    int error = 0;
+    if (!removal.file)
+        return 0;
+    for (struct share_node *node = removal.file->first; node && !error; node = removal.next) {
+        const struct fileops_reference *reference = &node->reference;
+        removal.next = node->next_of_file;
+        if (reference->sequence > after && reference->sequence <= last)
+            error = shorten(&removal, node, reference->offset, reference->offset + reference->length, SIZE_MAX);
+    }
+    share_drop_if_empty(&map->files, removal.file);
+    return error;
+}
+
 uint64_t fileops_share_map_bytes(const struct fileops_share_map *map)
 {
     return map->bytes;
+}
+
+uint64_t fileops_share_map_needed(const struct fileops_share_map *map)
+{
+    return map->needed;
 }
 
 struct range {

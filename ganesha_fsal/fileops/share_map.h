@@ -62,8 +62,8 @@ int fileops_share_map_clone(struct fileops_share_map *map, const struct fileops_
 /* Takes back what was just added, but for the first `count`. */
 void fileops_share_map_take_back(struct fileops_share_map *map, struct fileops_references *added, size_t count);
 
-/* Whether one reference of the file covers all of the range; a range that several cover is not found. */
-bool fileops_share_map_covers(const struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length);
+/* Whether the file's space is promised, with what it refers to now and later. ENOMEM: as before. */
+int fileops_share_map_promise(struct fileops_share_map *map, uint64_t inode, bool promised);
 
 /* The file no longer refers to the blocks of a range by references with sequence numbers up to `sequence`. Splits what is
  * partly covered, as long as the file has fewer than `most` references: beyond that it keeps them whole.
@@ -73,8 +73,16 @@ typedef void (*fileops_reference_changed)(void *context, const struct fileops_re
 int fileops_share_map_remove(struct fileops_share_map *map, uint64_t inode, uint64_t offset, uint64_t length,
                              uint64_t sequence, size_t most, fileops_reference_changed changed, void *context);
 
+/* The file lets go of all it refers to by references with sequence numbers beyond `after`, up to `last`. Calls `changed` as above. */
+int fileops_share_map_let_go(struct fileops_share_map *map, uint64_t inode, uint64_t after, uint64_t last, fileops_reference_changed changed,
+                             void *context);
+
 /* What overwriting everything would newly take: the sum of (n - 1) x size over all parts. */
 uint64_t fileops_share_map_bytes(const struct fileops_share_map *map);
+
+/* What of that overwriting all promised files may newly take, whatever others overwrite before: the sum of min(p, n - 1) x size, p of a part's n
+ * references being promised ones. */
+uint64_t fileops_share_map_needed(const struct fileops_share_map *map);
 
 /* Bytes of the file that others refer to too. */
 uint64_t fileops_share_map_shared_of(const struct fileops_share_map *map, uint64_t inode);

@@ -19,10 +19,10 @@
 static int read_file(void *context, const struct fileops_ledger_file *row)
 {
     struct fileops_space *space = context;
-    if (!space_find_or_make(space, row))
-        return ENOMEM;
-    space->thick_count += row->thick;
-    return 0;
+    struct fileops_ledger_file thin = *row;
+    thin.thick = false;
+    struct known_file *file = space_find_or_make(space, &thin);
+    return file ? space_set_thick(space, file, row->thick) : ENOMEM;
 }
 
 static int read_reference(void *context, const struct fileops_reference *reference)
@@ -126,10 +126,8 @@ static int repair_files(struct fileops_space *space)
         struct known_file *file = space_find(space, repair.gone.list[i]);
         fileops_share_map_remove(space->map, repair.gone.list[i], 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, forget_reference, space);
         fileops_ledger_remove_file(space->ledger, repair.gone.list[i]);
-        if (file) {
-            space->thick_count -= file->row.thick;
+        if (file)
             space_forget(space, file);
-        }
     }
     const int error = fileops_ledger_commit(space->ledger);
     for (size_t i = 0; i < repair.emptied.count && !error; i++) {
@@ -232,7 +230,7 @@ static void *look_now_and_then(void *context)
         if (space->stop)
             break;
         pthread_mutex_unlock(&space->thread_state);
-        fileops_space_maintain(space);
+        space_maintain(space, false);
         pthread_mutex_lock(&space->thread_state);
     }
     pthread_mutex_unlock(&space->thread_state);
@@ -246,6 +244,7 @@ static void free_space(struct fileops_space *space)
         while (space->known[i])
             space_forget(space, space->known[i]);
     fileops_share_map_free(space->map);
+    free(space->let_go);
     free(space->known);
     free(space->path);
     free((void *)space->filter);
@@ -261,6 +260,7 @@ static void free_space(struct fileops_space *space)
     pthread_mutex_destroy(&space->state);
     pthread_cond_destroy(&space->calm);
     pthread_mutex_destroy(&space->settling);
+    pthread_mutex_destroy(&space->turning);
     pthread_cond_destroy(&space->settled);
     pthread_mutex_destroy(&space->thread_state);
     pthread_cond_destroy(&space->thread_wake);
@@ -283,6 +283,7 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
     pthread_mutex_init(&space->state, NULL);
     pthread_cond_init(&space->calm, NULL);
     pthread_mutex_init(&space->settling, NULL);
+    pthread_mutex_init(&space->turning, NULL);
     pthread_cond_init(&space->settled, NULL);
     pthread_mutex_init(&space->thread_state, NULL);
     pthread_cond_init(&space->thread_wake, NULL);

@@ -46,7 +46,7 @@ struct known_file *space_find_or_make(struct fileops_space *space, const struct 
     if (file && space_is_same_file(row, &file->row))
         return file;
     if (file) { /* another generation of the inode: the file that had it is gone, and so will be what it shared */
-        space->thick_count -= file->row.thick;
+        space_set_thick(space, file, false);
         file->row = *row;
         file->row.thick = false;
         file->removed = file->open = file->resized = false;
@@ -63,9 +63,23 @@ struct known_file *space_find_or_make(struct fileops_space *space, const struct 
     return file;
 }
 
+int space_set_thick(struct fileops_space *space, struct known_file *file, bool thick)
+{
+    if (file->row.thick == thick)
+        return 0;
+    /* To take that back may fail too: then it counts as promised. */
+    const int error = fileops_share_map_promise(space->map, file->row.inode, thick);
+    if (error && thick)
+        return error;
+    file->row.thick = thick;
+    space->thick_count += thick ? 1 : (size_t)-1;
+    return 0;
+}
+
 void space_forget(struct fileops_space *space, struct known_file *file)
 {
     const size_t bucket = space_bucket(file->row.inode);
+    space_set_thick(space, file, false);
     struct known_file **place = &space->known[bucket];
     while (*place != file)
         place = &(*place)->next;

@@ -104,12 +104,20 @@ int space_measure(struct fileops_space *space)
     space->figures = figures;
     space->figures_over = space->mark.cloned;
     space->figures_time = space_milliseconds();
-    space->figures_wanted = false;
+    space->figures_wanted = space->figures_old = false;
     space->overwrites_unshare = figures.overwrites_unshare;
     /* Whatever is free just now: others may take that before the next look. */
     space->overdraft = figures.overdraft;
     pthread_mutex_unlock(&space->state);
     return 0;
+}
+
+bool space_is_overdrawn(struct fileops_space *space)
+{
+    if (space->overdraft == UINT64_MAX || !space->unshared_bytes)
+        return false;
+    const unsigned sharers = space->holder.sharers ? space->holder.sharers(space->holder.context) : 1;
+    return space->unshared_bytes > space->overdraft / (sharers ? sharers : 1);
 }
 
 struct sum {
@@ -126,7 +134,7 @@ static void add_cost(void *context, struct known_file *file)
     sum->cost = add(sum->cost, sum->holder->cost(sum->holder->context, file->row.promised, file->row.block_size));
 }
 
-/* What thick files, all that shares, and thin files as they are now need, with slack. */
+/* What thick files, what they share, and thin files as they are now need, with slack. */
 void space_compute(struct fileops_space *space)
 {
     struct sum sum = {.holder = &space->holder};
@@ -134,7 +142,7 @@ void space_compute(struct fileops_space *space)
     space_each(space, add_cost, &sum);
     /* No more can be shared than the pool knows of, but for what it could not know when it was asked. */
     const uint64_t known = add(space->figures.shared, space->begun.shared - space->mark.cloned.shared);
-    const uint64_t map = fileops_share_map_bytes(space->map), shared = map < known ? map : known;
+    const uint64_t map = fileops_share_map_needed(space->map), shared = map < known ? map : known;
     const uint64_t thin = add(difference(space->figures.referenced, space->allocated), space->begun.taken - space->mark.cloned.taken);
     uint64_t slack = sum.sizes / 64;
     slack = slack < space->holder.slack ? space->holder.slack : slack > SLACK_MOST && SLACK_MOST > space->holder.slack ? SLACK_MOST : slack;
@@ -155,6 +163,8 @@ static int hold(struct fileops_space *space, uint64_t bytes)
     if (error && bytes > space->held)
         return error;
     error = space->holder.hold(space->holder.context, bytes);
+    if (error == ENOSPC && bytes < space->held)
+        error = space_hold_lifted(space, bytes);
     if (!error) {
         space->held = bytes;
         pthread_mutex_lock(&space->state);
@@ -175,10 +185,35 @@ int space_hold_more(struct fileops_space *space, uint64_t bytes)
     return error;
 }
 
+/* The pool has promised more than it has, which thin files do that overwrite what they share: ZFS counts no more for them than before, and
+ * less for the pool. It comes out of what is held for them. False: nothing of that is left. */
+static bool give_back(struct fileops_space *space, int *error)
+{
+    const uint64_t overcommitted = space->figures.overcommitted, before = space->held;
+    if (!overcommitted)
+        return false;
+    /* None is let in until it is known what they have taken. */
+    const uint64_t limit = atomic_exchange(&space->limit, 0);
+    const uint64_t least = add(space->needed, difference(atomic_load(&space->charged), space->mark.charged));
+    const uint64_t right = difference(space->held, overcommitted), wanted = right > least ? right : least;
+    if (wanted >= space->held) {
+        atomic_store(&space->limit, limit);
+        return false;
+    }
+    *error = hold(space, wanted);
+    pthread_mutex_lock(&space->state);
+    space->figures.overcommitted = *error ? overcommitted : difference(overcommitted, before - wanted);
+    pthread_mutex_unlock(&space->state);
+    atomic_store(&space->limit, add(space->mark.charged, *error ? 0 : difference(space->held, space->needed)));
+    return true;
+}
+
 int space_hold_needed(struct fileops_space *space, uint64_t ahead)
 {
     const uint64_t let = difference(atomic_load(&space->limit), space->mark.charged), wanted = add(space->needed, ahead);
     int error = 0;
+    if (give_back(space, &error))
+        return error;
     /* A set costs a transaction group: small differences stay. Not so where nothing is free: there, what is held beyond need is more
      * than the pool has once what was shared is overwritten, and soon the pool refuses to lower it too (`overdraft`). */
     const uint64_t room = free_for_all(&space->figures), most = ahead / 4 + 16 * MIB, more = room < most ? room : most;

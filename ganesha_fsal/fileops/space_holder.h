@@ -14,6 +14,7 @@ struct fileops_held {
     uint64_t referenced; /* what the dataset refers to */
     uint64_t available;  /* what could be written by the dataset, what is held and not yet used included */
     uint64_t shared;     /* bytes the whole pool saves by block cloning (bclonesaved) */
+    uint64_t overcommitted; /* how much more the pool has promised than it has just now; UINT64_MAX: that can't be known */
     uint64_t overdraft;  /* how much more may be promised than there is before the pool refuses what gives space back */
     bool can_promise;    /* false: blocks are shared that no ledger knows of (deduplication) */
     bool overwrites_unshare; /* an overwritten block is always a new one; false with checksums that allow nop-writes */
@@ -31,6 +32,8 @@ struct fileops_space_holder {
     uint64_t (*cost)(void *context, uint64_t size, uint32_t block_size);
     void (*close)(void *context);
     void *context;
+    /* How many datasets of the pool this process holds space for, this one among them: all draw on the pool's `overdraft`. NULL: one. */
+    unsigned (*sharers)(void *context);
     uint64_t slack; /* to be held beyond what files need, for what the file system takes in between */
 };
 

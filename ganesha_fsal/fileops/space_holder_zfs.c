@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <mntent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,33 @@ struct zfs_dataset {
 
 struct zfs_context {
     struct zfs_dataset dataset; /* first: what needs no more takes it for that */
+    struct zfs_context *next;   /* of all in this process */
+    bool holds;
     uint64_t copies; /* the most it had since this was opened */
+    uint64_t capacity; /* what the pool has for all, but for what clones save; 0: not known yet */
     uint64_t sample[LARGEST_SHIFT + 1]; /* by block size; 0: could not be asked */
 };
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct zfs_context *all; /* with `all_lock` held, as `next` and `holds` of each */
+
+static void set_holds(struct zfs_context *zfs, bool holds)
+{
+    pthread_mutex_lock(&all_lock);
+    zfs->holds = holds;
+    pthread_mutex_unlock(&all_lock);
+}
+
+static unsigned zfs_sharers(void *context)
+{
+    const struct zfs_context *own = context;
+    unsigned count = 0;
+    pthread_mutex_lock(&all_lock);
+    for (const struct zfs_context *zfs = all; zfs; zfs = zfs->next)
+        count += zfs == own || (zfs->holds && !strcmp(zfs->dataset.pool, own->dataset.pool));
+    pthread_mutex_unlock(&all_lock);
+    return count;
+}
 
 static int run(const struct zfs_dataset *dataset, const char *const words[], char *output, size_t output_size)
 {
@@ -56,68 +81,94 @@ static int number(const char *text, uint64_t *value)
     return errno || end == text ? EPROTO : 0;
 }
 
-/* The value after NAME and a tab in lines of `zfs get -Hp -o property,value`. */
-static int property(const char *lines, const char *name, uint64_t *value)
+/* What follows "DATASET <tab> PROPERTY <tab>" in lines of `zfs get -Hpo name,property,value`, or of zpool; NULL: there is none. */
+static const char *find_property(const char *lines, const char *dataset, const char *name)
 {
-    const size_t length = strlen(name);
+    const size_t dataset_length = strlen(dataset), length = strlen(name);
     for (const char *line = lines; line; line = strchr(line, '\n'), line += line != NULL)
-        if (!strncmp(line, name, length) && line[length] == '\t')
-            return strcmp(line + length + 1, "none") && line[length + 1] != '-' ? number(line + length + 1, value) : (*value = 0, 0);
-    return EPROTO;
+        if (!strncmp(line, dataset, dataset_length) && line[dataset_length] == '\t' &&
+            !strncmp(line + dataset_length + 1, name, length) && line[dataset_length + 1 + length] == '\t')
+            return line + dataset_length + length + 2;
+    return NULL;
 }
 
-/* Whether there is such a line. */
-static bool is_set_to(const char *lines, const char *name, const char *value)
+static int property(const char *lines, const char *dataset, const char *name, uint64_t *value)
 {
-    const size_t name_length = strlen(name), length = strlen(value);
-    for (const char *line = lines; line; line = strchr(line, '\n'), line += line != NULL)
-        if (!strncmp(line, name, name_length) && line[name_length] == '\t' && !strncmp(line + name_length + 1, value, length) &&
-            (line[name_length + 1 + length] == '\n' || !line[name_length + 1 + length]))
-            return true;
-    return false;
+    const char *text = find_property(lines, dataset, name);
+    if (!text)
+        return EPROTO;
+    return strncmp(text, "none", 4) && *text != '-' ? number(text, value) : (*value = 0, 0);
+}
+
+static bool is_set_to(const char *lines, const char *dataset, const char *name, const char *value)
+{
+    const char *text = find_property(lines, dataset, name);
+    const size_t length = strlen(value);
+    return text && !strncmp(text, value, length) && (text[length] == '\n' || !text[length]);
+}
+
+static int read_saved(const struct zfs_dataset *dataset, uint64_t *saved)
+{
+    char output[512];
+    const int error = run(dataset, (const char *const[]){"zpool", "get", "-Hpo", "name,property,value", "bclonesaved", dataset->pool, NULL},
+                          output, sizeof output);
+    return error ? error : property(output, dataset->pool, "bclonesaved", saved);
+}
+
+/* The pool's own books say no less than that nothing is left. What it has in all, but for what clones save, stays as it was when something was. */
+static uint64_t overcommitted(struct zfs_context *zfs, uint64_t used, uint64_t available, uint64_t least_saved, uint64_t most_saved, uint64_t slop)
+{
+    if (available) {
+        zfs->capacity = used + available > most_saved ? used + available - most_saved : 0;
+        return 0;
+    }
+    if (!zfs->capacity)
+        return UINT64_MAX;
+    const uint64_t more = used > zfs->capacity + least_saved ? used - zfs->capacity - least_saved : 0;
+    /* A full pool has always promised a little more: what is written at once is let in by an estimate. */
+    return more > slop / 8 ? more : 0;
 }
 
 static int zfs_read(void *context, struct fileops_held *figures)
 {
     struct zfs_context *zfs = context;
     const struct zfs_dataset *dataset = &zfs->dataset;
-    char output[1024];
-    uint64_t copies = 0, pool_used = 0, pool_available = 0;
-    int error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value",
-                    "refreservation,usedbyrefreservation,referenced,available,copies,dedup,checksum", dataset->name, NULL}, output, sizeof output);
+    char output[8192];
+    uint64_t copies = 0, pool_used = 0, pool_available = 0, saved_before = 0, saved_after = 0;
+    /* Before the others and after them: they are not of one moment. */
+    int error = read_saved(dataset, &saved_before);
     if (!error)
-        error = property(output, "refreservation", &figures->held);
+        error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "name,property,value",
+                    "refreservation,usedbyrefreservation,referenced,used,available,copies,dedup,checksum", dataset->name, dataset->pool, NULL},
+                    output, sizeof output);
     if (!error)
-        error = property(output, "usedbyrefreservation", &figures->unused);
-    if (!error)
-        error = property(output, "referenced", &figures->referenced);
-    if (!error)
-        error = property(output, "available", &figures->available);
-    if (!error)
-        error = property(output, "copies", &copies);
-    if (!error) {
-        /* Blocks that were written with more stay so until they are overwritten. */
-        zfs->copies = copies > zfs->copies ? copies : zfs->copies;
-        figures->can_promise = is_set_to(output, "dedup", "off");
-        /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
-        figures->overwrites_unshare = is_set_to(output, "checksum", "on") || is_set_to(output, "checksum", "off") ||
-                                      is_set_to(output, "checksum", "fletcher2") || is_set_to(output, "checksum", "fletcher4");
-        error = run(dataset, (const char *const[]){"zpool", "get", "-Hpo", "property,value", "bclonesaved", dataset->pool, NULL}, output,
-                    sizeof output);
-    }
-    if (!error)
-        error = property(output, "bclonesaved", &figures->shared);
-    if (!error)
-        error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "property,value", "used,available", dataset->pool, NULL}, output,
-                    sizeof output);
-    if (!error)
-        error = property(output, "used", &pool_used);
-    if (!error)
-        error = property(output, "available", &pool_available);
+        error = read_saved(dataset, &saved_after);
+    const struct {
+        const char *dataset, *name;
+        uint64_t *value;
+    } numbers[] = {
+        {dataset->name, "refreservation", &figures->held}, {dataset->name, "usedbyrefreservation", &figures->unused},
+        {dataset->name, "referenced", &figures->referenced}, {dataset->name, "available", &figures->available},
+        {dataset->name, "copies", &copies}, {dataset->pool, "used", &pool_used}, {dataset->pool, "available", &pool_available},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !error; i++)
+        error = property(output, numbers[i].dataset, numbers[i].name, numbers[i].value);
     if (error)
         return error;
-    const uint64_t slop = (pool_used + pool_available) >> SPA_SLOP_SHIFT;
-    figures->overdraft = (slop > SPA_MIN_SLOP ? slop : SPA_MIN_SLOP) / 4;
+    /* Blocks that were written with more stay so until they are overwritten. */
+    zfs->copies = copies > zfs->copies ? copies : zfs->copies;
+    figures->can_promise = is_set_to(output, dataset->name, "dedup", "off");
+    /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
+    figures->overwrites_unshare = false;
+    for (const char *const *checksum = (const char *const[]){"on", "off", "fletcher2", "fletcher4", NULL}; *checksum; checksum++)
+        figures->overwrites_unshare = figures->overwrites_unshare || is_set_to(output, dataset->name, "checksum", *checksum);
+    const uint64_t least_saved = saved_before < saved_after ? saved_before : saved_after;
+    figures->shared = saved_before < saved_after ? saved_after : saved_before;
+    set_holds(zfs, figures->held != 0);
+    uint64_t slop = (pool_used + pool_available) >> SPA_SLOP_SHIFT;
+    slop = slop > SPA_MIN_SLOP ? slop : SPA_MIN_SLOP;
+    figures->overcommitted = overcommitted(zfs, pool_used, pool_available, least_saved, figures->shared, slop);
+    figures->overdraft = slop / 4;
     return 0;
 }
 
@@ -125,6 +176,8 @@ static int zfs_hold(void *context, uint64_t bytes)
 {
     const struct zfs_dataset *dataset = context;
     char setting[64], output[64];
+    if (bytes) /* before others may rely on it */
+        set_holds(context, true);
     if (bytes)
         snprintf(setting, sizeof setting, "refreservation=%" PRIu64, bytes);
     else
@@ -166,6 +219,12 @@ static uint64_t zfs_cost(void *context, uint64_t size, uint32_t block_size)
 
 static void zfs_close(void *context)
 {
+    struct zfs_context **place = &all;
+    pthread_mutex_lock(&all_lock);
+    while (*place != context)
+        place = &(*place)->next;
+    *place = (*place)->next;
+    pthread_mutex_unlock(&all_lock);
     free(context);
 }
 
@@ -216,10 +275,15 @@ int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder)
         .hold = zfs_hold,
         .settle = zfs_settle,
         .cost = zfs_cost,
+        .sharers = zfs_sharers,
         .close = zfs_close,
         .context = zfs,
         .slack = UINT64_C(128) << 20,
     };
+    pthread_mutex_lock(&all_lock);
+    zfs->next = all;
+    all = zfs;
+    pthread_mutex_unlock(&all_lock);
     zfs = NULL;
 exit:
     free(zfs);

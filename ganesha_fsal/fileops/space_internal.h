@@ -12,6 +12,7 @@
 
 #define FILTER_SIZE 65536u        /* places of the filter before the table of known files */
 #define MOST_REFERENCES 4096u     /* of one file: beyond that they are no longer split */
+#define MOST_LET_GO 4096u          /* clones across datasets to be lowered; beyond that they stay counted */
 #define MOST_OVERWRITTEN 4096u    /* ranges of one file to be lowered; beyond that they stay counted */
 
 /* What clones take as new and as shared, counted up. */
@@ -40,6 +41,11 @@ struct known_file {
     struct known_file *next;
 };
 
+/* Sequence numbers beyond `after`, up to `last`. */
+struct space_let_go {
+    uint64_t after, last;
+};
+
 struct fileops_space {
     int root, folder, lock; /* file descriptors */
     char *path; /* of the root */
@@ -55,11 +61,13 @@ struct fileops_space {
     struct known_file **known; /* FILTER_SIZE buckets */
     size_t thick_count;
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
-    uint64_t overdraft;      /* how many there may be before writers wait for that; UINT64_MAX: any number */
+    uint64_t overdraft;      /* how many there may be in the pool before writers wait for that; UINT64_MAX: any number */
     /* Bytes of calls that share, counted up: of all that began, of those that ended, and of those whose transaction group ended too. */
     uint64_t cloned_begun, cloned_over, cloned_settled;
     struct timespec settled_from; /* when the last wait for the pool that succeeded began, by the clock of files' times */
     unsigned waiting_for_a_look;
+    struct space_let_go *let_go; /* shared with other datasets' files that are gone; added with `state`, taken out with `order` held too */
+    size_t let_go_count, let_go_room;
     struct fileops_change *freeing; /* deallocations and truncations under way */
     unsigned waiting_to_free; /* those that wait for a clone first */
     pthread_cond_t calm;     /* of `state`: one of them ended, or a clone, or a look */
@@ -70,6 +78,8 @@ struct fileops_space {
     struct space_cloned figures_over; /* clones that had ended before that */
     int64_t figures_time;    /* when that was, in milliseconds; 0: never */
     bool figures_wanted;     /* somebody asked for newer ones */
+    bool figures_old;        /* clones ended since */
+    struct space_cloned begun_at_pass; /* as `begun` when the thread of the books came by last */
 
     /* Guarded by `order`. */
     uint64_t held, needed;
@@ -95,6 +105,7 @@ struct fileops_space {
     pthread_cond_t settled;
     uint64_t settle_begun, settle_done;
     bool settle_busy;
+    pthread_mutex_t turning; /* one clone at a time waits for its turn. Taken before `settling` and `state`, never with `order` held */
 
     pthread_t thread;
     bool has_thread, stop, wake;
@@ -109,6 +120,8 @@ int space_mark_open(struct fileops_space *space);
 size_t space_bucket(uint64_t inode);
 struct known_file *space_find(struct fileops_space *space, uint64_t inode); /* with `state` held, as all of these */
 struct known_file *space_find_or_make(struct fileops_space *space, const struct fileops_ledger_file *row);
+/* Its space is promised, or no longer: in its row, among all, and in the map. ENOMEM: it is not. */
+int space_set_thick(struct fileops_space *space, struct known_file *file, bool thick);
 void space_forget(struct fileops_space *space, struct known_file *file);
 void space_forget_if_nothing(struct fileops_space *space, struct known_file *file);
 /* A sequence number of 0: nobody knows what it came before; it stays counted. */
@@ -127,6 +140,9 @@ int space_settle_marked(struct fileops_space *space); /* waits for the pool, and
 int space_measure(struct fileops_space *space);       /* reads the figures, and what thick files take */
 void space_compute(struct fileops_space *space);      /* `needed`; what came since `mark` counts as not in the figures */
 int space_hold_more(struct fileops_space *space, uint64_t bytes);
+/* Holds less where the pool refuses that, having promised more than it has (space_lift.c). */
+int space_hold_lifted(struct fileops_space *space, uint64_t bytes);
+bool space_is_overdrawn(struct fileops_space *space); /* with `state` held instead: writers of shared blocks wait for a look */
 /* Holds what is needed, what thin files may have taken since `mark`, and `ahead` where there is room. ENOSPC: not what is needed. */
 int space_hold_needed(struct fileops_space *space, uint64_t ahead);
 /* All of it with what was measured: what is held follows what is needed, and thin files may take the rest. */
@@ -145,6 +161,8 @@ void space_turn_end(struct fileops_space *space, uint64_t bytes);
 int space_settle(struct fileops_space *space); /* returns once all written before the call is in the pool */
 /* Whether all that was changed when the file's times were set so is in the pool by now, unless the clock was set back. */
 bool space_settled_since(struct fileops_space *space, const struct timespec *change);
+/* fileops_space_maintain(); unless `figures_at_once`, clones alone are no reason for a look while more of them are made. */
+int space_maintain(struct fileops_space *space, bool figures_at_once);
 /* A look, with `order` held: lowers what has become stable, and sets what is held. */
 int space_lower(struct fileops_space *space, bool settle_always);
 void space_wake(struct fileops_space *space);
@@ -158,9 +176,12 @@ struct space_share {
     uint64_t source_inode, destination_inode;
     uint64_t source_offset, destination_offset, length;
     uint64_t sequence; /* the highest in the destination's books before */
+    bool replaces;     /* the destination referred to something before */
+    uint64_t source_first;                  /* the highest in the source's books before, where these are others */
     uint64_t source_last, destination_last; /* the highest after, in the books of each */
     struct space_cloned source_cloned, destination_cloned; /* what was counted as begun in the books of each */
     bool counted;
+    bool is_in_books; /* it was counted, and is unless it was undone */
 };
 struct space_segment {
     uint64_t offset, length;
@@ -168,6 +189,8 @@ struct space_segment {
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count);
 void space_share_end(struct space_share *share, bool done);
+/* After it: all that was shared is gone from the destination, which is empty or removed. It is no longer counted once that is in the pool. */
+void space_share_undo(struct space_share *share);
 /* After it: of what was counted only `data` (offsets in the source) was data, and the rest holes. */
 void space_share_holes(const struct space_share *share, const struct space_segment *data, size_t count);
 

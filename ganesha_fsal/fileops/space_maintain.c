@@ -1,4 +1,5 @@
 /* What follows changes: lowering the books once overwrites are in the pool. */
+#include "clone_internal.h"
 #include "space_internal.h"
 
 #include <errno.h>
@@ -11,6 +12,38 @@
 
 #define RANGES_AT_ONCE 256
 #define MOST_TURNS 8 /* transaction groups that a clone waits for others that are under way */
+
+/* What is in the pool once a wait that begins now has ended. */
+struct before_the_wait {
+    struct timespec begun; /* by the clock of files' times */
+    uint64_t cloned;
+};
+
+static struct before_the_wait note_before(struct fileops_space *space)
+{
+    struct before_the_wait before;
+    clock_gettime(CLOCK_REALTIME_COARSE, &before.begun);
+    pthread_mutex_lock(&space->state);
+    before.cloned = space->cloned_over;
+    pthread_mutex_unlock(&space->state);
+    return before;
+}
+
+static bool is_later(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec > other->tv_sec || (one->tv_sec == other->tv_sec && one->tv_nsec > other->tv_nsec);
+}
+
+/* Two waits may go on at once, and end in any order. */
+static void note_after(struct fileops_space *space, const struct before_the_wait *before)
+{
+    pthread_mutex_lock(&space->state);
+    if (before->cloned > space->cloned_settled)
+        space->cloned_settled = before->cloned;
+    if (is_later(&before->begun, &space->settled_from))
+        space->settled_from = before->begun;
+    pthread_mutex_unlock(&space->state);
+}
 
 int space_settle(struct fileops_space *space)
 {
@@ -26,23 +59,15 @@ int space_settle(struct fileops_space *space)
         space->settle_busy = true;
         const uint64_t number = ++space->settle_begun;
         pthread_mutex_unlock(&space->settling);
-        struct timespec begun;
-        clock_gettime(CLOCK_REALTIME_COARSE, &begun);
-        pthread_mutex_lock(&space->state);
-        const uint64_t cloned = space->cloned_over;
-        pthread_mutex_unlock(&space->state);
+        const struct before_the_wait before = note_before(space);
         if (atomic_load(&space->has_holder))
             error = space->holder.settle(space->holder.context);
         else if (space->find_holder) /* on ZFS, syncfs(2) does not end a transaction group */
             error = EAGAIN;
         else
             error = syncfs(space->root) ? errno : 0;
-        if (!error) {
-            pthread_mutex_lock(&space->state);
-            space->cloned_settled = cloned;
-            space->settled_from = begun;
-            pthread_mutex_unlock(&space->state);
-        }
+        if (!error)
+            note_after(space, &before);
         pthread_mutex_lock(&space->settling);
         space->settle_busy = false;
         if (!error)
@@ -58,23 +83,49 @@ bool space_settled_since(struct fileops_space *space, const struct timespec *cha
     pthread_mutex_lock(&space->state);
     const struct timespec from = space->settled_from;
     pthread_mutex_unlock(&space->state);
-    return change->tv_sec < from.tv_sec || (change->tv_sec == from.tv_sec && change->tv_nsec < from.tv_nsec);
+    return is_later(&from, change);
+}
+
+/* The same without a program, which takes longer to start than the pool to sync: asking for a hole of a file that was just written waits
+ * until that is in the pool (dmu_offset_next). On a pool that hangs so does this: not for who holds `order`. */
+static int settle_by_kernel(struct fileops_space *space)
+{
+    const struct before_the_wait before = note_before(space);
+    if (!atomic_load(&space->has_holder) || !clone_kernel_settles() || pwrite(space->lock, "", 1, 0) != 1 || lseek(space->lock, 0, SEEK_HOLE) < 0)
+        return space_settle(space);
+    note_after(space, &before);
+    return 0;
+}
+
+static bool is_turn(struct fileops_space *space, uint64_t bytes, uint64_t available)
+{
+    pthread_mutex_lock(&space->state);
+    const uint64_t unsettled = space->cloned_begun - space->cloned_settled;
+    const bool turn = !unsettled || unsettled + bytes <= available / 2;
+    if (turn)
+        space->cloned_begun += bytes;
+    pthread_mutex_unlock(&space->state);
+    return turn;
 }
 
 void space_turn_begin(struct fileops_space *space, uint64_t bytes, uint64_t available)
 {
-    for (int round = 0;; round++) {
-        pthread_mutex_lock(&space->state);
-        const uint64_t unsettled = space->cloned_begun - space->cloned_settled;
-        const bool wait = unsettled && unsettled + bytes > available / 2 && round < MOST_TURNS;
-        if (!wait)
-            space->cloned_begun += bytes;
-        pthread_mutex_unlock(&space->state);
-        if (!wait)
-            return;
-        if (space_settle(space))
-            round = MOST_TURNS - 1;
+    bool turn = is_turn(space, bytes, available);
+    for (int round = 0; !turn && round < MOST_TURNS; round++) {
+        /* One wait is shared by all: who gets here next asks first. */
+        pthread_mutex_lock(&space->turning);
+        turn = is_turn(space, bytes, available);
+        const int error = turn ? 0 : settle_by_kernel(space);
+        pthread_mutex_unlock(&space->turning);
+        if (error)
+            break;
+        turn = turn || is_turn(space, bytes, available);
     }
+    if (turn)
+        return;
+    pthread_mutex_lock(&space->state);
+    space->cloned_begun += bytes;
+    pthread_mutex_unlock(&space->state);
 }
 
 void space_turn_end(struct fileops_space *space, uint64_t bytes)
@@ -193,7 +244,6 @@ static void apply(struct fileops_space *space, const struct work *work, bool ran
     if (work->gone && file->removed && !file->clones && !file->changes) {
         fileops_share_map_remove(space->map, work->inode, 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, write_reference, space);
         fileops_ledger_remove_file(space->ledger, work->inode);
-        space->thick_count -= file->row.thick;
         space_forget(space, file);
         return;
     }
@@ -235,6 +285,19 @@ static void lower(struct fileops_space *space, const struct work_list *list, boo
     pthread_mutex_unlock(&space->state);
 }
 
+/* The first `count` of what other datasets' files have let go of. */
+static void lower_others(struct fileops_space *space, size_t count)
+{
+    if (!count)
+        return;
+    pthread_mutex_lock(&space->state);
+    for (size_t i = 0; i < count; i++)
+        fileops_share_map_let_go(space->map, FILEOPS_OTHER_DATASET, space->let_go[i].after, space->let_go[i].last, write_reference, space);
+    space->let_go_count -= count;
+    memmove(space->let_go, space->let_go + count, space->let_go_count * sizeof *space->let_go);
+    pthread_mutex_unlock(&space->state);
+}
+
 int space_lower(struct fileops_space *space, bool settle_always)
 {
     struct work_list list = {0};
@@ -246,9 +309,10 @@ int space_lower(struct fileops_space *space, bool settle_always)
     pthread_mutex_lock(&space->state);
     space_each(space, collect, &list);
     const uint64_t unshared = space->unshared_bytes;
+    const size_t others = space->let_go_count;
     const bool unshare_before = space->overwrites_unshare, wanted = space->figures_wanted;
     pthread_mutex_unlock(&space->state);
-    const bool look = holds && (list.count || settle_always || wanted || atomic_load(&space->gate));
+    const bool look = holds && (list.count || others || settle_always || wanted || atomic_load(&space->gate));
     error = list.failed ? ENOMEM : never ? 0 : error;
     bool measured = false;
     if (!error && look) {
@@ -256,13 +320,14 @@ int space_lower(struct fileops_space *space, bool settle_always)
         if (!error)
             error = space_measure(space);
         measured = !error;
-    } else if (!error && list.count) {
+    } else if (!error && (list.count || others)) {
         error = space_settle(space);
     }
-    if (!error && list.count) {
+    if (!error && (list.count || others)) {
         fileops_ledger_begin(space->ledger);
         /* Set to another checksum meanwhile: nobody knows which overwrites changed nothing. They stay counted. */
         lower(space, &list, !unshare_before || space->overwrites_unshare, unshared);
+        lower_others(space, others);
         /* Should that fail, the ledger has more than there is. */
         error = fileops_ledger_commit(space->ledger);
     }
@@ -283,11 +348,27 @@ int space_lower(struct fileops_space *space, bool settle_always)
     return error;
 }
 
+static bool is_same(const struct space_cloned *one, const struct space_cloned *other)
+{
+    return one->taken == other->taken && one->shared == other->shared;
+}
+
 int fileops_space_maintain(struct fileops_space *space)
 {
+    return space_maintain(space, true);
+}
+
+int space_maintain(struct fileops_space *space, bool figures_at_once)
+{
+    pthread_mutex_lock(&space->state);
+    if (space->figures_old && (figures_at_once || is_same(&space->begun, &space->begun_at_pass)))
+        space->figures_wanted = true;
+    space->begun_at_pass = space->begun;
+    pthread_mutex_unlock(&space->state);
     space_empty_unfinished(space);
     pthread_mutex_lock(&space->order);
     const int error = space_lower(space, false);
+    fileops_ledger_shrink(space->ledger);
     pthread_mutex_unlock(&space->order);
     return error;
 }

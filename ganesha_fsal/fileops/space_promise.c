@@ -28,15 +28,18 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
     }
     const bool was = file->row.thick;
     const uint64_t before = file->row.promised;
-    if (!was)
-        space->thick_count++;
-    file->row.thick = true;
+    int error = space_set_thick(space, file, true);
+    if (error) {
+        space_forget_if_nothing(space, file);
+        pthread_mutex_unlock(&space->state);
+        return error;
+    }
     file->row.promised = size;
     file->row.block_size = row->block_size;
     *row = file->row;
     pthread_mutex_unlock(&space->state);
 
-    int error = not_now(space_measure(space));
+    error = not_now(space_measure(space));
     if (!error && !was && !space->figures.can_promise)
         error = EOPNOTSUPP;
     if (!error && space->figures.held != space->held) {
@@ -62,9 +65,7 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
     pthread_mutex_lock(&space->state);
     file = space_find(space, row->inode);
     if (file) {
-        if (!was)
-            space->thick_count--;
-        file->row.thick = was;
+        space_set_thick(space, file, was);
         file->row.promised = before;
         space_forget_if_nothing(space, file);
     }
@@ -198,8 +199,8 @@ int fileops_unreserve(struct fileops_space *space, int file)
         if (!error) {
             pthread_mutex_lock(&space->state);
             known = space_find(space, row.inode);
+            space_set_thick(space, known, false);
             known->row = row;
-            space->thick_count--;
             space_forget_if_nothing(space, known);
             pthread_mutex_unlock(&space->state);
             /* What was written to it was not counted as thin: it must be in the figures. A look does it later otherwise. */

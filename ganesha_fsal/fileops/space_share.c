@@ -77,7 +77,7 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
     int error = 0;
 
     pthread_mutex_lock(&space->state);
-    const uint64_t before = fileops_share_map_bytes(space->map);
+    const uint64_t before = fileops_share_map_bytes(space->map), needed_before = fileops_share_map_needed(space->map);
     if (side->source && !(source = begin_clone(space, side->source)))
         error = ENOMEM;
     if (!error && side->destination && !(destination = begin_clone(space, side->destination)))
@@ -98,6 +98,7 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
         data += segments[i].length;
     const bool thick = space->thick_count != 0;
     *cloned = (struct space_cloned){.shared = fileops_share_map_bytes(space->map) - before};
+    const uint64_t needed = fileops_share_map_needed(space->map) - needed_before;
     /* What a clone takes is charged in full, and a thick file has it already. */
     if (destination && !destination->row.thick)
         cloned->taken = data;
@@ -113,7 +114,7 @@ static int count_side(const struct side *side, uint64_t source_offset, uint64_t 
     pthread_mutex_unlock(&space->state);
 
     if (!error && thick)
-        error = atomic_load(&space->has_holder) ? space_hold_more(space, cloned->shared + cloned->taken) : ENOSPC;
+        error = atomic_load(&space->has_holder) ? space_hold_more(space, needed + cloned->taken) : ENOSPC;
     if (!error && added.count) {
         fileops_ledger_begin(space->ledger);
         for (size_t i = 0; i < row_count; i++)
@@ -147,14 +148,14 @@ static void end_side(struct fileops_space *space, const struct space_share *shar
     pthread_mutex_lock(&space->state);
     space->over.shared += cloned->shared;
     space->over.taken += cloned->taken;
-    space->figures_wanted = true;
+    space->figures_old = true;
     if (destination) {
         struct known_file *file = space_find(space, share->destination_inode);
         if (file && known)
             file->row.block_size = (uint32_t)status.st_blksize;
         /* What was there before; or, when nothing was shared, nothing of what was counted just now either way is certain: a
          * failed call may have shared a part. That stays until the range is overwritten, or the file is gone. */
-        if (file && done && share->sequence)
+        if (file && done && share->replaces)
             space_overwritten(space, file, share->destination_offset, share->length, share->sequence);
         end_clone(space, share->destination_inode);
     }
@@ -185,6 +186,16 @@ static void uncount_side(struct fileops_space *space, struct space_share *share,
     pthread_mutex_unlock(&space->order);
 }
 
+/* With `order` held: none is added meanwhile. */
+static void note_what_was_there(struct space_share *share)
+{
+    struct fileops_space *space = share->destination_space;
+    pthread_mutex_lock(&space->state);
+    share->sequence = fileops_share_map_sequence(space->map);
+    share->replaces = fileops_share_map_has(space->map, share->destination_inode);
+    pthread_mutex_unlock(&space->state);
+}
+
 int space_share_begin(struct space_share *share, int source, int destination, uint64_t source_offset, const struct space_segment *segments,
                       size_t count)
 {
@@ -194,7 +205,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
     struct fileops_references counted = {0}, other = {0};
     int error = 0;
 
-    share->counted = false;
+    share->counted = share->is_in_books = false;
     share->destination = destination;
     share->source_offset = source_offset;
     error = from ? space_identify(from, source, &source_row, &source_status) : fstat(source, &source_status) ? errno : 0;
@@ -212,7 +223,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
             return 0;
         const struct side side = {to, &source_row, &destination_row, share->filler};
         pthread_mutex_lock(&to->order);
-        share->sequence = fileops_share_map_sequence(to->map);
+        note_what_was_there(share);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->source_last = share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
@@ -221,7 +232,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
     if (to) {
         const struct side side = {to, NULL, &destination_row, share->filler};
         pthread_mutex_lock(&to->order);
-        share->sequence = fileops_share_map_sequence(to->map);
+        note_what_was_there(share);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->destination_last = fileops_share_map_sequence(to->map);
         pthread_mutex_unlock(&to->order);
@@ -231,6 +242,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
     if (from) {
         const struct side side = {from, &source_row, NULL, share->filler};
         pthread_mutex_lock(&from->order);
+        share->source_first = fileops_share_map_sequence(from->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned, &other);
         share->source_last = fileops_share_map_sequence(from->map);
         pthread_mutex_unlock(&from->order);
@@ -240,7 +252,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
 exit:
     free(counted.list);
     free(other.list);
-    share->counted = !error;
+    share->counted = share->is_in_books = !error;
     return error;
 }
 
@@ -269,6 +281,33 @@ static void forget_range(struct fileops_space *space, uint64_t inode, uint64_t o
     if (file)
         space_overwritten(space, file, offset, length, sequence);
     pthread_mutex_unlock(&space->state);
+}
+
+static void let_go(struct fileops_space *space, uint64_t after, uint64_t last)
+{
+    pthread_mutex_lock(&space->state);
+    if (space->let_go_count == space->let_go_room && space->let_go_room < MOST_LET_GO) {
+        const size_t room = space->let_go_room ? space->let_go_room * 2 : 16;
+        struct space_let_go *larger = realloc(space->let_go, room * sizeof *larger);
+        if (larger) {
+            space->let_go = larger;
+            space->let_go_room = room;
+        }
+    }
+    if (space->let_go_count < space->let_go_room)
+        space->let_go[space->let_go_count++] = (struct space_let_go){after, last};
+    pthread_mutex_unlock(&space->state);
+}
+
+void space_share_undo(struct space_share *share)
+{
+    if (!share->is_in_books)
+        return;
+    share->is_in_books = false;
+    forget_range(share->destination_space, share->destination_inode, share->destination_offset, share->length, share->destination_last);
+    /* Within a dataset what the destination lets go of is nobody else's in the source. */
+    if (share->source_space && share->source_space != share->destination_space)
+        let_go(share->source_space, share->source_first, share->source_last);
 }
 
 void space_share_holes(const struct space_share *share, const struct space_segment *data, size_t count)

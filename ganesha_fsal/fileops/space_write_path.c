@@ -68,13 +68,13 @@ static void wait_for_lowering(struct fileops_space *space)
 {
     for (int round = 0; round < WAIT_ROUNDS; round++) {
         pthread_mutex_lock(&space->state);
-        const bool wait = space->unshared_bytes > space->overdraft;
+        const bool wait = space_is_overdrawn(space);
         pthread_mutex_unlock(&space->state);
         if (!wait)
             return;
         pthread_mutex_lock(&space->order);
         pthread_mutex_lock(&space->state);
-        const bool still = space->unshared_bytes > space->overdraft;
+        const bool still = space_is_overdrawn(space);
         pthread_mutex_unlock(&space->state);
         if (still)
             space_lower(space, true);
@@ -108,10 +108,7 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
             change->clonings = file->clonings;
             /* While a clone is under way nobody knows which came first: what it shares stays counted. */
             change->sequence = file->clones ? 0 : fileops_share_map_sequence(space->map);
-            /* What is shared is backed already. */
-            if (!file->row.thick && fileops_share_map_covers(space->map, change->inode, change->offset, change->length))
-                change->charge = 0;
-            const bool wait = space->unshared_bytes > space->overdraft && fileops_share_map_has(space->map, change->inode);
+            const bool wait = space_is_overdrawn(space) && fileops_share_map_has(space->map, change->inode);
             pthread_mutex_unlock(&space->state);
             if (wait)
                 wait_for_lowering(space);

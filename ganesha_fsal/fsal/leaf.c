@@ -8,6 +8,7 @@
 
 #include "../vaai_nas/leaf_call.h"
 #include "FSAL/fsal_commonlib.h"
+#include "places.h"
 #include "vfs_methods.h"
 
 static fsal_status_t (*client_fallocate)(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
@@ -110,7 +111,7 @@ static fsal_status_t leaf_init_config(struct fsal_module *module, config_file_t 
 {
     fsal_status_t status = module_init_config(module, configuration, errors);
 
-    if (FSAL_IS_SUCCESS(status) && vaai_nas_start(configuration, errors) != 0)
+    if (FSAL_IS_SUCCESS(status) && (places_init(configuration, errors) != 0 || vaai_nas_start(configuration, errors) != 0))
         status = fsalstat(ERR_FSAL_INVAL, 0);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "books.h"
 #include "hidden.h"
 #include "leaf.h"
+#include "places.h"
 #include "space.h"
 #include "vfs_methods.h"
 
@@ -72,9 +73,12 @@ fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, 
 {
     struct fileops_space *space;
     struct fsal_export *export;
-    fsal_status_t status = vfs_create_export(module, parse_node, errors, up_ops);
+    fsal_status_t status;
     int error;
 
+    if (!places_have(CTX_FULLPATH(op_ctx)))
+        return fsalstat(ERR_FSAL_ACCESS, EACCES);
+    status = vfs_create_export(module, parse_node, errors, up_ops);
     if (FSAL_IS_ERROR(status))
         return status;
     export = op_ctx->fsal_export;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes inputs to begin with. usage: seeds.py FOLDER     FOLDER/procedure22/* and FOLDER/vaai_nas/*"""
+"""Writes inputs to begin with. usage: seeds.py FOLDER     FOLDER/TARGET/*"""
 
 from __future__ import annotations
 
@@ -38,6 +38,20 @@ def of_procedure22() -> dict[str, bytes]:
     return seeds
 
 
+def of_copy() -> dict[str, bytes]:
+    """Calls by themselves: with a source, without, cut short, and with a handle that is too long."""
+    argument = procedure22.argument(procedure22.CLONE, b"disk")
+    whole = procedure22.arguments(bytes(31), bytes(64), argument)
+    return {
+        "source": whole,
+        "none": procedure22.arguments(FILE, None, argument),
+        "short": whole[:-1],
+        "more": whole + bytes(4),
+        "long": procedure22.arguments(bytes(65), None, argument),
+        "largest": procedure22.arguments(bytes(64), bytes(64), bytes(1024)),
+    }
+
+
 def of_vaai_nas() -> dict[str, bytes]:
     """Every procedure, clones of every kind, and what is asked of their jobs."""
 
@@ -69,7 +83,7 @@ def of_vaai_nas() -> dict[str, bytes]:
     return seeds
 
 
-for name, seeds in (("procedure22", of_procedure22()), ("vaai_nas", of_vaai_nas())):
+for name, seeds in (("procedure22", of_procedure22()), ("procedure22_copy", of_copy()), ("vaai_nas", of_vaai_nas())):
     folder = Path(sys.argv[1]) / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in seeds.items():

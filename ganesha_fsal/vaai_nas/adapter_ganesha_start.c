@@ -2,11 +2,12 @@
 /* The second half of the adapter: configuration, start, and procedure 22 as ganesha's dispatch wants it. */
 #include "config.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "adapter_ganesha.h"
 #include "config_parsing.h"
@@ -17,6 +18,7 @@
 #include "nfs_init.h"
 #include "nfs_proto_data.h"
 #include "procedure22.h"
+#include "procedure22_copy.h"
 #include "program_server.h"
 #include "statistics_socket.h"
 
@@ -24,6 +26,7 @@ struct configuration {
     bool program;         /* serve vaai_nas.x */
     uint16_t port;        /* of it; 0: any that is free */
     char *control_socket; /* path; NULL: none */
+    char *control_user;   /* who may ask there beside root and the daemon's user; NULL: nobody */
 };
 
 static struct configuration configuration;
@@ -33,6 +36,7 @@ static struct config_item parameters[] = {
     CONF_ITEM_BOOL("Program", true, configuration, program),
     CONF_ITEM_UI16("Port", 0, UINT16_MAX, 0, configuration, port),
     CONF_ITEM_PATH("Control_Socket", 1, 107, NULL, configuration, control_socket), /* sun_path of unix(7) */
+    CONF_ITEM_STR("Control_User", 1, 32, NULL, configuration, control_user),
     CONFIG_EOL,
 };
 
@@ -62,38 +66,13 @@ struct arguments {
 _Static_assert(sizeof(struct arguments) <= sizeof(nfs_arg_t), "the dispatch has room for them");
 _Static_assert(sizeof(struct procedure22_result) <= sizeof(nfs_res_t), "and for the result");
 
-/* Copies opaque<limit> with its length and padding, undecoded. */
-static bool copy_opaque(XDR *xdrs, uint8_t *bytes, size_t *length, uint32_t limit)
-{
-    uint32_t size, big_endian;
-
-    if (!XDR_GETUINT32(xdrs, &size) || size > limit)
-        return false;
-    big_endian = htonl(size);
-    memcpy(bytes + *length, &big_endian, sizeof(big_endian));
-    *length += sizeof(big_endian);
-    size = (size + 3) & ~3u;
-    if (!XDR_GETBYTES(xdrs, (char *)bytes + *length, size))
-        return false;
-    *length += size;
-    return true;
-}
-
-/* Gathers the bytes of a call, each part within its bounds, for the codec that is tested alone. */
+/* Memory only for what is a call. */
 static bool decode(XDR *xdrs, struct arguments *arguments)
 {
-    uint8_t bytes[4 + PROCEDURE22_HANDLE_SIZE + 4 + 4 + PROCEDURE22_HANDLE_SIZE + 4 + 1024];
-    size_t length = 0;
-    uint32_t kind, big_endian;
+    uint8_t bytes[PROCEDURE22_COPIED_MAX];
+    size_t length;
 
-    if (!copy_opaque(xdrs, bytes, &length, PROCEDURE22_HANDLE_SIZE) || !XDR_GETUINT32(xdrs, &kind))
-        return false;
-    big_endian = htonl(kind);
-    memcpy(bytes + length, &big_endian, sizeof(big_endian));
-    length += sizeof(big_endian);
-    if (kind == PROCEDURE22_NEED_SOURCE && !copy_opaque(xdrs, bytes, &length, PROCEDURE22_HANDLE_SIZE))
-        return false;
-    if (!copy_opaque(xdrs, bytes, &length, 1024))
+    if (!procedure22_copy_call(xdrs, bytes, &length))
         return false;
     arguments->request = gsh_calloc(1, sizeof(*arguments->request));
     arguments->fault = procedure22_decode_request(bytes, length, arguments->request);
@@ -188,6 +167,25 @@ static void *start_when_up(void *unused)
     return NULL;
 }
 
+static void start_control_socket(void)
+{
+    uid_t user = geteuid();
+    int error = 0;
+
+    if (configuration.control_socket == NULL)
+        return;
+    if (configuration.control_user != NULL) {
+        const struct passwd *found = getpwnam(configuration.control_user);
+        if (found != NULL)
+            user = found->pw_uid;
+        else
+            LogCrit(COMPONENT_FSAL, "VAAI-NAS: there is no user %s, who may not ask then", configuration.control_user);
+    }
+    error = vaai_nas_statistics_socket_start(service, configuration.control_socket, user);
+    if (error != 0)
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
+}
+
 int vaai_nas_start(config_file_t file, struct config_error_type *errors)
 {
     const struct vaai_nas_service_options options = {.adapter = &vaai_nas_adapter_ganesha};
@@ -205,11 +203,7 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
         return -1;
     }
     register_procedure22();
-    if (configuration.control_socket != NULL) {
-        int error = vaai_nas_statistics_socket_start(service, configuration.control_socket);
-        if (error != 0)
-            LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
-    }
+    start_control_socket();
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &detached, start_when_up, NULL) != 0)

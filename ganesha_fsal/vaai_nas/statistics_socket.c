@@ -22,6 +22,7 @@ enum { NO_JSON = -32700, NO_REQUEST = -32600, NO_METHOD = -32601, WRONG_PARAMETE
 
 struct listener {
     struct vaai_nas_service *service;
+    uid_t user;
     int fd;
 };
 
@@ -153,12 +154,12 @@ static bool answer_line(struct vaai_nas_service *service, int fd, const char *li
     return sent;
 }
 
-static bool is_allowed(int fd)
+static bool is_allowed(int fd, uid_t user)
 {
     struct ucred peer;
     socklen_t length = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == 0 || peer.uid == geteuid() || peer.uid == user);
 }
 
 /* One message a line. */
@@ -196,14 +197,14 @@ static void *serve(void *argument)
         }
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle));
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &idle, sizeof(idle));
-        if (is_allowed(fd))
+        if (is_allowed(fd, listener->user))
             serve_connection(listener->service, fd, buffer);
         close(fd);
     }
     return NULL;
 }
 
-int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const char *path)
+int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const char *path, uid_t user)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct listener *listener = calloc(1, sizeof(*listener));
@@ -214,6 +215,7 @@ int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const cha
     if (listener == NULL)
         return ENOMEM;
     listener->service = service;
+    listener->user = user;
     listener->fd = -1;
     if (strlen(path) >= sizeof(address.sun_path)) {
         error = ENAMETOOLONG;
@@ -223,7 +225,7 @@ int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const cha
     listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener->fd < 0 || (unlink(path) != 0 && errno != ENOENT) || fchmod(listener->fd, 0600) != 0 ||
         bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) != 0 || chmod(path, 0600) != 0 ||
-        listen(listener->fd, BACKLOG) != 0) {
+        (user != geteuid() && chown(path, user, (gid_t)-1) != 0) || listen(listener->fd, BACKLOG) != 0) {
         error = errno;
         goto fail;
     }

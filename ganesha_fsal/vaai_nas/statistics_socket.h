@@ -2,9 +2,14 @@
 #ifndef VAAI_NAS_STATISTICS_SOCKET_H
 #define VAAI_NAS_STATISTICS_SOCKET_H
 
+#include <sys/types.h>
+
 #include "service.h"
 
-/* Serves the counters on a Unix socket, as docs/vaai_nas.md describes, to root and the daemon's user. 0 or an errno value. */
-int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const char *path);
+/*
+ * Serves the counters on a Unix socket, as docs/vaai_nas.md describes, to root, the daemon's user and `user`, whose the socket is. 0 or an
+ * errno value.
+ */
+int vaai_nas_statistics_socket_start(struct vaai_nas_service *service, const char *path, uid_t user);
 
 #endif

@@ -52,6 +52,22 @@ static inline uint64_t model_bytes(const struct model *model)
     return bytes;
 }
 
+/* What overwriting the promised files newly takes, should all others be overwritten before or after as it is worst. */
+static inline uint64_t model_needed(const struct model *model, const _Bool promised[FILES])
+{
+    uint64_t bytes = 0;
+    for (uint64_t number = 0; number <= model->last; number++) {
+        uint64_t all = 0, own = 0;
+        for (int file = 0; file < FILES; file++)
+            for (int i = 0; i < BLOCKS; i++) {
+                all += model->block[file][i] == number;
+                own += promised[file] && model->block[file][i] == number;
+            }
+        bytes += (all < 2 ? 0 : own < all - 1 ? own : all - 1) * BLOCK;
+    }
+    return bytes;
+}
+
 static inline uint64_t model_shared_of(const struct model *model, int file)
 {
     uint64_t bytes = 0;

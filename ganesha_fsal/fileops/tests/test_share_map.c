@@ -1,6 +1,7 @@
 /* The map of shared blocks beside the naive model, by random clones and overwrites. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ static void equals_the_model_when_all_is_settled(void **state)
     for (int run = 0; run < 20; run++) {
         struct fileops_share_map *map = fileops_share_map_new();
         struct model model = {0};
+        bool promised[FILES] = {false};
         for (int file = 0; file < FILES; file++)
             model_write(&model, file, 0, BLOCKS);
         for (int step = 0; step < 120; step++) {
@@ -54,7 +56,11 @@ static void equals_the_model_when_all_is_settled(void **state)
                 model_write(&model, destination, to, count);
                 assert_int_equal(fileops_share_map_remove(map, INODE(destination), to * BLOCK, count * BLOCK, fileops_share_map_sequence(map), SIZE_MAX, NULL, NULL), 0);
             }
+            const int other = (int)choose(&random, FILES);
+            promised[other] = choose(&random, 2);
+            assert_int_equal(fileops_share_map_promise(map, INODE(other), promised[other]), 0);
             assert_int_equal(fileops_share_map_bytes(map), model_bytes(&model));
+            assert_int_equal(fileops_share_map_needed(map), model_needed(&model, promised));
             assert_int_equal(fileops_share_map_shared_of(map, INODE(source)), model_shared_of(&model, source));
         }
         fileops_share_map_free(map);
@@ -69,6 +75,7 @@ static void is_never_below_the_model_while_something_is_not(void **state)
         struct fileops_share_map *map = fileops_share_map_new();
         struct model model = {0};
         struct fileops_overwritten waiting[FILES][64];
+        bool promised[FILES] = {false};
         size_t counts[FILES] = {0};
         for (int file = 0; file < FILES; file++)
             model_write(&model, file, 0, BLOCKS);
@@ -85,6 +92,9 @@ static void is_never_below_the_model_while_something_is_not(void **state)
             if (counts[destination] < 64)
                 waiting[destination][counts[destination]++] = (struct fileops_overwritten){to * BLOCK, count * BLOCK, before};
             assert_true(fileops_share_map_bytes(map) >= model_bytes(&model));
+            promised[source] = choose(&random, 2);
+            assert_int_equal(fileops_share_map_promise(map, INODE(source), promised[source]), 0);
+            assert_true(fileops_share_map_needed(map) >= model_needed(&model, promised));
             if (choose(&random, 8) == 0 || step % 60 == 59)
                 for (int file = 0; file < FILES; file++) {
                     for (size_t i = 0; i < counts[file]; i++)

@@ -258,16 +258,43 @@ static void clones_wait_their_turn(void **state)
     remove_world(world);
 }
 
+/* What a look needs takes longer than many clones: it waits for their end, but for who asks. */
+static void clones_alone_make_no_look_while_they_come(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int template = open_file(world, 0);
+    const struct space_segment all = {0, BLOCKS * BLOCK};
+    const uint64_t settles = world->settles, reads = world->reads;
+    for (int file = 1; file < FILES; file++) {
+        const int clone = open_file(world, file);
+        struct space_share share = {.source_space = space, .destination_space = space, .length = BLOCKS * BLOCK};
+        assert_int_equal(space_share_begin(&share, template, clone, 0, &all, 1), 0);
+        space_share_end(&share, true);
+        assert_int_equal(space_maintain(space, false), 0);
+        close(clone);
+    }
+    assert_int_equal(world->settles, settles);
+    assert_int_equal(world->reads, reads);
+    assert_int_equal(space_maintain(space, false), 0);
+    assert_int_equal(world->settles, settles + 1);
+    assert_int_equal(world->reads, reads + 1);
+    close(template);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
 /* Across datasets, where the second books refuse: the first have counted, and nothing was shared. */
 static void what_one_side_refuses_the_other_forgets(void **state)
 {
     (void)state;
     struct world *from_world = make_world(), *to_world = make_world();
     struct fileops_space *from = open_books(from_world), *to = open_books(to_world);
-    const int source = open_file(from_world, 0), thick = open_file(from_world, 1), destination = open_file(to_world, 0);
+    const int source = open_file(from_world, 0), destination = open_file(to_world, 0);
     struct space_share share = {.source_space = from, .destination_space = to, .length = 512 * MIB};
     const struct space_segment all = {0, 512 * MIB};
-    assert_int_equal(fileops_reserve(from, thick, NULL), 0);
+    assert_int_equal(fileops_reserve(from, source, NULL), 0);
     from_world->others = POOL - 64 * MIB;
     assert_int_equal(space_share_begin(&share, source, destination, 0, &all, 1), ENOSPC);
     assert_int_equal(status_of(from).shared_bytes, 0);
@@ -275,13 +302,96 @@ static void what_one_side_refuses_the_other_forgets(void **state)
     fileops_space_close(to);
     to = open_books(to_world);
     assert_int_equal(status_of(to).shared_bytes, 0);
+    share.destination_space = to;
     from_world->others = 0;
     assert_int_equal(space_share_begin(&share, source, destination, 0, &all, 1), 0);
     space_share_end(&share, true);
     assert_int_equal(status_of(to).shared_bytes, 512 * MIB);
     close(source);
-    close(thick);
     close(destination);
+    fileops_space_close(from);
+    fileops_space_close(to);
+    remove_world(from_world);
+    remove_world(to_world);
+}
+
+static off_t ledger_size(const struct world *world)
+{
+    struct stat status;
+    char path[300];
+    snprintf(path, sizeof path, "%s/" FILEOPS_FOLDER "/ledger.sqlite", world->root);
+    assert_int_equal(stat(path, &status), 0);
+    const off_t size = status.st_size;
+    snprintf(path, sizeof path, "%s/" FILEOPS_FOLDER "/ledger.sqlite-wal", world->root);
+    return size + (stat(path, &status) ? 0 : status.st_size);
+}
+
+static void the_ledger_becomes_smaller_again(void **state)
+{
+    (void)state;
+    enum { PIECES = 1000, ROUNDS = 40 };
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int one = open_file(world, 0), other = open_file(world, 1);
+    struct space_segment *segments = calloc(PIECES, sizeof *segments);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        const uint64_t from = round * PIECES * 2 * BLOCK;
+        struct space_share share = {.source_space = space, .destination_space = space, .destination_offset = from, .length = PIECES * 2 * BLOCK};
+        for (uint64_t i = 0; i < PIECES; i++)
+            segments[i] = (struct space_segment){from + 2 * i * BLOCK, BLOCK};
+        assert_int_equal(space_share_begin(&share, one, other, from, segments, PIECES), 0);
+        space_share_end(&share, true);
+    }
+    const off_t large = ledger_size(world);
+    assert_true(large > (off_t)(ROUNDS * PIECES * 2 * 16));
+    for (int file = 0; file < 2; file++)
+        assert_int_equal(change(space, file ? other : one, FILEOPS_WRITE, 0, UINT64_C(2) * ROUNDS * PIECES * BLOCK), 0);
+    for (int look = 0; look < 4; look++)
+        assert_int_equal(fileops_space_maintain(space), 0);
+    assert_int_equal(status_of(space).shared_bytes, 0);
+    assert_true(ledger_size(world) < large / 4);
+    free(segments);
+    close(one);
+    close(other);
+    fileops_space_close(space);
+    space = open_books(world);
+    assert_non_null(space);
+    assert_int_equal(status_of(space).shared_bytes, 0);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* Across datasets: neither books count what a clone has shared that is no longer there, and both what is. */
+static void an_undone_clone_is_forgotten_on_both_sides(void **state)
+{
+    (void)state;
+    struct world *from_world = make_world(), *to_world = make_world();
+    struct fileops_space *from = open_books(from_world), *to = open_books(to_world);
+    const int source = open_file(from_world, 0), destination = open_file(to_world, 0), other = open_file(to_world, 1);
+    struct space_share undone = {.source_space = from, .destination_space = to, .length = 8 * MIB}, kept = undone;
+    const struct space_segment all = {0, 8 * MIB};
+    assert_int_equal(space_share_begin(&undone, source, destination, 0, &all, 1), 0);
+    space_share_end(&undone, false);
+    assert_int_equal(space_share_begin(&kept, source, other, 0, &all, 1), 0);
+    space_share_end(&kept, true);
+    space_share_undo(&undone);
+    space_share_undo(&undone); /* nothing is undone twice */
+    const uint64_t settles = from_world->settles;
+    assert_int_equal(fileops_space_maintain(from), 0);
+    assert_int_equal(fileops_space_maintain(to), 0);
+    assert_true(from_world->settles > settles);
+    assert_int_equal(status_of(from).shared_bytes, 8 * MIB);
+    assert_int_equal(status_of(to).shared_bytes, 8 * MIB);
+    space_share_undo(&kept);
+    fileops_space_maintain(from);
+    fileops_space_maintain(to);
+    fileops_space_close(from);
+    from = open_books(from_world);
+    assert_int_equal(status_of(from).shared_bytes, 0);
+    assert_int_equal(status_of(to).shared_bytes, 0);
+    close(source);
+    close(destination);
+    close(other);
     fileops_space_close(from);
     fileops_space_close(to);
     remove_world(from_world);
@@ -314,7 +424,10 @@ int main(void)
         cmocka_unit_test(a_file_much_written_at_random_is_cloned_again),
         cmocka_unit_test(few_deallocations_wait_for_a_clone),
         cmocka_unit_test(clones_wait_their_turn),
+        cmocka_unit_test(clones_alone_make_no_look_while_they_come),
         cmocka_unit_test(what_one_side_refuses_the_other_forgets),
+        cmocka_unit_test(the_ledger_becomes_smaller_again),
+        cmocka_unit_test(an_undone_clone_is_forgotten_on_both_sides),
         cmocka_unit_test(one_process_has_the_books),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

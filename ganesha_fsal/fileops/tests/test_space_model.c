@@ -107,11 +107,12 @@ static void check(struct fileops_space *space, const struct world *world)
     struct fileops_space_status status;
     fileops_space_status(space, &status);
     const uint64_t now = model_bytes(&world->now), stable = model_bytes(&world->stable);
+    const uint64_t needed = model_needed(&world->now, world->thick), stable_needed = model_needed(&world->stable, world->thick);
     assert_true(status.shared_bytes >= now);
     assert_true(status.shared_bytes >= stable);
-    /* What is held is enough to overwrite all, with what thin files took already. */
+    /* What is held is enough to overwrite all that is promised, with what thin files took already. */
     if (status.thick_files && !status.problem[0])
-        assert_true(world->held >= (now > stable ? now : stable) + status.thick_bytes + world->thin);
+        assert_true(world->held >= (needed > stable_needed ? needed : stable_needed) + status.thick_bytes + world->thin);
     for (int file = 0; file < FILES; file++)
         if (world->thick[file]) {
             struct fileops_statistics statistics;

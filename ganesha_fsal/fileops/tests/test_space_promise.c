@@ -326,6 +326,106 @@ static void where_nothing_is_free_little_is_held_beyond_need(void **state)
     remove_world(world);
 }
 
+/* Clones of thin files: what they take is counted by the pool, and what overwriting them takes is nobody's promise. */
+static void thin_clones_need_nothing_beside_a_promise(void **state)
+{
+    (void)state;
+    enum { CLONES = 4 };
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int thick = open_file(world, 0), template = open_file(world, 1);
+    const uint64_t length = 256 * MIB, one_more = BLOCKS * BLOCK + BLOCKS * BLOCK / 64; /* with slack */
+    const struct space_segment all = {0, length};
+    struct space_share shares[CLONES];
+    int clones[CLONES];
+    assert_int_equal(fileops_reserve(space, thick, NULL), 0);
+    const uint64_t before = status_of(space).needed_bytes;
+    for (int i = 0; i < CLONES; i++) {
+        clones[i] = open_file(world, 2 + i);
+        shares[i] = (struct space_share){.source_space = space, .destination_space = space, .length = length};
+        assert_int_equal(space_share_begin(&shares[i], template, clones[i], 0, &all, 1), 0);
+    }
+    assert_int_equal(status_of(space).shared_bytes, CLONES * length);
+    assert_int_equal(status_of(space).needed_bytes, before + CLONES * length);
+    /* What is promised from now on is backed, whoever else is overwritten first. */
+    assert_int_equal(fileops_reserve(space, template, NULL), 0);
+    assert_int_equal(status_of(space).needed_bytes, before + (CLONES + 1) * length + one_more);
+    assert_int_equal(fileops_reserve(space, clones[0], NULL), 0);
+    assert_int_equal(status_of(space).needed_bytes, before + (CLONES + 2) * length + 2 * one_more);
+    assert_int_equal(fileops_unreserve(space, template), 0);
+    assert_int_equal(status_of(space).needed_bytes, before + (CLONES + 1) * length + one_more);
+    for (int i = 0; i < CLONES; i++) {
+        space_share_end(&shares[i], true);
+        close(clones[i]);
+    }
+    close(thick);
+    close(template);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* Thin files overwrote what they share, and ZFS counts no more for them than before, but less for the pool. */
+static void what_thin_files_overwrote_comes_out_of_what_is_theirs(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int thick = open_file(world, 0), thin = open_file(world, 1);
+    assert_int_equal(fileops_reserve(space, thick, NULL), 0);
+    assert_int_equal(fileops_space_maintain(space), 0);
+    const uint64_t held = world->held, needed = status_of(space).needed_bytes;
+    assert_true(held > needed + 50 * MIB);
+    world->overcommitted = 20 * MIB;
+    assert_int_equal(fileops_space_maintain(space), 0);
+    assert_int_equal(world->held, held - 20 * MIB);
+    /* What can't be known may be all, but not what is promised. */
+    world->overcommitted = UINT64_MAX;
+    assert_int_equal(fileops_space_maintain(space), 0);
+    assert_int_equal(world->held, needed);
+    assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 1), ENOSPC);
+    world->overcommitted = 0;
+    assert_int_equal(fileops_space_maintain(space), 0);
+    assert_true(world->held >= held);
+    assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 1), 0);
+    close(thick);
+    close(thin);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* How often writers of 8 MiB of shared blocks waited for a look; each has a part of what the pool may be overdrawn. */
+static uint64_t looks_of_writers(unsigned sharers)
+{
+    struct world *world = make_world();
+    world->overdraft = 32 * MIB;
+    world->sharers = sharers;
+    struct fileops_space *space = open_books(world);
+    const int one = open_file(world, 0), other = open_file(world, 1);
+    const struct space_segment all = {0, 64 * MIB};
+    struct space_share share = {.source_space = space, .destination_space = space, .length = 64 * MIB};
+    assert_int_equal(fileops_reserve(space, one, NULL), 0);
+    assert_int_equal(space_share_begin(&share, one, other, 0, &all, 1), 0);
+    space_share_end(&share, true);
+    assert_int_equal(fileops_space_maintain(space), 0);
+    const uint64_t reads = world->reads;
+    for (uint64_t at = 0; at < 33; at++)
+        assert_int_equal(change(space, other, FILEOPS_WRITE, at * MIB, MIB), 0);
+    const uint64_t looks = world->reads - reads;
+    close(one);
+    close(other);
+    fileops_space_close(space);
+    remove_world(world);
+    return looks;
+}
+
+static void datasets_share_what_may_be_overdrawn(void **state)
+{
+    (void)state;
+    assert_int_equal(looks_of_writers(0), 0);
+    assert_int_equal(looks_of_writers(1), 0);
+    assert_int_equal(looks_of_writers(4), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +441,9 @@ int main(void)
         cmocka_unit_test(statistics_ask_nobody),
         cmocka_unit_test(a_full_pool_makes_few_looks),
         cmocka_unit_test(where_nothing_is_free_little_is_held_beyond_need),
+        cmocka_unit_test(thin_clones_need_nothing_beside_a_promise),
+        cmocka_unit_test(datasets_share_what_may_be_overdrawn),
+        cmocka_unit_test(what_thin_files_overwrote_comes_out_of_what_is_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

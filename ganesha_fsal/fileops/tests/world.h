@@ -38,6 +38,9 @@ struct world {
     uint64_t others;          /* what other datasets took */
     uint64_t pinned;          /* by a snapshot: referred to, and not counted as held */
     uint64_t copies;          /* 0 as 1 */
+    uint64_t overcommitted;
+    uint64_t overdraft;       /* 0: any */
+    unsigned sharers;         /* of the overdraft */
     int silent;               /* with what the holder fails; 0: it answers */
     bool deduplicates, same_checksums;
     char root[256];
@@ -61,7 +64,7 @@ static inline int simulated_read(void *context, struct fileops_held *figures)
     const uint64_t referenced = FILES * BLOCKS * BLOCK + world->thin_stable, own = referenced - world->pinned;
     const uint64_t unused = world->held > own ? world->held - own : 0, taken = world->others + referenced;
     *figures = (struct fileops_held){.held = world->held, .unused = unused, .referenced = referenced,
-                                     .available = POOL > taken ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = POOL,
+                                     .available = POOL > taken ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = world->overdraft ? world->overdraft : POOL, .overcommitted = world->overcommitted,
                                      .can_promise = !world->deduplicates, .overwrites_unshare = !world->same_checksums};
     return 0;
 }
@@ -99,11 +102,17 @@ static inline uint64_t simulated_cost(void *context, uint64_t size, uint32_t blo
     return size * (world->copies ? world->copies : 1);
 }
 
+static inline unsigned simulated_sharers(void *context)
+{
+    const struct world *world = context;
+    return world->sharers;
+}
+
 static inline int find_simulated(const char *root, struct fileops_space_holder *holder)
 {
     (void)root;
     *holder = (struct fileops_space_holder){.read = simulated_read, .hold = simulated_hold, .settle = simulated_settle,
-                                            .cost = simulated_cost, .context = the_world};
+                                            .cost = simulated_cost, .sharers = simulated_sharers, .context = the_world};
     return 0;
 }
 

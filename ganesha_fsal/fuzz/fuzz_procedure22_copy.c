@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* The way of procedure 22's bytes out of ntirpc's stream, beside the codec that reads the same bytes itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../vaai_nas/procedure22_copy.h"
+#include "fake_server.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    struct procedure22_request whole, copied;
+    uint8_t bytes[PROCEDURE22_COPIED_MAX];
+    size_t length = 0;
+    XDR stream;
+    char *own = malloc(size != 0 ? size : 1); /* of its own, for reading past the end to be seen */
+
+    must(own != NULL, "there is memory");
+    memcpy(own, input, size);
+    xdrmem_ncreate(&stream, own, (u_int)size, XDR_DECODE);
+    bool good = procedure22_copy_call(&stream, bytes, &length);
+    if (good) {
+        must(length <= sizeof(bytes) && length == XDR_GETPOS(&stream), "as many bytes as were taken");
+        must(memcmp(bytes, input, length) == 0, "and the same ones");
+    }
+    XDR_DESTROY(&stream);
+    free(own);
+    memset(&whole, 0, sizeof(whole));
+    memset(&copied, 0, sizeof(copied));
+    enum procedure22_fault fault = procedure22_decode_request(input, size, &whole);
+    if (fault != PROCEDURE22_NO_XDR) {
+        must(good && length == size, "what the codec takes is copied");
+        must(procedure22_decode_request(bytes, length, &copied) == fault, "and means the same");
+        must(memcmp(&whole, &copied, sizeof(whole)) == 0, "in each part");
+    }
+    return 0;
+}
