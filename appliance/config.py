@@ -4,13 +4,17 @@
     runtime_directory = "/run/zvaai"            # sockets
     [http]      address = "0.0.0.0", port = 8443, certificate, key
     [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
-    [storage]   engine = "helper" | "simulator", helper = "/run/zvaai-helper/helper.sock", simulator_directory
+    [nfs]       exports = "/etc/zvaai/exports.d", statistics = "/run/zvaai-nfs/vaai-nas.socket"
+    [webhooks]  trusted_networks = ["192.0.2.0/24"]
+    [storage]   engine = "helper" | "simulator" | "simulating-helper", helper = "/run/zvaai-helper/helper.sock",
+                simulator_directory
 
 `ZVAAI_CONFIG` names another file than /etc/zvaai/appliance.toml.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from pathlib import Path
@@ -37,7 +41,7 @@ class Http(_Section):
     certificate: Path | None = None
     key: Path | None = None
     threads: Annotated[int, Field(ge=4, le=128)] = 24
-    """Requests at once, streams of events among them. One address has at most two thirds as many connections."""
+    """Requests at once, streams of events among them. Those of one address take at most two thirds of them."""
 
     @model_validator(mode="after")
     def _both(self) -> Http:
@@ -57,13 +61,36 @@ class Target(_Section):
     )
 
 
+class Nfs(_Section):
+    """The NFS server, nfs-ganesha: what packaging/ganesha/ganesha.conf says."""
+
+    exports: Path = Path("/etc/zvaai/exports.d")
+    """The folder of exports that its configuration includes."""
+    vaai_nas: Path = Path("/etc/zvaai/vaai-nas.conf")
+    """Its block VAAI_NAS, which goes with each new export: the first one loads FSAL_ZVAAI, and nothing else is read then."""
+    bus: str = "SYSTEM"
+    """Where it is on DBus; an address, for tests."""
+    statistics: Path = Path("/run/zvaai-nfs/vaai-nas.socket")
+    """Its Control_Socket."""
+    simulated: bool = False
+    """Instead of the daemon one in the worker's memory, for tests."""
+
+
 class Storage(_Section):
     """Who holds ZFS: the root helper behind its socket, or a simulator in the worker's memory, for tests."""
 
-    engine: Literal["helper", "simulator"] = "helper"
+    engine: Literal["helper", "simulator", "simulating-helper"] = "helper"
+    """The last is the helper started with `--simulator`: as in the field there are three processes then."""
     helper: Path = Path("/run/zvaai-helper/helper.sock")
     simulator_directory: Path | None = None
     """The simulator's volumes are sparse files here, so that a target can serve them."""
+
+
+class Webhooks(_Section):
+    """Where alerts may be sent to."""
+
+    trusted_networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
+    """To these also without TLS, and though their addresses are the appliance's own or a link's."""
 
 
 class Worker(_Section):
@@ -71,6 +98,8 @@ class Worker(_Section):
 
     reconcile_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 30
     inventory_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 10
+    disk_health_seconds: Annotated[float, Field(ge=60, le=86400)] = 1800
+    """Disks are asked by SMART; those that sleep are left asleep."""
 
 
 class Configuration(_Section):
@@ -80,8 +109,10 @@ class Configuration(_Section):
     runtime_directory: Path = Path("/run/zvaai")
     http: Http = Http()
     target: Target = Target()
+    nfs: Nfs = Nfs()
     storage: Storage = Storage()
     worker: Worker = Worker()
+    webhooks: Webhooks = Webhooks()
 
     @property
     def database(self) -> Path:
@@ -92,6 +123,21 @@ class Configuration(_Section):
     def audit_directory(self) -> Path:
         """Older entries of the audit."""
         return self.state_directory / "audit"
+
+    @property
+    def support_directory(self) -> Path:
+        """Support bundles."""
+        return self.state_directory / "support"
+
+    @property
+    def log_directory(self) -> Path:
+        """The newest lines of the logs, for support bundles."""
+        return self.state_directory / "logs"
+
+    @property
+    def sender_lock(self) -> Path:
+        """Who has it sends what waits for webhooks."""
+        return self.state_directory / "sender.lock"
 
     @property
     def worker_socket(self) -> Path:

@@ -1,16 +1,43 @@
-"""Logs as JSON, a line an entry, on standard error: for the journal."""
+"""Logs as JSON, a line an entry, on standard error for the journal, and in a few files for the support bundle.
+
+Each entry names the request it belongs to: the API gives each one an identifier, which goes with what the worker and the helper
+are asked. What a job does belongs to `job-` and its identifier; that it was queued, to the request.
+"""
 
 from __future__ import annotations
 
+import contextvars
+import datetime
 import json
 import logging
+import logging.handlers
+import re
 import sys
+from pathlib import Path
+
+FILE_BYTES, FILES = 4 << 20, 5
+"""Of each process: so large, so many."""
+_REQUEST = re.compile(r"[A-Za-z0-9-]{8,64}")
+_request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="")
+
+
+def of_request(identifier: object) -> None:
+    """From now on, in this thread, all belongs to this one; to none for what is no identifier."""
+    _request.set(identifier if isinstance(identifier, str) and _REQUEST.fullmatch(identifier) else "")
+
+
+def request() -> str:
+    """The identifier, or nothing."""
+    return _request.get()
 
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        entry = {"level": record.levelname.lower(), "from": record.name, "message": record.getMessage()}
+        at = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
+        entry = {"at": at, "level": record.levelname.lower(), "from": record.name, "message": record.getMessage()}
+        if belongs := request():
+            entry["request"] = belongs
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry)
@@ -22,3 +49,13 @@ def to_standard_error() -> None:
     handler.setFormatter(_Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def to_files(directory: Path, name: str) -> None:
+    """Also there, readable by the service's own user only."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = directory / f"{name}.log"
+    file.touch(mode=0o600)
+    handler = logging.handlers.RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="ascii")
+    handler.setFormatter(_Lines())
+    logging.getLogger().addHandler(handler)

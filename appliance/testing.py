@@ -18,6 +18,8 @@ from appliance.api.application import create
 from appliance.api.operation import Services
 from appliance.config import Configuration, Worker
 from appliance.database.store import Store
+from appliance.dataplane.ganesha import ExportControl
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import access
@@ -41,9 +43,23 @@ class Appliance:
     configuration: Configuration
     simulator: Simulator
     target: TargetControl
+    nfs: ExportControl
     service: Service
     application: APIFlask
     tokens: dict[str, str] = field(default_factory=dict)
+    server: WorkerServer | None = None
+
+    def restart_worker(self) -> None:
+        """Another one, which knows nothing but what is in database, storage and target."""
+        self.service.stop()
+        old = self.service.context
+        new = Context(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
+        for name in ("device", "path", "mounts", "on_files", "folder"):
+            setattr(new, name, getattr(old, name))
+        self.service = Service(new)
+        assert self.server is not None
+        self.server.service = self.service
+        self.service.start()
 
     @property
     def store(self) -> Store:
@@ -88,6 +104,10 @@ class Appliance:
         job = self.job("POST", "/datastores", {"name": name, "pool": "tank", "size": str(size), **more})
         return str(job["result"]["datastore"])
 
+    def nfs_datastore(self, name: str, size: int = GIB, **more: Any) -> str:
+        """Makes one for NFS; its identifier."""
+        return self.datastore(name, size, kind="nfs", **more)
+
     def group(self, name: str, *iqns: str) -> str:
         """Makes a host group with one host; its identifier."""
         group = self.request("POST", "/host-groups", {"name": name}).json
@@ -99,7 +119,11 @@ class Appliance:
 
 @contextlib.contextmanager
 def running(
-    directory: Path, target: TargetControl | None = None, volumes: Path | None = None, **settings: Any
+    directory: Path,
+    target: TargetControl | None = None,
+    volumes: Path | None = None,
+    exports: ExportControl | None = None,
+    **settings: Any,
 ) -> Iterator[Appliance]:
     """An appliance with the pool `tank` and a user of each role."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -115,11 +139,13 @@ def running(
     )
     store = Store(configuration.database)
     control = target or TargetSimulator()
-    context = Context(configuration, store, simulator, control, Seal(configuration.secrets_key))
+    nfs = exports or GaneshaSimulator()
+    context = Context(configuration, store, simulator, control, nfs, Seal(configuration.secrets_key))
     if volumes is not None:
-        from appliance.worker.simulated import devices, folders  # noqa: PLC0415
+        from appliance.worker.simulated import devices, folders, paths  # noqa: PLC0415
 
         context.device, context.folder, context.on_files = devices(volumes), folders(volumes), True
+        context.path, context.mounts = paths(volumes), str(volumes)
     elif isinstance(control, TargetSimulator):
         context.device = lambda volume: "/dev/null"  # there at once
     service = Service(context)
@@ -128,7 +154,7 @@ def running(
     thread.start()
     service.start()
     services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
-    appliance = Appliance(configuration, simulator, control, service, create(services))
+    appliance = Appliance(configuration, simulator, control, nfs, service, create(services), server=server)
     password_hash = access.new_password("nobody", PASSWORD)
     for role in Role:
         with store.session() as session:
@@ -140,5 +166,5 @@ def running(
     finally:
         server.shutdown()
         server.server_close()
-        service.stop()
+        appliance.service.stop()
         store.close()

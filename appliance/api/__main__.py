@@ -11,13 +11,15 @@ from gunicorn.app.base import BaseApplication
 from appliance import config
 from appliance.api import certificate
 from appliance.api.application import create
-from appliance.api.connections import Tls, Worker
+from appliance.api.connections import CONNECTIONS, Worker
 from appliance.api.operation import Services, forget_unfinished
+from appliance.api.tls import Tls
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.secrets import Seal
-from appliance.logs import to_standard_error
+from appliance.logs import to_files, to_standard_error
+from appliance.notify.sender import Sender
 from appliance.worker.client import WorkerClient
 
 _log = logging.getLogger(__name__)
@@ -42,8 +44,12 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application; in the process that serves, after the fork."""
-        return create(services_of(self._configuration))
+        """The application; in the process that serves, after the fork: gunicorn starts another when it was killed."""
+        services = services_of(self._configuration)
+        forget_unfinished(services.store)
+        trusted = self._configuration.webhooks.trusted_networks
+        Sender(services.store, services.seal, trusted, self._configuration.sender_lock).start()
+        return create(services)
 
 
 def main() -> int:
@@ -55,10 +61,10 @@ def main() -> int:
         _log.error("%s", error)
         return 78
     configuration.state_directory.mkdir(parents=True, exist_ok=True)
+    to_files(configuration.log_directory, "api")
     store = Store(configuration.database)
     with store.session() as session:
         code = access.prepare_setup(session, configuration.setup_code)
-    forget_unfinished(store)
     store.close()
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
@@ -72,7 +78,7 @@ def main() -> int:
         "ssl_context": Tls(own),
         "workers": 1,
         "threads": http.threads,
-        "worker_connections": 256,
+        "worker_connections": CONNECTIONS,
         "certfile": str(own or http.certificate),
         "keyfile": str(own or http.key),
         "timeout": 120,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import __version__
 from appliance.api.operation import Call, Resource
@@ -17,13 +19,28 @@ from appliance.domain.errors import UnavailableError
 from appliance.domain.esxcli import esxcli_lines
 
 resource = Resource("appliance")
+_log = logging.getLogger(__name__)
 
 
-@resource.operation("GET", "/health", role=None, answer=Healthy)
+@resource.operation("GET", "/health/live", role=None, answer=Healthy)
+def read_liveness(call: Call) -> BaseModel:
+    """That this process answers. Where it does not, starting it anew may help."""
+    return Healthy(status="ok")
+
+
+@resource.operation("GET", "/health/ready", role=None, answer=Healthy)
 def read_health(call: Call) -> BaseModel:
-    """That the API and its database answer."""
-    with call.services.store.reading() as session:
-        session.scalar(select(func.count()).select_from(Setting))
+    """That it can do its work: database and worker answer too. Else 503, which says which does not and no more."""
+    try:
+        with call.services.store.reading() as session:
+            session.scalar(select(func.count()).select_from(Setting))
+    except SQLAlchemyError as error:
+        _log.warning("the database does not answer: %s", error)
+        raise UnavailableError("the database does not answer") from error
+    try:
+        call.services.worker.quick().call("ping")
+    except UnavailableError as error:
+        raise UnavailableError("the worker does not answer") from error
     return Healthy(status="ok")
 
 
@@ -70,7 +87,7 @@ def read_iscsi(call: Call) -> BaseModel:
 def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
     """Holds from each host's next login on."""
     call.match(read_iscsi(call))
-    with call.services.store.session() as session:
+    with call.changing() as session:
         session.merge(Setting(name="iscsi", value=body.model_dump()))
     call.changed()
     return body
@@ -84,5 +101,5 @@ def reconcile(call: Call) -> BaseModel:
 
 @resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsTold)
 def read_offloads(call: Call) -> BaseModel:
-    """Offloads as the iSCSI target counts them, with the reason of each byte that was not cloned."""
+    """Offloads as the iSCSI target and the NFS server count them, with the reason of each byte that was not cloned."""
     return OffloadsTold.model_validate(call.services.worker.call("offloads"))

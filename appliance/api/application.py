@@ -5,19 +5,39 @@ from __future__ import annotations
 import json
 import logging
 import re
+import uuid
 from typing import Any
 
 from apiflask import APIFlask
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
-from appliance import __version__
-from appliance.api import appliance_resource, datastores, events, hosts, journal, pools, schedules, sessions, snapshots, users
+from appliance import __version__, logs
+from appliance.api import (
+    appliance_resource,
+    configuration,
+    console,
+    datastores,
+    events,
+    hosts,
+    journal,
+    metrics,
+    pools,
+    schedules,
+    sessions,
+    snapshots,
+    support,
+    users,
+    webhooks,
+)
 from appliance.api.operation import DECLARATIONS, Services
 from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
 from appliance.api.schemas.common import Problem
 
-RESOURCES = (sessions, users, appliance_resource, pools, datastores, snapshots, schedules, hosts, journal, events)
+RESOURCES = (
+    sessions, users, appliance_resource, pools, datastores, snapshots, schedules, hosts, journal, webhooks, configuration, events,
+    metrics, support,
+)  # fmt: skip
 LONGEST_BODY = 1 << 20
 _log = logging.getLogger(__name__)
 
@@ -31,6 +51,8 @@ def create(services: Services) -> APIFlask:
         AUTO_AUTH_ERROR_RESPONSE=False,
         AUTO_404_RESPONSE=False,
         AUTO_OPERATION_ID=True,
+        # The document would name the host of who asked for it first, whatever that was, to all others.
+        AUTO_SERVERS=False,
         MAX_CONTENT_LENGTH=LONGEST_BODY,
         VALIDATION_ERROR_STATUS_CODE=422,
     )
@@ -38,6 +60,13 @@ def create(services: Services) -> APIFlask:
     application.json.sort_keys = False  # type: ignore[attr-defined]
     for resource in RESOURCES:
         application.register_blueprint(resource.resource.blueprint)
+    application.register_blueprint(console.blueprint(console.site()))
+
+    @application.before_request
+    def _identify() -> None:
+        logs.of_request(request.headers.get("X-Request-Id") or uuid.uuid4().hex)
+        if not logs.request():  # what was sent is no identifier
+            logs.of_request(uuid.uuid4().hex)
 
     @application.error_processor
     def _refused(error: Any) -> Response:
@@ -57,10 +86,13 @@ def create(services: Services) -> APIFlask:
 
     @application.after_request
     def _secure(response: Response) -> Response:
+        if request.method != "GET" or response.status_code >= 500:
+            _log.info("%s %s: %d", request.method, request.path, response.status_code)
+        response.headers["X-Request-Id"] = logs.request()
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Strict-Transport-Security"] = "max-age=31536000"
-        response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+        response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
         return response
 
     return application
@@ -116,9 +148,29 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
             for status, text in refusals.items():
                 content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
                 operation["responses"].setdefault(str(status), {"description": text, "content": content})
+            if declared.media is not None:
+                answered = operation["responses"][str(declared.status)]
+                answered["content"] = {declared.media: {"schema": {"type": "string"}}}
             if declared.method == "GET":
                 operation["responses"].setdefault("304", {"description": "not changed"})
+    _link(spec["paths"])
     return spec
+
+
+def _link(paths: dict[str, Any]) -> None:
+    """From what makes or lists something to all that is done with one of them."""
+    for path, methods in paths.items():
+        found = re.fullmatch(r"(.*)/\{(\w+)\}((/\w+)*)", path)
+        collection = paths.get(found[1]) if found else None
+        if found is None or collection is None:
+            continue
+        field = "id" if found[2].endswith("_id") else "name"
+        for method, status, place in (("post", "201", field), ("get", "200", f"items/0/{field}")):
+            for operation in methods.values():
+                if status in collection.get(method, {}).get("responses", {}) and "operationId" in operation:
+                    parameters = {found[2]: f"$response.body#/{place}"}
+                    link = {"operationId": operation["operationId"], "parameters": parameters}
+                    collection[method]["responses"][status].setdefault("links", {})[operation["operationId"]] = link
 
 
 def _problem_schemas() -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""VMFS datastores, and the volumes they could be made of."""
+"""Datastores of both kinds, and the volumes and file systems they could be made of."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource, after, page
 from appliance.api.schemas.common import ForceQuery, ListQuery
 from appliance.api.schemas.datastores import (
     AdoptAsked,
@@ -13,7 +13,13 @@ from appliance.api.schemas.datastores import (
     DatastorePage,
     DatastoreQuery,
     DatastoreTold,
+    FilesystemPage,
     GrowAsked,
+    KeyAsked,
+    KeyPage,
+    KeySecret,
+    KeyTold,
+    QuotaAsked,
     RestoreAsked,
     VolumePage,
 )
@@ -26,16 +32,16 @@ resource = Resource("datastores")
 
 def find(call: Call, datastore_id: str) -> DatastoreTold:
     """By its identifier. Raises NotFoundError."""
-    for store in call.services.worker.call("datastores"):
-        if store["id"] == datastore_id:
-            return DatastoreTold.model_validate(store)
+    for store in call.services.worker.call("datastores", id=datastore_id):
+        return DatastoreTold.model_validate(store)
     raise NotFoundError("datastore", datastore_id)
 
 
 @resource.operation("GET", "/datastores", role=Role.VIEWER, query=DatastoreQuery, answer=DatastorePage)
 def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
-    stores = [store for store in call.services.worker.call("datastores") if query.state in (None, store["state"])]
+    asked = {"state": query.state, "kind": query.kind, "after": after(query), "limit": query.limit + 1}
+    stores = call.services.worker.call("datastores", **asked)
     return DatastorePage.model_validate(page(stores, query, lambda store: f"{store['name']}\0{store['id']}"))
 
 
@@ -43,7 +49,7 @@ def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
     "POST", "/datastores", role=Role.OPERATOR, audit="datastore.create", body=DatastoreAsked, answer=JobTold, status=202
 )
 def create_datastore(call: Call, body: DatastoreAsked) -> BaseModel:
-    """An empty VMFS datastore, served to the host groups as soon as the job has ended."""
+    """An empty datastore for VMFS or NFS, served to its hosts as soon as the job has ended."""
     return call.submit("datastore.create", **body.model_dump())
 
 
@@ -63,7 +69,10 @@ def read_datastore(call: Call, datastore_id: str) -> BaseModel:
     status=202,
 )
 def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> BaseModel:
-    """Name, threshold, LUN number, host groups. Taking it away from hosts that are logged in needs `force`."""
+    """Name, threshold, host groups; LUN number; clients, versions, squash. Taking it away from hosts that use it needs `force`.
+
+    The path that hosts mount stays when an NFS datastore gets another name.
+    """
     call.match(find(call, datastore_id))
     return call.submit("datastore.change", id=datastore_id, **body.model_dump(exclude_unset=True))
 
@@ -78,7 +87,7 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> Ba
     status=202,
 )
 def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
-    """Puts it aside, from where it can be restored until it is purged. Refused while hosts are logged in, unless forced."""
+    """Puts it aside, from where it can be restored until it is purged. Refused while hosts use it, unless forced."""
     call.match(find(call, datastore_id))
     return call.submit("datastore.delete", id=datastore_id, force=query.force)
 
@@ -95,6 +104,20 @@ def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseMo
 def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
     """Makes it larger; hosts are told."""
     return call.submit("datastore.grow", id=datastore_id, size=body.size)
+
+
+@resource.operation(
+    "POST",
+    "/datastores/<datastore_id>/quota",
+    role=Role.OPERATOR,
+    audit="datastore.quota",
+    body=QuotaAsked,
+    answer=JobTold,
+    status=202,
+)
+def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
+    """Of an NFS datastore: larger, or smaller, but never below what it holds."""
+    return call.submit("datastore.quota", id=datastore_id, size=body.size)
 
 
 @resource.operation(
@@ -143,5 +166,39 @@ def list_volumes(call: Call, query: ListQuery) -> BaseModel:
     "POST", "/volumes/adopt", role=Role.ADMIN, audit="datastore.adopt", body=AdoptAsked, answer=JobTold, status=202
 )
 def adopt_volume(call: Call, body: AdoptAsked) -> BaseModel:
-    """Makes a datastore of a volume that is none, or of a copy."""
+    """Makes a datastore of a volume or a file system that is none, or of a copy."""
     return call.submit("datastore.adopt", **body.model_dump())
+
+
+@resource.operation("GET", "/filesystems", role=Role.VIEWER, query=ListQuery, answer=FilesystemPage)
+def list_filesystems(call: Call, query: ListQuery) -> BaseModel:
+    """All file systems but those of the appliance itself; those without a datastore can be adopted (volumes/adopt)."""
+    found = call.services.worker.call("filesystems")
+    return FilesystemPage.model_validate(page(found, query, lambda one: str(one["dataset"])))
+
+
+def _key(call: Call, pool: str) -> KeyTold:
+    for key in call.services.worker.call("keys"):
+        if key["pool"] == pool:
+            return KeyTold.model_validate(key)
+    raise NotFoundError("encryption of pool", pool)
+
+
+@resource.operation("GET", "/encryption-keys", role=Role.VIEWER, query=ListQuery, answer=KeyPage)
+def list_keys(call: Call, query: ListQuery) -> BaseModel:
+    """Of the pools with encrypted datastores: whether they are loaded, kept here, and were exported."""
+    return KeyPage.model_validate(page(call.services.worker.call("keys"), query, lambda key: str(key["pool"])))
+
+
+@resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export", answer=KeySecret)
+def export_key(call: Call, pool: str) -> BaseModel:
+    """Tells the key, once: to be kept where the pool's disks and this server are not."""
+    return KeySecret(pool=pool, secret=call.services.worker.call("export_key", pool=pool))
+
+
+@resource.operation("PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyAsked, answer=KeyTold)
+def keep_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
+    """Brings the key of a pool that came from another server; its datastores are served then."""
+    call.match(_key(call, pool))
+    call.services.worker.call("keep_key", pool=pool, secret=body.secret)
+    return _key(call, pool)

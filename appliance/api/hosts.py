@@ -10,6 +10,7 @@ from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.hosts import (
     Chap,
+    ClientPage,
     GroupAsked,
     GroupChange,
     GroupPage,
@@ -27,10 +28,10 @@ from appliance.domain.access import Role
 resource = Resource("hosts")
 
 
-def _host(session: Session, host: Host) -> HostTold:
+def _host(session: Session, host: Host, iqns: list[str] | None = None) -> HostTold:
     return HostTold(
-        id=host.id, name=host.name, group=host.group_id, iqns=hosts.initiators(session, host.id), addresses=host.addresses,
-        chap_name=host.chap_name, created_at=host.created_at,
+        id=host.id, name=host.name, group=host.group_id, addresses=host.addresses, chap_name=host.chap_name,
+        iqns=hosts.initiators(session, host.id) if iqns is None else iqns, created_at=host.created_at,
     )  # fmt: skip
 
 
@@ -52,7 +53,9 @@ def _changed(call: Call) -> None:
 
 
 def _logged_in(call: Call) -> set[str]:
-    return {str(session["initiator"]) for session in call.services.worker.call("sessions")}
+    """iSCSI names of who is logged in, and addresses of who uses NFS datastores."""
+    names = {str(session["initiator"]) for session in call.services.worker.call("sessions")}
+    return names | {str(one["address"]) for one in call.services.worker.call("nfs_clients") if one["datastores"]}
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
@@ -60,14 +63,17 @@ def list_hosts(call: Call, query: ListQuery) -> BaseModel:
     """All hosts."""
     with call.services.store.reading() as session:
         found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
-        return HostPage.model_validate({**found, "items": [_host(session, host) for host in found["items"]]})
+        iqns = hosts.all_initiators(session)
+        return HostPage.model_validate(
+            {**found, "items": [_host(session, host, iqns.get(host.id, [])) for host in found["items"]]}
+        )
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostAsked, answer=HostTold, status=201)
 def create_host(call: Call, body: HostAsked) -> BaseModel:
     """A new host."""
     chap = (body.chap.name, body.chap.secret) if body.chap else None
-    with call.services.store.session() as session:
+    with call.changing() as session:
         added = hosts.add_host(
             session, call.services.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
         )
@@ -88,14 +94,16 @@ def read_host(call: Call, host_id: str) -> BaseModel:
 def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
     """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
     moves = "group" in body.model_fields_set
-    logged_in = _logged_in(call) if moves or body.iqns is not None else set()
-    with call.services.store.session() as session:
+    logged_in = _logged_in(call) if moves or body.iqns is not None or body.addresses is not None else set()
+    with call.changing() as session:
         host = hosts.host(session, host_id)
         call.match(_host(session, host))
         if moves and host.group_id not in (None, body.group):
             hosts.check_unused(session, host_id, logged_in, body.force)
         if body.iqns is not None and set(hosts.initiators(session, host_id)) - {name.lower() for name in body.iqns}:
             hosts.check_unused(session, host_id, logged_in, body.force)
+        if body.addresses is not None and (gone := set(host.addresses) - set(body.addresses)):
+            hosts.check_unused(session, host_id, logged_in & gone, body.force)
         host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)
         if moves:
             host = hosts.move_host(session, host_id, body.group)
@@ -108,7 +116,7 @@ def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
 def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     """It can't log in any more. Refused while it is logged in, unless forced."""
     logged_in = _logged_in(call)
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.check_unused(session, host_id, logged_in, query.force)
         hosts.delete_host(session, host_id)
@@ -119,7 +127,7 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
 @resource.operation("PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=Chap, answer=HostTold)
 def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
     """How it proves itself; holds from its next login on, if CHAP is required (settings/iscsi)."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, (body.name, body.secret))
         told = _host(session, hosts.host(session, host_id))
@@ -130,7 +138,7 @@ def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
 @resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", answer=HostTold)
 def delete_chap(call: Call, host_id: str) -> BaseModel:
     """Its secret goes. While CHAP is required it can't log in then."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, None)
         told = _host(session, hosts.host(session, host_id))
@@ -151,7 +159,7 @@ def list_groups(call: Call, query: ListQuery) -> BaseModel:
 )
 def create_group(call: Call, body: GroupAsked) -> BaseModel:
     """A new host group, without hosts."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         told = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
     call.subject = told.id
     _changed(call)
@@ -170,7 +178,7 @@ def read_group(call: Call, group_id: str) -> BaseModel:
 )
 def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
     """Its name, and the offloads its hosts are not offered."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
         told = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
     _changed(call)
@@ -180,7 +188,7 @@ def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
 @resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", answer=Empty)
 def delete_group(call: Call, group_id: str) -> BaseModel:
     """Refused while it has hosts, or datastores are presented to it."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
         hosts.delete_group(session, group_id)
     _changed(call)
@@ -192,3 +200,9 @@ def list_sessions(call: Call, query: ListQuery) -> BaseModel:
     """Who is logged in to the iSCSI target, by which path."""
     sessions = sorted(call.services.worker.call("sessions"), key=lambda one: (one["initiator"], one["peer"]))
     return SessionPage.model_validate(page(sessions, query, lambda one: f"{one['initiator']}\0{one['peer']}"))
+
+
+@resource.operation("GET", "/nfs-clients", role=Role.VIEWER, query=ListQuery, answer=ClientPage)
+def list_clients(call: Call, query: ListQuery) -> BaseModel:
+    """Clients that the NFS server knows, and the datastores each may be using."""
+    return ClientPage.model_validate(page(call.services.worker.call("nfs_clients"), query, lambda one: str(one["address"])))

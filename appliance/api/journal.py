@@ -35,7 +35,7 @@ def read_job(call: Call, job_id: str) -> BaseModel:
 @resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel", answer=JobTold)
 def cancel_job(call: Call, job_id: str) -> BaseModel:
     """A job that waits is cancelled; one that has begun to change something comes to its end."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         return JobTold.model_validate(jobs.ask_to_cancel(session, job_id))
 
 
@@ -52,7 +52,7 @@ def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
 @resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge", answer=AlertTold)
 def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
     """Somebody looks after it."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         return AlertTold.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 
 

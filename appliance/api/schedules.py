@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.snapshots import ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
 from appliance.database.models import Schedule
 from appliance.domain import schedules
 from appliance.domain.access import Role
+from appliance.domain.errors import ConflictError
 
 resource = Resource("schedules")
 
@@ -27,8 +31,9 @@ def list_schedules(call: Call, query: ListQuery) -> BaseModel:
     "POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", body=ScheduleAsked, answer=ScheduleTold, status=201
 )
 def create_schedule(call: Call, body: ScheduleAsked) -> BaseModel:
-    """Its first snapshot is taken at once."""
-    with call.services.store.session() as session:
+    """Its first snapshot is taken at once. Its datastores have to be there, in one pool."""
+    call.services.worker.call("check_scheduled", datastores=body.datastores)
+    with call.changing() as session:
         told = ScheduleTold.model_validate(schedules.add(session, **body.model_dump()))
     call.subject = told.id
     call.changed()
@@ -47,15 +52,32 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
 )
 def change_schedule(call: Call, schedule_id: str, body: ScheduleChange) -> BaseModel:
     """What is given."""
-    with call.services.store.session() as session:
+    if body.datastores is not None:
+        with call.services.store.reading() as session:
+            schedules.schedule(session, schedule_id)
+        call.services.worker.call("check_scheduled", datastores=body.datastores)
+    with call.changing() as session:
         call.match(ScheduleTold.model_validate(schedules.schedule(session, schedule_id)))
         return ScheduleTold.model_validate(schedules.change(session, schedule_id, **body.model_dump()))
+
+
+@resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", answer=JobTold, status=202)
+def run_schedule(call: Call, schedule_id: str) -> BaseModel:
+    """Takes its snapshots now, also while it is disabled; when it is due by the clock does not change."""
+    with call.services.store.reading() as session:
+        found = schedules.schedule(session, schedule_id)
+    there = {store["id"] for store in call.services.worker.call("datastores") if store["state"] == "active"}
+    chosen = [one for one in found.datastores if one in there]
+    if not chosen:
+        raise ConflictError("none of its datastores is there", found.datastores)
+    name = schedules.snapshot_name(found, time.time())
+    return call.submit("snapshot.create", name=name, datastores=chosen, schedule=found.id)
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty)
 def delete_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Its snapshots stay."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(ScheduleTold.model_validate(schedules.schedule(session, schedule_id)))
         schedules.delete(session, schedule_id)
     return Empty()

@@ -34,7 +34,7 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
         with store.reading() as session:
             access.check_setup(session, body.code)
         password_hash = access.new_password(body.name, body.password)
-        with store.session() as session:
+        with call.changing() as session:
             user = UserTold.model_validate(access.set_up(session, body.code, body.name, password_hash))
     except UnauthenticatedError:
         with store.session() as session:
@@ -58,7 +58,7 @@ def log_in(call: Call, body: LoginAsked) -> BaseModel:
         with store.session() as session:
             access.count_failure(session, body.name, call.address)
         raise UnauthenticatedError("the name or the password is wrong")
-    with store.session() as session:
+    with call.changing() as session:
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
     call.cookies.append((cookie, access.SESSION_LONGEST_S))
@@ -79,7 +79,7 @@ def read_session(call: Call) -> BaseModel:
 @resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end", answer=Empty)
 def log_out(call: Call) -> BaseModel:
     """Ends the session; of a token nothing."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         access.end_session(session, call.who.credential)
     call.cookies.append(("", 0))
     return Empty()
@@ -90,7 +90,7 @@ def change_password(call: Call, body: PasswordChange) -> BaseModel:
     """One's own password; ends all one's sessions, and one's tokens when told."""
     confirm_password(call, body.current)
     password_hash = access.new_password(call.who.name, body.new)
-    with call.services.store.session() as session:
+    with call.changing() as session:
         access.change_user(session, call.who.user_id, password_hash=password_hash, end_tokens=body.end_tokens)
     return Empty()
 

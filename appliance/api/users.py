@@ -30,7 +30,7 @@ def list_users(call: Call, query: ListQuery) -> BaseModel:
 def create_user(call: Call, body: UserAsked) -> BaseModel:
     """A new user."""
     password_hash = access.new_password(body.name, body.password)
-    with call.services.store.session() as session:
+    with call.changing() as session:
         user = UserTold.model_validate(access.add_user(session, body.name, Role.of(body.role), password_hash))
     call.subject = user.id
     return user
@@ -54,7 +54,7 @@ def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
         "disabled": body.disabled,
         "end_tokens": body.end_tokens,
     }
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(UserTold.model_validate(access.user(session, user_id)))
         return UserTold.model_validate(access.change_user(session, user_id, **changes))
 
@@ -62,7 +62,7 @@ def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty)
 def delete_user(call: Call, user_id: str) -> BaseModel:
     """With sessions and tokens."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         call.match(UserTold.model_validate(access.user(session, user_id)))
         access.delete_user(session, user_id)
     return Empty()
@@ -82,7 +82,7 @@ def create_token(call: Call, body: TokenAsked) -> BaseModel:
     if body.password is not None:
         confirm_password(call, body.password)
     confirmed, lifetime_s = body.password is not None, body.days * 86400
-    with call.services.store.session() as session:
+    with call.changing() as session:
         token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)
         session.flush()
         told = TokenMade.model_validate({**{name: getattr(token, name) for name in TokenTold.model_fields}, "secret": secret})
@@ -93,6 +93,6 @@ def create_token(call: Call, body: TokenAsked) -> BaseModel:
 @resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete", answer=Empty)
 def delete_token(call: Call, token_id: str) -> BaseModel:
     """A token of one's own; an admin deletes those of others too."""
-    with call.services.store.session() as session:
+    with call.changing() as session:
         access.delete_token(session, call.who, token_id)
     return Empty()

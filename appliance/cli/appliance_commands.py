@@ -13,19 +13,13 @@ import typer
 
 from appliance.cli.client import FAILED, NOT_ALLOWED, Client, CommandError, keep_settings
 from appliance.cli.output import size
-from appliance.cli.shared import noun, shared
+from appliance.cli.shared import ask_secret, noun, shared
 
 job = noun("Jobs.")
 alert = noun("Alerts.")
 audit = noun("Who did or tried what.")
 user = noun("Users.")
 token = noun("API tokens of your own.")
-
-
-def _password(prompt: str, twice: bool = False) -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice))
 
 
 def _server_certificate(url: str, fingerprint: str | None) -> str:
@@ -58,7 +52,7 @@ def log_in(
     """Makes an API token and keeps it for the next commands. The password is asked for, or read from standard input."""
     pem = _server_certificate(url, fingerprint)
     client = Client(url, None, None, trusted=pem)
-    password = _password("Password", twice=setup_code is not None)
+    password = ask_secret("Password", twice=setup_code is not None)
     if setup_code is not None:
         client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
     begun = client.call("POST", "/session", {"name": user, "password": password})
@@ -106,7 +100,7 @@ def status(context: typer.Context) -> None:
         or told["storage_problem"]
         or told["reconcile_problem"]
         or (told["target"] or {}).get("luns_failed")
-        or any(one["acknowledged_at"] is None for one in alerts)
+        or any(one["acknowledged_at"] is None and one["severity"] != "info" for one in alerts)
     )
     if troubled or any(pool["health"] != "ONLINE" for pool in told["pools"]):
         raise typer.Exit(FAILED)
@@ -140,14 +134,19 @@ def reconcile(context: typer.Context) -> None:
 
 
 def offloads(context: typer.Context) -> None:
-    """What hosts did not move themselves, by LUN."""
+    """What hosts did not move themselves, by LUN and by export."""
     run = shared(context)
     told = run.client.call("GET", "/offloads")
     if run.output.as_json:
         return run.output.raw(told)
     rows = [{"lun": lun["number"], "uuid": lun["uuid"], **{name: size(lun["offload"][name]) for name in
              ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")}} for lun in told["luns"]]  # fmt: skip
-    return run.output.rows(rows, "lun", "uuid", "cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+    run.output.rows(rows, "lun", "uuid", "cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+    if told["nfs_problem"]:
+        print(told["nfs_problem"], file=sys.stderr)
+    names = ("cloned_bytes", "copied_bytes", "hole_bytes", "reserved_bytes")
+    exports = [{**row, **{name: size(row["offload"][name]) for name in names}} for row in told["exports"]]
+    return run.output.rows(exports, "export", "datastore", *names) if exports else None
 
 
 def iscsi(
@@ -215,7 +214,7 @@ def acknowledge(context: typer.Context, alert: int) -> None:
 def list_audit(context: typer.Context, limit: Annotated[int, typer.Option()] = 50) -> None:
     """The newest first."""
     run = shared(context)
-    run.output.rows(run.client.all("/audit", most=limit), "at", "actor", "address", "action", "subject", "status")
+    run.output.rows(run.client.all("/audit", most=limit), "at", "actor", "token", "address", "action", "subject", "status")
 
 
 @user.command("list")
@@ -229,7 +228,9 @@ def list_users(context: typer.Context) -> None:
 def create_user(context: typer.Context, name: str, role: Annotated[str, typer.Option(help="viewer, operator or admin")]) -> None:
     """A new user; the password is asked for, or read from standard input."""
     run = shared(context)
-    run.output.one(run.client.call("POST", "/users", {"name": name, "role": role, "password": _password("Password", twice=True)}))
+    run.output.one(
+        run.client.call("POST", "/users", {"name": name, "role": role, "password": ask_secret("Password", twice=True)})
+    )
 
 
 @user.command("password")
@@ -239,7 +240,7 @@ def set_password(
     """A new password, asked for or read from standard input; the user's sessions end."""
     run = shared(context)
     path = f"/users/{run.client.named('/users', name)}"
-    run.client.call("PATCH", path, {"password": _password("New password", twice=True), "end_tokens": end_tokens})
+    run.client.call("PATCH", path, {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens})
 
 
 @user.command("delete")
@@ -262,7 +263,7 @@ def create_token(
 ) -> None:
     """Its secret is told this once. Your password is asked for, or read from standard input."""
     run = shared(context)
-    asked = {"name": name, "scope": scope, "days": days, "password": _password("Password")}
+    asked = {"name": name, "scope": scope, "days": days, "password": ask_secret("Password")}
     run.output.one(run.client.call("POST", "/tokens", asked))
 
 

@@ -78,6 +78,19 @@ class Client:
             raise CommandError(_in_words(told), _EXIT_CODES.get(answer.status_code, FAILED))
         return told
 
+    def download(self, path: str, file: Path) -> None:
+        """Into a file that is not there yet. Raises CommandError."""
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        try:
+            with self._http.stream("GET", path, headers=headers) as answer:
+                if answer.is_error:
+                    raise CommandError(_in_words(json.loads(answer.read())), _EXIT_CODES.get(answer.status_code, FAILED))
+                with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+                    for part in answer.iter_bytes():
+                        written.write(part)
+        except (httpx.HTTPError, ssl.SSLError, ValueError) as error:
+            raise CommandError(f"{self.url}: {error}", UNAVAILABLE) from error
+
     def all(self, path: str, most: int | None = None, **query: Any) -> list[Any]:
         """All pages of a list, or its first `most`."""
         found: list[Any] = []
@@ -90,7 +103,7 @@ class Client:
     def _pages(self, path: str, query: dict[str, Any]) -> Iterator[list[Any]]:
         cursor = None
         while True:
-            page = self.call("GET", path, limit=500, cursor=cursor, **query)
+            page = self.call("GET", path, cursor=cursor, **{"limit": 500, **query})
             yield page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

@@ -89,6 +89,13 @@ def sessions(context: typer.Context) -> None:
     run.output.rows(run.client.all("/sessions"), "initiator", "peer", "portal", "since", "account")
 
 
+@host.command("nfs-clients")
+def nfs_clients(context: typer.Context) -> None:
+    """Who the NFS server knows, and which datastores each may be using."""
+    run = shared(context)
+    run.output.rows(run.client.all("/nfs-clients"), "address", "seen_at", "opens", "datastores")
+
+
 @group.command("list")
 def list_groups(context: typer.Context) -> None:
     """All host groups."""

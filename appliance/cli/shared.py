@@ -50,6 +50,13 @@ def shared(context: typer.Context) -> Shared:
     return found
 
 
+def ask_secret(prompt: str, twice: bool = False) -> str:
+    """Asked for, or the first line of standard input."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice))
+
+
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

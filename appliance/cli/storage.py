@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,9 +11,15 @@ import typer
 from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, group_ids, noun, shared
 
 pool = noun("Pools.")
-datastore = noun("VMFS datastores.")
+datastore = noun("Datastores: VMFS on LUNs, and NFS.")
 snapshot = noun("Snapshots of datastores.")
 schedule = noun("Snapshots by the clock.")
+key = noun("Keys of encrypted datastores, one for each pool.")
+Clients = Annotated[
+    list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; again for another.")
+]
+Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; both unless told.")]
+Squash = Annotated[str | None, typer.Option(help="NFS: who is nobody on the server: none, root or all. ESXi needs none.")]
 Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")]
 
 
@@ -81,7 +89,22 @@ def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
 def disks(context: typer.Context) -> None:
     """Block devices that could be a pool's."""
     run = shared(context)
-    run.output.rows(run.client.all("/disks"), "path", "size", "model", "serial", "used_by")
+    found = run.client.all("/disks")
+    if not run.output.as_json:
+        for disk in found:
+            disk["health"] = _health(disk["smart"])
+    run.output.rows(found, "path", "size", "model", "serial", "used_by", "health")
+
+
+def _health(smart: dict[str, Any] | None) -> str:
+    """What a disk says of itself, in a line."""
+    if smart is None or not smart["available"]:
+        return "-" if smart is None else "none"
+    verdict = {True: "ok", False: "FAILING", None: "no verdict"}[smart["passed"]]
+    counts = [f"{smart[name]} {name}" for name in ("reallocated", "pending", "uncorrectable") if smart[name]]
+    measured = [f"{smart['temperature']} °C"] if smart["temperature"] is not None else []
+    worn = [f"{smart['wear']} % worn"] if smart["wear"] is not None else []
+    return ", ".join([verdict, *counts, *measured, *worn])
 
 
 @pool.command("create")
@@ -179,12 +202,12 @@ def change_device(
 def list_datastores(
     context: typer.Context,
     state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing; all unless told")] = None,
+    kind: Annotated[str | None, typer.Option(help="vmfs or nfs; both unless told")] = None,
 ) -> None:
     """All datastores; deleted ones can be restored, copies are not served."""
     run = shared(context)
-    run.output.rows(
-        run.client.all("/datastores", state=state), "name", "state", "lun", "size", "used", "pool", "id", "copy_reason"
-    )
+    columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "id", "copy_reason")
+    run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
 
 
 @datastore.command("show")
@@ -199,18 +222,31 @@ def create_datastore(
     context: typer.Context,
     name: str,
     pool: Annotated[str, typer.Option(help="The pool it lies in.")],
-    size: Annotated[str, typer.Option(help="500G, 2T, or bytes.")],
+    size: Annotated[str, typer.Option(help="500G, 2T, or bytes; of NFS its quota.")],
+    kind: Annotated[str, typer.Option(help="vmfs or nfs.")] = "vmfs",
     group: Groups = None,
-    thick: Annotated[bool, typer.Option("--thick", help="Reserve its space.")] = False,
-    block_size: Annotated[int, typer.Option(help="8192 to 131072.")] = 65536,
+    thick: Annotated[bool, typer.Option("--thick", help="VMFS: reserve its space.")] = False,
+    block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; 65536 unless told.")] = None,
     soft_threshold: Annotated[int | None, typer.Option(help="Percent at which hosts are told.")] = None,
     lun: Number = None,
+    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; 65536 unless told.")] = None,
+    sync: Annotated[str, typer.Option(help="standard, always or disabled.")] = "standard",
+    compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off.")] = "lz4",
+    client: Clients = None,
+    nfs_version: Versions = None,
+    squash: Squash = None,
+    encrypted: Annotated[
+        bool, typer.Option("--encrypted", help="With the pool's key, which the server keeps: zvaai key.")
+    ] = False,
     wait: Wait = False,
 ) -> None:
-    """An empty one, served to the host groups."""
+    """An empty one, served to the host groups and clients."""
     run = shared(context)
-    body = {"name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size, "lun": lun,
-            "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}  # fmt: skip
+    body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
+    body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
+    body |= {"record_size": record_size, "sync": sync, "compression": compression}
+    body |= {"clients": client, "versions": nfs_version, "squash": squash}
+    body |= {"encrypted": encrypted}
     run.job(run.client.call("POST", "/datastores", body), wait)
 
 
@@ -223,13 +259,20 @@ def change_datastore(
     lun: Annotated[int | None, typer.Option(help="Another LUN number.")] = None,
     group: Groups = None,
     no_groups: Annotated[bool, typer.Option("--no-groups", help="No host group sees it.")] = False,
+    client: Clients = None,
+    no_clients: Annotated[bool, typer.Option("--no-clients", help="NFS: no address beside the host groups'.")] = False,
+    nfs_version: Versions = None,
+    squash: Squash = None,
     force: Force = False,
     wait: Wait = False,
 ) -> None:
-    """What is given; host groups are replaced by those given."""
+    """What is given; host groups and clients are replaced by those given."""
     run = shared(context)
     body: dict[str, Any] = {"force": force}
-    body |= {key: value for key, value in (("name", name), ("lun", lun)) if value is not None}
+    given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash))
+    body |= {key: value for key, value in given if value is not None}
+    if client or no_clients:
+        body["clients"] = client or []
     if soft_threshold is not None:
         body["soft_threshold"] = soft_threshold or None
     if group or no_groups:
@@ -242,6 +285,14 @@ def grow_datastore(context: typer.Context, store: Store, size: str, wait: Wait =
     """Makes it larger."""
     run = shared(context)
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
+
+
+@datastore.command("quota")
+def set_quota(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+    """Of an NFS datastore: larger or smaller, not below what it holds."""
+    run = shared(context)
+    path = f"/datastores/{run.client.named('/datastores', store)}/quota"
+    run.job(run.client.call("POST", path, {"size": as_bytes(size)}), wait)
 
 
 @datastore.command("delete")
@@ -257,11 +308,12 @@ def restore_datastore(
     store: Store,
     name: Annotated[str | None, typer.Option()] = None,
     group: Groups = None,
+    client: Clients = None,
     wait: Wait = False,
 ) -> None:
     """Brings a deleted one back, with the same identity."""
     run = shared(context)
-    body = {"name": name, "host_groups": group_ids(run.client, group)}
+    body = {"name": name, "host_groups": group_ids(run.client, group), "clients": client}
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/restore", body), wait)
 
 
@@ -282,7 +334,7 @@ def purge_datastore(
 
 @datastore.command("forget")
 def forget_datastore(context: typer.Context, store: Store, force: Force = False, wait: Wait = False) -> None:
-    """Gives up a missing one; its LUN number is free again."""
+    """Gives up a missing one; its LUN number, or its path, is free again."""
     run = shared(context)
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/forget", force=force), wait)
 
@@ -294,30 +346,44 @@ def clone_datastore(
     name: str,
     snapshot: Annotated[str | None, typer.Option(help="Of this snapshot; of now unless told.")] = None,
     group: Groups = None,
+    client: Clients = None,
     wait: Wait = False,
 ) -> None:
     """An instant copy with an identity of its own."""
     run = shared(context)
-    body = {"name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group)}
+    body = {"name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group), "clients": client}
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/clone", body), wait)
 
 
 @datastore.command("adopt")
 def adopt(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="A volume: zvaai datastore volumes")],
+    dataset: Annotated[str, typer.Argument(help="A volume or file system: zvaai datastore volumes, filesystems")],
     name: str,
     keep_identity: Annotated[bool, typer.Option("--keep-identity", help="The one it claims, if nobody has it.")] = False,
+    known_as: Annotated[
+        str | None,
+        typer.Option(help='Names of another target that it keeps, as JSON: {"system": "lio", "unit_serial": ..., "model": ...}'),
+    ] = None,
+    lun: Number = None,
     group: Groups = None,
+    client: Clients = None,
     wait: Wait = False,
 ) -> None:
-    """Makes a datastore of a volume that is none, or of a copy."""
+    """Makes a datastore of a volume or file system that is none, or of a copy."""
     run = shared(context)
+    try:
+        names = None if known_as is None else json.loads(known_as)
+    except ValueError as error:
+        raise typer.BadParameter(f"--known-as: {error}") from error
     body = {
         "dataset": dataset,
         "name": name,
         "identity": "keep" if keep_identity else "new",
+        "known_as": names,
+        "lun": lun,
         "host_groups": group_ids(run.client, group),
+        "clients": client,
     }
     run.job(run.client.call("POST", "/volumes/adopt", body), wait)
 
@@ -327,6 +393,13 @@ def volumes(context: typer.Context) -> None:
     """All volumes; those without a datastore can be adopted."""
     run = shared(context)
     run.output.rows(run.client.all("/volumes"), "dataset", "size", "block_size", "datastore")
+
+
+@datastore.command("filesystems")
+def filesystems(context: typer.Context) -> None:
+    """All file systems; those without a datastore can be adopted."""
+    run = shared(context)
+    run.output.rows(run.client.all("/filesystems"), "dataset", "used", "quota", "mountpoint", "datastore")
 
 
 @snapshot.command("list")
@@ -393,8 +466,37 @@ def create_schedule(
     run.output.one(run.client.call("POST", "/schedules", body))
 
 
+@schedule.command("run")
+def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
+    """Takes its snapshots now; its clock goes on as before."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/schedules/{run.client.named('/schedules', name)}/run"), wait)
+
+
 @schedule.command("delete")
 def delete_schedule(context: typer.Context, name: str) -> None:
     """Its snapshots stay."""
     run = shared(context)
     run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")
+
+
+@key.command("list")
+def list_keys(context: typer.Context) -> None:
+    """Whether they are loaded, kept here, and were exported."""
+    run = shared(context)
+    run.output.rows(run.client.all("/encryption-keys"), "pool", "key_status", "kept", "exported_at", "dataset")
+
+
+@key.command("export")
+def export_key(context: typer.Context, pool: str) -> None:
+    """Tells the key of a pool, once. Keep it where neither the disks nor this server are."""
+    run = shared(context)
+    print(run.client.call("POST", f"/encryption-keys/{pool}/export")["secret"])
+
+
+@key.command("keep")
+def keep_key(context: typer.Context, pool: str) -> None:
+    """Brings the key of a pool from another server; it is asked for, or read from standard input."""
+    run = shared(context)
+    secret = typer.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
+    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": secret}))

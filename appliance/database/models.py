@@ -126,6 +126,26 @@ class PresentationGroup(Base):
     group_id: Mapped[str] = mapped_column(ForeignKey("host_groups.id"), primary_key=True, index=True)
 
 
+class Export(Base):
+    """How an NFS datastore, by its UUID, is shown to hosts of this installation: number and share are the same to all of them."""
+
+    __tablename__ = "exports"
+    datastore: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(unique=True)
+    share: Mapped[str] = mapped_column(unique=True)
+    versions: Mapped[list[str]]
+    squash: Mapped[str]
+    clients: Mapped[list[str]]
+
+
+class ExportGroup(Base):
+    """A host group whose addresses may mount an NFS datastore."""
+
+    __tablename__ = "export_groups"
+    datastore: Mapped[str] = mapped_column(ForeignKey("exports.datastore", ondelete="CASCADE"), primary_key=True)
+    group_id: Mapped[str] = mapped_column(ForeignKey("host_groups.id"), primary_key=True, index=True)
+
+
 class Job(Base):
     """Long work. `parameters` hold every decision, made before it begins, so that it can be taken up again after a crash.
 
@@ -158,6 +178,8 @@ class AuditEntry(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     at: Mapped[float]
     actor: Mapped[str]
+    token: Mapped[str | None]
+    """Name of the API token that the actor used; null for a session."""
     address: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
@@ -181,6 +203,40 @@ class Alert(Base):
     acknowledged_at: Mapped[float | None]
     acknowledged_by: Mapped[str | None]
     __table_args__ = (Index("ix_alerts_key_cleared_at", "key", "cleared_at"),)
+
+
+class Webhook(Base):
+    """A receiver of alerts of a severity and above. `secret` is sealed; `certificate` (PEM) says who signs its certificate."""
+
+    __tablename__ = "webhooks"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    url: Mapped[str]
+    secret: Mapped[str]
+    severity: Mapped[str]
+    certificate: Mapped[str | None]
+    enabled: Mapped[bool]
+    created_at: Mapped[float]
+
+
+class WebhookDelivery(Base):
+    """Something a receiver is told. `body` is sent as it is, `event` with it in each try; `status` is HTTP's, of the last try."""
+
+    __tablename__ = "webhook_deliveries"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    event: Mapped[str]
+    kind: Mapped[str]
+    body: Mapped[str]
+    state: Mapped[str] = mapped_column(index=True)
+    attempts: Mapped[int]
+    refusals: Mapped[int] = mapped_column(default=0)
+    """How often in a row it was answered that it won't be taken."""
+    status: Mapped[int | None]
+    problem: Mapped[str | None]
+    created_at: Mapped[float]
+    due_at: Mapped[float]
+    ended_at: Mapped[float | None]
 
 
 class Event(Base):

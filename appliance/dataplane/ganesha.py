@@ -8,9 +8,11 @@ is as it was.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from jeepney.wrappers import DBusErrorResponse, unwrap_msg
 
 _NAME = "org.ganesha.nfsd"
 _EXPORTS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportmgr")
+_CLIENT_MANAGER = DBusAddress("/org/ganesha/nfsd/ClientMgr", bus_name=_NAME, interface="org.ganesha.nfsd.clientmgr")
 _STATISTICS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportstats")
 
 # What the bus itself answers where the daemon does not; whether it did what was asked is not known.
@@ -29,9 +32,12 @@ _UNREACHABLE = {
     for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply", "NoServer", "Timeout", "TimedOut", "Disconnected")
 }
 
-_ACCESS = ("RW", "RO", "None")
-_SQUASH = ("No_Root_Squash", "Root_Squash", "All_Squash")
-_CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+")
+# Names of ganesha's configuration, and the bits they are told as (EXPORT_OPTION_*_ACCESS, _SQUASH, _NFSV3, _NFSV4).
+_ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
+_SQUASH = {"No_Root_Squash": 0, "Root_Squash": 0x2, "All_Squash": 0x4}
+_PROTOCOLS = {3: 0x100000, 4: 0x200000}
+_BITS = 0x1E0 | 0x7 | 0x300000
+_CLIENTS = re.compile(r"[0-9A-Za-z.:/_*@-]+(, [0-9A-Za-z.:/_*@-]+)*")
 _MAX_EXPORT_ID = 65535
 
 
@@ -41,6 +47,10 @@ class GaneshaError(Exception):
 
 class GaneshaUnreachableError(GaneshaError):
     """The daemon is not on the bus, or does not answer."""
+
+
+class GaneshaDeniedError(GaneshaUnreachableError):
+    """The message bus lets this user not ask the daemon: packaging/dbus."""
 
 
 class ExportRefusedError(GaneshaError):
@@ -53,17 +63,21 @@ class NoSuchExportError(GaneshaError):
 
 @dataclass(frozen=True)
 class ClientRights:
-    """What some clients get instead of the export's own rights. `clients`: addresses, networks (CIDR), host names, netgroups."""
+    """What some clients get instead of the export's own rights. `clients`: addresses, networks (CIDR), host names, netgroups.
+
+    Several are separated by ", ".
+    """
 
     clients: str
     access: str = "RW"
     squash: str = "No_Root_Squash"
 
-    def block(self) -> str:
+    def block(self, protocols: str) -> str:
         """As ganesha's configuration has it."""
         _check(self.access in _ACCESS and self.squash in _SQUASH, f"unknown rights: {self.access}, {self.squash}")
         _check(_CLIENTS.fullmatch(self.clients) is not None, f"not a client: {self.clients!r}")
-        return f"CLIENT {{ Clients = {self.clients}; Access_Type = {self.access}; Squash = {self.squash}; }}"
+        rights = f"Access_Type = {self.access}; Squash = {self.squash}; Protocols = {protocols};"
+        return f"CLIENT {{ Clients = {self.clients}; {rights} }}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,8 @@ class Export:
     squash: str = "No_Root_Squash"
     clients: Sequence[ClientRights] = ()
     protocols: tuple[int, ...] = (3, 4)
+    dataset: str = ""
+    """What has to be mounted at the path: packaging/ganesha/mounted-exports."""
 
     def block(self) -> str:
         """As ganesha's configuration has it. Raises ValueError for what can't be written there."""
@@ -84,16 +100,19 @@ class Export:
         _check(self.access in _ACCESS and self.squash in _SQUASH, f"unknown rights: {self.access}, {self.squash}")
         _check(bool(self.protocols) and set(self.protocols) <= {3, 4}, f"unknown protocols: {self.protocols}")
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
+        _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
+        protocols = ", ".join(map(str, self.protocols))
         lines = [
+            *([f"# dataset {self.dataset}"] if self.dataset else []),
             f"Export_Id = {self.export_id};",
             f"Path = {_quoted(str(self.path))};",
             f"Pseudo = {_quoted(self.pseudo)};",
-            f"Protocols = {', '.join(map(str, self.protocols))};",
+            f"Protocols = {protocols};",
             "Transports = TCP;",
             "SecType = sys;",
             f"Access_Type = {self.access};",
             f"Squash = {self.squash};",
-            *(client.block() for client in self.clients),
+            *(client.block(protocols) for client in self.clients),
             "FSAL { Name = ZVAAI; }",
         ]
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
@@ -120,6 +139,95 @@ class ExportStatistics:
     write: Transfer
 
 
+@dataclass(frozen=True)
+class ServedExport:
+    """An export as it is: what the daemon serves, and what it would serve after a restart."""
+
+    export_id: int
+    path: str
+    pseudo: str
+    clients: frozenset[str]
+    """Those that have rights of their own, each as `client_name` writes it, with what they may."""
+    used_at: float | None
+    """When a client last asked for something in it, by the daemon's clock, if anybody has since it began."""
+    served: bool = True
+    text: str | None = None
+    """Its file; None where there is none."""
+
+
+@dataclass(frozen=True)
+class NfsClient:
+    """A client that the daemon knows. Which exports it uses the daemon does not tell."""
+
+    address: str
+    seen_at: float
+    """By the daemon's clock."""
+    opens: int
+    """Files that it has open by NFSv4."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Who the daemon knows: since it began, or its counters were set back."""
+
+    now: float
+    since: float
+    known: tuple[NfsClient, ...]
+
+
+def client_name(text: str) -> str:
+    """A client in one way of writing: networks as CIDR, single addresses as such, anything else as it is."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return text
+    return str(network.network_address if network.num_addresses == 1 else network)
+
+
+def client_names(export: Export) -> frozenset[str]:
+    """All that an export names, with what they may."""
+    versions = sum(_PROTOCOLS[version] for version in export.protocols)
+    return frozenset(
+        _with_rights(name, _ACCESS[rights.access] | _SQUASH[rights.squash] | versions)
+        for rights in export.clients
+        for name in rights.clients.split(", ")
+    )
+
+
+def _with_rights(name: str, bits: int) -> str:
+    access = next((word for word, value in _ACCESS.items() if value == bits & 0x1E0), "?")
+    squash = next((word for word, value in _SQUASH.items() if value == bits & 0x7), "?")
+    versions = ",".join(str(version) for version, value in _PROTOCOLS.items() if bits & value)
+    return f"{client_name(name)} {access} {squash} v{versions}"
+
+
+class ExportControl(ABC):
+    """The NFS server's exports, as far as the appliance needs them. Any method may raise GaneshaUnreachableError."""
+
+    @abstractmethod
+    def served(self) -> list[ServedExport]:
+        """What is served, and what files there are of exports that are not. By number; without the root of the pseudo paths."""
+
+    @abstractmethod
+    def add(self, export: Export) -> None:
+        """Serves a new export. Raises ExportRefusedError, also when its number, path or pseudo path is taken."""
+
+    @abstractmethod
+    def change(self, export: Export) -> None:
+        """Serves an export otherwise, for requests from now on. Path and pseudo path can't change: remove it and add another."""
+
+    @abstractmethod
+    def remove(self, export_id: int) -> None:
+        """Serves it no longer, nor after a restart; one that is not served has only its file, which goes. Its data stays.
+
+        Clients get stale handles. Where the daemon does not answer in time it may serve it still, but not after a restart.
+        """
+
+    @abstractmethod
+    def clients(self) -> Clients:
+        """The clients that the daemon knows."""
+
+
 def _check(holds: bool, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
@@ -130,11 +238,13 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-class Ganesha:
+class Ganesha(ExportControl):
     """A running daemon, and the folder of what it exports. Not for several threads at once."""
 
-    def __init__(self, exports: Path, bus: str = "SYSTEM", timeout_s: float = 30) -> None:
+    def __init__(self, exports: Path, bus: str = "SYSTEM", with_each: Path | None = None, *, timeout_s: float = 30) -> None:
+        """`with_each` is configuration that goes with each new export, where it is there: docs/vaai_nas.md, Configuration."""
         self._folder = exports
+        self._with_each = with_each
         self._bus = bus
         self._timeout_s = timeout_s
 
@@ -149,16 +259,23 @@ class Ganesha:
 
     def _call(self, address: DBusAddress, method: str, signature: str = "", *arguments: object) -> tuple[Any, ...]:
         with self._connection() as connection:
-            message = new_method_call(address, method, signature or None, arguments)
-            try:
-                return tuple(unwrap_msg(connection.send_and_get_reply(message, timeout=self._timeout_s)))
-            except DBusErrorResponse as error:
-                text = " ".join(map(str, error.data))
-                if error.name in _UNREACHABLE:
-                    raise GaneshaUnreachableError(f"ganesha is not on the bus: {text}") from error
-                raise ExportRefusedError(text) from error
-            except (OSError, TimeoutError) as error:
-                raise GaneshaUnreachableError(f"ganesha does not answer: {error}") from error
+            return self._ask(connection, address, method, signature, *arguments)
+
+    def _ask(
+        self, connection: DBusConnection, address: DBusAddress, method: str, signature: str = "", *arguments: object
+    ) -> tuple[Any, ...]:
+        message = new_method_call(address, method, signature or None, arguments)
+        try:
+            return tuple(unwrap_msg(connection.send_and_get_reply(message, timeout=self._timeout_s)))
+        except DBusErrorResponse as error:
+            text = " ".join(map(str, error.data))
+            if error.name == "org.freedesktop.DBus.Error.AccessDenied":
+                raise GaneshaDeniedError(f"the message bus does not let this user ask ganesha: {text}") from error
+            if error.name in _UNREACHABLE:
+                raise GaneshaUnreachableError(f"ganesha is not on the bus: {text}") from error
+            raise ExportRefusedError(text) from error
+        except (OSError, TimeoutError) as error:
+            raise GaneshaUnreachableError(f"ganesha does not answer: {error}") from error
 
     def _file(self, export_id: int) -> Path:
         return self._folder / f"{export_id}.conf"
@@ -183,29 +300,85 @@ class Ganesha:
         _time, found = self._call(_EXPORTS, "ShowExports")
         return {entry[0]: entry[1] for entry in found if entry[0] != 0}
 
+    def _files(self) -> Mapping[int, str]:
+        """What would be served after a restart, by number."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._folder.glob("*.conf"):
+                if path.stem.isdecimal():
+                    found[int(path.stem)] = path.read_text(errors="replace")
+        return found
+
+    def served(self) -> list[ServedExport]:
+        """See ExportControl."""
+        files = dict(self._files())
+        found = []
+        with self._connection() as connection:
+            _time, entries = self._ask(connection, _EXPORTS, "ShowExports")
+            for entry in entries:
+                number = entry[0]
+                if number == 0:
+                    continue
+                try:
+                    _, path, pseudo, _tag, clients = self._ask(connection, _EXPORTS, "DisplayExport", "q", number)
+                except ExportRefusedError:  # it is gone meanwhile
+                    continue
+                names = frozenset(_with_rights(str(client[0]), client[8] & _BITS) for client in clients)
+                found.append(ServedExport(number, path, pseudo, names, _seconds(entry[-1]), True, files.pop(number, None)))
+        found += [ServedExport(number, "", "", frozenset(), None, False, text) for number, text in files.items()]
+        return sorted(found, key=lambda export: export.export_id)
+
+    def clients(self) -> Clients:
+        """See ExportControl."""
+        with self._connection() as connection:
+            now, entries = self._ask(connection, _CLIENT_MANAGER, "ShowClients")
+            since, _exports = self._ask(connection, _EXPORTS, "ShowExports")
+        # Of each: its address, what it ever used, its state as "Open", number, "Lock", number and so on, when it was seen last.
+        known = (
+            NfsClient(
+                _address(entry[0]),
+                _seconds(entry[-1]) or 0.0,
+                int(dict(zip(entry[-2][::2], entry[-2][1::2], strict=True))["Open"]),
+            )
+            for entry in entries
+        )
+        return Clients(_seconds(now) or 0.0, _seconds(since) or 0.0, tuple(known))
+
     def add(self, export: Export) -> None:
-        """Serves a new export. Raises ExportRefusedError, also when its number, path or pseudo path is taken."""
+        """See ExportControl."""
         if export.export_id in self.exports():
             raise ExportRefusedError(f"export {export.export_id} is there already")
         with self._written(export) as path:
-            self._call(_EXPORTS, "AddExport", "ss", str(path), f"EXPORT(Export_Id={export.export_id})")
+            new = path.with_suffix(".add")
+            also = f"%include {_quoted(str(self._with_each))}\n" if self._with_each and self._with_each.exists() else ""
+            new.write_text(also + export.block())
+            try:
+                self._call(_EXPORTS, "AddExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
+            finally:
+                new.unlink()
 
     def change(self, export: Export) -> None:
-        """Serves an export otherwise, for requests from now on. Path and pseudo path can't change: remove it and add another."""
+        """See ExportControl. Raises NoSuchExportError."""
         if export.export_id not in self.exports():
             raise NoSuchExportError(f"there is no export {export.export_id}")
-        with self._written(export) as path:
-            self._call(_EXPORTS, "UpdateExport", "ss", str(path), f"EXPORT(Export_Id={export.export_id})")
+        # The daemon first: who dies between leaves a file that tells what was not done.
+        path, new = self._file(export.export_id), self._file(export.export_id).with_suffix(".change")
+        new.write_text(export.block())
+        try:
+            self._call(_EXPORTS, "UpdateExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
+        finally:
+            new.unlink()
+        _replace(path, export.block().encode())
 
     def remove(self, export_id: int) -> None:
-        """Serves it no longer: clients get stale handles. Its data stays.
-
-        Raises GaneshaUnreachableError where the daemon does not answer in time: it may still serve it then, but not after a
-        restart.
-        """
-        if export_id not in self.exports():
-            raise NoSuchExportError(f"there is no export {export_id}")
+        """See ExportControl. Raises NoSuchExportError where there is no file of it either."""
         path = self._file(export_id)
+        if export_id not in self.exports():
+            if not path.exists():
+                raise NoSuchExportError(f"there is no export {export_id}")
+            path.unlink()
+            _sync(path.parent)
+            return
         kept = path.read_bytes() if path.exists() else None
         # The file first: clones that use the export are ended before the daemon answers, which may take longer than is waited.
         path.unlink(missing_ok=True)
@@ -228,6 +401,22 @@ class Ganesha:
             for number, protocol, read, write in entries
             if number == export_id
         )
+
+
+def _seconds(timestamp: tuple[int, int]) -> float | None:
+    """Of ganesha's (seconds, nanoseconds); None for never."""
+    seconds, nanoseconds = timestamp
+    return seconds + nanoseconds / 1e9 if seconds else None
+
+
+def _address(text: str) -> str:
+    """An IPv4 client may be told as ::ffff:a.b.c.d."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -27,7 +27,8 @@ class WantedAccount:
 
     name: str
     secret: str = field(repr=False)
-    initiator: str | None = None
+    initiators: tuple[str, ...]
+    """Who may use it: the names of one host."""
     stale: bool = False
 
 
@@ -117,7 +118,7 @@ def _taken_away(wanted: Wanted, served: ServedTarget) -> list[Difference]:
         steps.append(Difference("the target admits who it should not", lambda control: control.set_access(served.name, fewer)))
     for found in served.luns:
         right = wanted.luns.get(found.lun.number)
-        if right is not None and right.uuid == found.lun.uuid:
+        if right is not None and right.is_unit_of(found.lun):
             allowed = set(right.initiators or ())
             if found.lun.initiators is not None and not set(found.lun.initiators) <= allowed:
                 fewer_hosts = replace(right, initiators=tuple(sorted(allowed & set(found.lun.initiators))))
@@ -166,7 +167,7 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
         steps.append(Difference(f"CHAP account {name} should not be there", _delete_account(served.name, name)))
     for account in wanted.accounts.values():
         found = there.get(account.name)
-        if found is None or account.stale or found.initiator != account.initiator:
+        if found is None or account.stale or set(found.initiators or ()) != set(account.initiators):
             steps.append(
                 Difference(f"CHAP account {account.name} is another one", _set_account(served.name, account), account.name)
             )
@@ -176,7 +177,7 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
 
 
 def _set_account(target: str, account: WantedAccount) -> Step:
-    return lambda control: control.set_account(target, account.name, account.secret, account.initiator)
+    return lambda control: control.set_account(target, account.name, account.secret, account.initiators)
 
 
 def _delete_account(target: str, name: str) -> Step:
@@ -188,7 +189,7 @@ def _luns(wanted: Wanted, served: ServedTarget) -> list[Difference]:
     there = {found.lun.number: found for found in served.luns}
     for number, lun in sorted(wanted.luns.items()):
         found = there.get(number)
-        if found is None or found.lun.uuid != lun.uuid:
+        if found is None or not lun.is_unit_of(found.lun):
             steps.append(Difference(f"LUN {number} is not served", _create_lun(served.name, lun), lun.uuid))
             continue
         for fields in CHANGING_TOGETHER:

@@ -7,7 +7,7 @@ import json
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,15 @@ NOT_SERVED = -32003
 
 
 @dataclass(frozen=True)
+class KeptNames:
+    """Names that hosts know a LUN by from another target: as `designation` of `luns.create` has them."""
+
+    serial_number: str
+    designators: tuple[str, ...]
+    vendor: str | None = None
+
+
+@dataclass(frozen=True)
 class Lun:
     """What a LUN is to be: as `luns.create` has it, with the daemon's own choice for what is not here."""
 
@@ -54,9 +63,24 @@ class Lun:
     """"thick", "thin", or "automatic": by what its volume has reserved."""
     reservations: str | None = None
     """Folder for the persistent reservations that hosts want to survive a loss of power."""
+    product: str = "zvaai volume"
+    """PRODUCT IDENTIFICATION."""
+    designation: KeptNames | None = None
+    """Of its identity: a LUN with other names is another one."""
+
+    def is_unit_of(self, other: Lun) -> bool:
+        """Whether it is the same disk to hosts, whatever else is different."""
+        return (self.uuid, self.designation) == (other.uuid, other.designation)
 
 
-CHANGING_TOGETHER = (("write_cache",), ("read_only",), ("path", "soft_threshold"), ("provisioning",), ("reservations",))
+CHANGING_TOGETHER = (
+    ("write_cache",),
+    ("read_only",),
+    ("path", "soft_threshold"),
+    ("provisioning",),
+    ("reservations",),
+    ("product",),
+)
 """What of a LUN is changed in one step: the rest does not wait for what is refused."""
 
 
@@ -78,6 +102,7 @@ class ServedLun:
     reason: str
     size: int | None
     naa: str
+    """Empty for one that keeps other kinds of names."""
     serial_number: str
 
 
@@ -86,7 +111,8 @@ class Account:
     """A CHAP account of a host; the secret is never told back."""
 
     name: str
-    initiator: str | None
+    initiators: tuple[str, ...] | None
+    """Who may use it; None stands for any."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +196,16 @@ class TargetControl(ABC):
         """By persistent reservations; nobody where there is no such LUN, or nothing is known since the daemon started."""
 
     @abstractmethod
+    def forget_registrations(self, folder: str, uuid: str) -> bool:
+        """Removes what a LUN that is gone for good left in the folder for persistent reservations; whether there was anything."""
+
+    @abstractmethod
     def refresh_lun(self, target: str, number: int) -> None:
         """Looks at its size now; one that is not there is well."""
 
     @abstractmethod
-    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
-        """A CHAP account. From the first on CHAP is required."""
+    def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
+        """A CHAP account that these initiators may use, one at least. From the first on CHAP is required."""
 
     @abstractmethod
     def delete_account(self, target: str, name: str) -> None:
@@ -267,7 +297,7 @@ class TargetSocket(TargetControl):
                 initiators=_access(target["initiators"]),
                 luns=tuple(_served(lun) for lun in target["luns"]),
                 chap_required=target["accounts"]["required"],
-                accounts=tuple(Account(account["name"], account.get("initiator")) for account in target["accounts"]["incoming"]),
+                accounts=tuple(_account(account) for account in target["accounts"]["incoming"]),
             )
             for target in self._call("targets.list")["targets"]
         ]
@@ -289,6 +319,8 @@ class TargetSocket(TargetControl):
         """Serves it."""
         content: dict[str, Any] = {"number": lun.number, "uuid": lun.uuid, "path": lun.path}
         content["initiators"] = "any" if lun.initiators is None else list(lun.initiators)
+        if lun.designation is not None:
+            content["designation"] = {name: value for name, value in asdict(lun.designation).items() if value is not None}
         for fields in CHANGING_TOGETHER:
             content |= {name: value for name in fields if (value := _value(lun, name)) is not None}
         self._call("luns.create", target=target, lun=content)
@@ -315,14 +347,17 @@ class TargetSocket(TargetControl):
         ports = sorted({one["initiator_port"] for one in told["registrations"]})
         return Registrations(tuple(ports), survive=bool(told["survives_power_loss"]))
 
+    def forget_registrations(self, folder: str, uuid: str) -> bool:
+        """Removes what a LUN left."""
+        return bool(self._call("reservations.forget", directory=folder, uuid=uuid)["forgotten"])
+
     def refresh_lun(self, target: str, number: int) -> None:
         """Looks at its size now."""
         self._gone_is_well("luns.refresh", target=target, number=number)
 
-    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
+    def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
         """A CHAP account."""
-        bound = {} if initiator is None else {"initiator": initiator}
-        self._call("accounts.set", target=target, name=name, secret=secret, **bound)
+        self._call("accounts.set", target=target, name=name, secret=secret, initiators=list(initiators))
 
     def delete_account(self, target: str, name: str) -> None:
         """One that is not there is well."""
@@ -380,6 +415,15 @@ def _value(lun: Lun, name: str) -> Any:
     return getattr(lun, name)
 
 
+def _kept_names(told: dict[str, Any] | None) -> KeptNames | None:
+    return KeptNames(told["serial_number"], tuple(told["designators"]), told.get("vendor")) if told else None
+
+
+def _account(told: dict[str, Any]) -> Account:
+    initiators = told["initiators"]
+    return Account(told["name"], None if initiators is None else tuple(initiators))
+
+
 def _served(told: dict[str, Any]) -> ServedLun:
     threshold = told.get("soft_threshold")
     return ServedLun(
@@ -393,10 +437,12 @@ def _served(told: dict[str, Any]) -> ServedLun:
             read_only=told["read_only"],
             provisioning=told.get("provisioning", "automatic"),
             reservations=told.get("reservations"),
+            product=told["product"],
+            designation=_kept_names(told.get("designation")),
         ),
         state=told["state"],
         reason=told.get("reason", ""),
         size=told.get("size_bytes"),
-        naa=told["naa"],
+        naa=told["naa"] or "",
         serial_number=told["serial_number"],
     )

@@ -35,6 +35,8 @@ class TargetSimulator(TargetControl):
         """What `sessions` tells, for tests to set."""
         self.registered: dict[str, Registrations] = {}
         """By UUID, for tests to set."""
+        self.forgotten: list[tuple[str, str]] = []
+        """What `forget_registrations` was told, folder and UUID."""
         self.busy: set[str] = set()
         """UUIDs of LUNs whose commands do not end in time, for tests to set."""
 
@@ -84,7 +86,12 @@ class TargetSimulator(TargetControl):
                         return
                     raise TargetRefusedError(TAKEN, f"LUN {served.lun.number} is there")
             named = uuid.UUID(lun.uuid).hex
-            served = ServedLun(lun, "serving", "", 0, f"naa.6{named[:31]}", named)
+            kept = lun.designation
+            names = kept.designators if kept else (f"naa.6{named[:31]}",)
+            if any(set(names) & set(served.lun.designation.designators) for served in found.luns if served.lun.designation):
+                raise TargetRefusedError(-32602, "designation: it is another unit's")
+            naa = next((name for name in names if name.startswith("naa.")), "")
+            served = ServedLun(lun, "serving", "", 0, naa, kept.serial_number if kept else named)
             self._targets[target] = replace(found, luns=(*found.luns, served))
 
     def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
@@ -117,15 +124,27 @@ class TargetSimulator(TargetControl):
             uuids = [served.lun.uuid for served in luns if served.lun.number == number]
             return self.registered.get(uuids[0] if uuids else "", Registrations((), survive=True))
 
+    def forget_registrations(self, folder: str, uuid: str) -> bool:
+        """Kept by UUID alone here."""
+        with self._lock:
+            if any(served.lun.uuid == uuid for target in self._targets.values() for served in target.luns):
+                raise TargetRefusedError(-32602, f"uuid: {uuid} is a LUN that is there")
+            self.forgotten.append((folder, uuid))
+            return self.registered.pop(uuid, None) is not None
+
     def refresh_lun(self, target: str, number: int) -> None:
         """Nothing to look at."""
 
-    def set_account(self, target: str, name: str, secret: str, initiator: str | None) -> None:
+    def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
         """A CHAP account."""
         with self._lock:
+            if not initiators:
+                raise TargetRefusedError(-32602, "initiators: has 1 to 64 names")
             found = self._target(target)
             others = tuple(account for account in found.accounts if account.name != name)
-            self._targets[target] = replace(found, chap_required=True, accounts=(*others, Account(name, initiator)))
+            self._targets[target] = replace(
+                found, chap_required=True, accounts=(*others, Account(name, tuple(sorted(initiators))))
+            )
 
     def delete_account(self, target: str, name: str) -> None:
         """One that is not there is well."""

@@ -62,6 +62,8 @@ class Caller:
     cookie: bool
     credential: str
     """Hash of the session or identifier of the token."""
+    token: str | None = None
+    """The token's name."""
 
 
 # --- the first start
@@ -330,7 +332,7 @@ def _by_token(session: Session, found: Token) -> Caller:
     owner = session.get(User, found.user_id)
     if owner is None or owner.disabled:
         raise UnauthenticatedError("the user is disabled")
-    return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id)
+    return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id, found.name)
 
 
 def again(session: Session, caller: Caller) -> Caller:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.journal import Finding
+from appliance.domain.pool_health import FINE
 
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 
@@ -21,8 +22,10 @@ def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]
             found.append(
                 Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)
             )
-        if pool.health != "ONLINE" or pool.error_count:
-            severity = "warning" if pool.health in ("ONLINE", "DEGRADED") else "critical"
+        # What is wrong with its devices and data is told by pool_health, once.
+        by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
+        if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
+            severity = "warning" if pool.health == "DEGRADED" else "critical"
             found.append(
                 Finding(
                     f"capacity:health:{pool.name}",
@@ -41,7 +44,8 @@ def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]
             text = f"datastore {store.name} is to be thick, and {store.reserved} of {store.size} bytes are reserved for it"
             found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "make room in the pool"))
         if store.state == "missing":
-            text = f"LUN {store.lun} is kept for a datastore ({store.id}) of which no volume can be seen"
+            kept = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
+            text = f"{kept} is kept for a datastore ({store.id}) of which no dataset can be seen"
             remedy = "import its pool, or forget it: zvaai datastore forget"
             found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
         if store.state == "copy":

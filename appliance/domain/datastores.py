@@ -1,4 +1,7 @@
-"""VMFS datastores: what is there, and what may be done to it. Looks only; the steps of changing it are appliance.worker's."""
+"""Datastores: what is there, and what may be done to it. Looks only; the steps of changing it are appliance.worker's.
+
+There are two kinds: "vmfs" is a volume that hosts see as a LUN, "nfs" a file system that hosts mount (exports.py).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,18 @@ import re
 import uuid as uuids
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Host, HostGroup, HostInitiator, Presentation, PresentationGroup
+from appliance.database.models import Export, ExportGroup, Host, HostGroup, HostInitiator, Presentation, PresentationGroup
+from appliance.domain import exports
+from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.domain.identity import NAME_PATTERN, Copy, Identity, judge, judge_all
-from appliance.zfs.model import Pool, Snapshot, Volume
+from appliance.domain.identity import NAME_PATTERN, Copy, Identity, judge_all
+from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
 GIB = 1 << 30
 SMALLEST = 1 * GIB
@@ -26,30 +32,38 @@ BLOCK_SIZE = 65536
 BLOCK_SIZE_REASON = (
     "64K: clones of VMFS files meet their time bound at 64K and not at 16K, and cost a third of the metadata (docs/measured.md)"
 )
+RECORD_SIZES = (*BLOCK_SIZES, 262144, 524288, 1048576)
+RECORD_SIZE = 65536
+RECORD_SIZE_REASON = "64K: as for VMFS, clones of VMDKs and what guests overwrite are both served well (docs/measured.md)"
 COMPRESSIONS = ("lz4", "zstd", "zstd-fast", "off")
 SYNCS = ("standard", "always", "disabled")
 LUNS = 1024
 """What ESXi uses at once."""
 
+VMFS, NFS = "vmfs", "nfs"
 FOLDER = "zvaai"
 TRASH = "zvaai-deleted"
+ENCRYPTED = "zvaai-encrypted"
+"""The encryption root of a pool: all that is encrypted lies below it, so that clones and what is put aside stay under one key."""
 
 
 @dataclass(frozen=True)
 class Datastore:
-    """A VMFS datastore, a deleted one that can be restored, a copy that is not served, or a missing one. Sizes are bytes."""
+    """A datastore, a deleted one that can be restored, a copy that is not served, or a missing one. Sizes are bytes."""
 
     id: str
     """Its UUID; of a copy "copy-" and the GUID of its dataset."""
     state: str
-    """"active", "deleted", "copy", or "missing": hosts were shown it, and no volume that can be seen is it."""
+    """"active", "deleted", "copy", or "missing": hosts were shown it, and no dataset that can be seen is it."""
     name: str
     dataset: str
     pool: str
     guid: int
     uuid: str | None
     size: int
+    """Of an NFS datastore its quota; 0: none but the pool's room."""
     block_size: int
+    """Of an NFS datastore its record size."""
     thick: bool
     """What it is to be; where nobody has said, what it is."""
     reserved: int
@@ -70,6 +84,26 @@ class Datastore:
     device: str = ""
     thick_stated: bool | None = None
     """What is set on its volume."""
+    designation: Designation | None = None
+    """Names of another target that it keeps."""
+    kind: str = VMFS
+    available: int = 0
+    """What may still be written."""
+    export: int | None = None
+    share: str | None = None
+    """What hosts mount."""
+    versions: tuple[str, ...] = ()
+    squash: str | None = None
+    clients: tuple[str, ...] = ()
+    """Addresses and networks that may mount it, beside those of its host groups."""
+    path: str = ""
+    """Where it is mounted on this server, or would be."""
+    mounted: bool = False
+    encryption: str | None = None
+    """The algorithm."""
+    encryption_root: str | None = None
+    key_status: str | None = None
+    """"available", or "unavailable": it can't be served."""
 
 
 @dataclass(frozen=True)
@@ -81,75 +115,140 @@ class Inventory:
     volumes: tuple[Volume, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Where volumes are opened."""
+    """Where volumes are opened, and file systems mounted."""
+    filesystems: tuple[Filesystem, ...] = ()
+    _told: dict[str, tuple[Shown, list[Datastore]]] = field(default_factory=dict, compare=False)
 
     def volume(self, dataset: str) -> Volume | None:
         """By name."""
         return next((volume for volume in self.volumes if volume.name == dataset), None)
 
+    def dataset(self, name: str) -> Volume | Filesystem | None:
+        """By name."""
+        found: Volume | Filesystem | None = self.volume(name)
+        return found or next((one for one in self.filesystems if one.name == name), None)
+
 
 def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
-    """All, sorted by name."""
-    luns = {row.datastore: row.lun for row in session.scalars(select(Presentation))}
-    groups: dict[str, list[str]] = {}
-    for row in session.scalars(select(PresentationGroup).order_by(PresentationGroup.group_id)):
-        groups.setdefault(row.datastore, []).append(row.group_id)
-    judged = judge_all(inventory.volumes)
+    """All, sorted by name. Made anew only when storage was looked at again, or the database says something else."""
+    shown = Shown.read(session)
+    before = inventory._told.get("all")
+    if before is None or before[0] != shown:
+        before = inventory._told["all"] = (shown, _datastores(inventory, shown))
+    return list(before[1])
+
+
+def _datastores(inventory: Inventory, shown: Shown) -> list[Datastore]:
+    datasets: tuple[Volume | Filesystem, ...] = (*inventory.volumes, *inventory.filesystems)
+    judged = judge_all(datasets)
     found = []
-    for volume in inventory.volumes:
-        claim = judged.get(volume.name)
+    for dataset in datasets:
+        claim = judged.get(dataset.name)
         if claim is not None:
-            found.append(_datastore(volume, claim, luns, groups, inventory.devices.get(volume.name, volume.device)))
+            found.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
     seen = {uuid for store in found for uuid in (store.uuid, store.copy_of)}
-    found += [_missing(uuid, lun, groups.get(uuid, ())) for uuid, lun in luns.items() if uuid not in seen]
+    found += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
     return sorted(found, key=lambda store: (store.name, store.id))
 
 
-def _missing(uuid: str, lun: int, groups: Sequence[str]) -> Datastore:
+@dataclass(frozen=True)
+class Shown:
+    """How hosts are shown datastores, by their UUIDs."""
+
+    luns: Mapping[str, int]
+    exports: Mapping[str, Mapping[str, Any]]
+    """What a datastore has of its export."""
+    groups: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def read(cls, session: Session) -> Shown:
+        """All."""
+        groups: dict[str, list[str]] = {}
+        for table in (PresentationGroup, ExportGroup):
+            for datastore, group_id in session.execute(select(table.datastore, table.group_id).order_by(table.group_id)):
+                groups.setdefault(datastore, []).append(group_id)
+        # Columns, not objects: of a thousand those take ten times as long.
+        luns = dict(session.execute(select(Presentation.datastore, Presentation.lun)).tuples().all())
+        found = session.execute(select(*Export.__table__.columns)).mappings()
+        exported = {
+            row["datastore"]: {"export": row["number"], "share": row["share"], "versions": tuple(row["versions"]),
+                               "squash": row["squash"], "clients": tuple(row["clients"])}
+            for row in found
+        }  # fmt: skip
+        return cls(luns, exported, groups)
+
+    def export(self, uuid: str | None) -> Mapping[str, Any]:
+        """Of a datastore; nothing when it has none."""
+        return self.exports.get(uuid or "", {})
+
+
+def _missing(uuid: str, shown: Shown) -> Datastore:
     return Datastore(
         id=uuid, state="missing", name=f"missing-{uuid[:8]}", dataset="", pool="", guid=0, uuid=uuid, size=0, block_size=0,
         thick=False, reserved=0, used=0, referenced=0, snapshot_bytes=0, compression="", sync="", origin=None, created_at=0,
-        lun=lun, host_groups=tuple(groups),
+        lun=shown.luns.get(uuid), host_groups=tuple(shown.groups.get(uuid, ())), kind=NFS if uuid in shown.exports else VMFS,
+        **shown.export(uuid),
     )  # fmt: skip
 
 
-def _datastore(
-    volume: Volume, claim: Identity | Copy, luns: Mapping[str, int], groups: Mapping[str, Sequence[str]], device: str
-) -> Datastore:
+def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Shown, place: str | None) -> Datastore:
     own = claim if isinstance(claim, Identity) else None
-    properties = volume.properties
-
-    def value(name: str) -> str:
-        return properties[name].value if name in properties else ""
-
     return Datastore(
-        id=own.uuid if own else f"copy-{volume.guid}",
+        id=own.uuid if own else f"copy-{dataset.guid}",
         state="copy" if own is None else "deleted" if own.deleted_at is not None else "active",
         name=claim.name,
-        dataset=volume.name,
-        pool=volume.pool,
-        guid=volume.guid,
+        dataset=dataset.name,
+        pool=dataset.pool,
+        guid=dataset.guid,
         uuid=own.uuid if own else None,
-        size=volume.volsize,
-        block_size=volume.volblocksize,
-        thick=volume.refreservation >= volume.volsize if own is None or own.thick is None else own.thick,
+        reserved=dataset.refreservation,
+        used=dataset.space.used,
+        referenced=dataset.space.referenced,
+        snapshot_bytes=dataset.space.used_by_snapshots,
+        available=dataset.space.available,
+        compression=_value(dataset, "compression"),
+        sync=_value(dataset, "sync"),
+        origin=dataset.origin,
+        created_at=dataset.creation,
         thick_stated=own.thick if own else None,
-        reserved=volume.refreservation,
-        used=volume.space.used,
-        referenced=volume.space.referenced,
-        snapshot_bytes=volume.space.used_by_snapshots,
-        compression=value("compression"),
-        sync=value("sync"),
-        origin=volume.origin,
-        created_at=volume.creation,
-        lun=luns.get(own.uuid) if own else None,
         soft_threshold=own.soft_threshold if own else None,
         deleted_at=own.deleted_at if own else None,
         copy_reason=claim.reason if isinstance(claim, Copy) else None,
         copy_of=claim.of if isinstance(claim, Copy) else None,
-        host_groups=tuple(groups.get(own.uuid, ())) if own else (),
-        device=device,
+        host_groups=tuple(shown.groups.get(own.uuid, ())) if own else (),
+        designation=own.designation if own else None,
+        encryption=dataset.encryption.algorithm if dataset.encryption else None,
+        encryption_root=dataset.encryption.root if dataset.encryption else None,
+        key_status=dataset.encryption.key_status.value if dataset.encryption else None,
+        **(_of_volume(dataset, own, shown, place) if isinstance(dataset, Volume) else _of_filesystem(dataset, own, shown, place)),
     )
+
+
+def _of_volume(volume: Volume, own: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
+    return {
+        "kind": VMFS,
+        "size": volume.volsize,
+        "block_size": volume.volblocksize,
+        "thick": volume.refreservation >= volume.volsize if own is None or own.thick is None else own.thick,
+        "lun": shown.luns.get(own.uuid) if own else None,
+        "device": place or volume.device,
+    }
+
+
+def _of_filesystem(filesystem: Filesystem, own: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
+    return {
+        "kind": NFS,
+        "size": filesystem.refquota,
+        "block_size": filesystem.recordsize,
+        "thick": False,
+        "path": place or filesystem.mountpoint or "",
+        "mounted": filesystem.mounted,
+        **shown.export(own.uuid if own else None),
+    }
+
+
+def _value(dataset: Dataset, name: str) -> str:
+    return dataset.properties[name].value if name in dataset.properties else ""
 
 
 def find(stores: Sequence[Datastore], datastore_id: str, *states: str) -> Datastore:
@@ -178,6 +277,16 @@ def check_name(stores: Sequence[Datastore], name: str, own: str | None = None) -
         raise ConflictError("a datastore has this name", taken)
 
 
+def check_designation(stores: Sequence[Datastore], names: Designation, dataset: str) -> None:
+    """No other datastore has one of these names, or would have it again when it is restored."""
+    for store in stores:
+        if store.dataset == dataset:
+            continue
+        own = store.designation.names if store.designation else {f"serial number {(store.uuid or '').replace('-', '')}"}
+        if shared := sorted(names.names & own):
+            raise ConflictError(f"{store.name} has these names; two LUNs with one corrupt VMFS", shared)
+
+
 def check_size(size: int, block_size: int) -> None:
     """Bounds of a volume for VMFS."""
     if not SMALLEST <= size <= LARGEST or size % max(GRANULARITY, block_size):
@@ -186,14 +295,28 @@ def check_size(size: int, block_size: int) -> None:
         )
 
 
-def dataset_name(pool: str, name: str, uuid: str) -> str:
+def check_quota(size: int) -> None:
+    """Bounds of an NFS datastore."""
+    if not SMALLEST <= size <= LARGEST or size % GRANULARITY:
+        allowed = f"{SMALLEST} (1 GiB) to {LARGEST} (64 TiB), a multiple of {GRANULARITY} (1 MiB)"
+        raise InvalidError("size", "not a size of a datastore", allowed)
+
+
+def dataset_name(pool: str, name: str, uuid: str, *, encrypted: bool = False) -> str:
     """Where a new datastore goes. Its name may change later, and be used again; this does not."""
-    return f"{pool}/{FOLDER}/{name}-{uuid[:8]}"
+    return f"{pool}/{ENCRYPTED if encrypted else FOLDER}/{name}-{uuid[:8]}"
+
+
+def is_below_root(dataset: str) -> bool:
+    """Whether it lies below the encryption root of its pool."""
+    return dataset.split("/")[1] == ENCRYPTED
 
 
 def trash_name(dataset: str) -> str:
-    """Where a deleted one is put aside."""
-    return f"{dataset.split('/', 1)[0]}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
+    """Where a deleted one is put aside. What is encrypted can't leave its encryption root (zfs-rename(8))."""
+    pool = dataset.split("/", 1)[0]
+    above = f"{pool}/{ENCRYPTED}" if is_below_root(dataset) else pool
+    return f"{above}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
 
 
 def new_uuid() -> str:
@@ -204,9 +327,8 @@ def new_uuid() -> str:
 # --- how they are shown to hosts
 
 
-def kept_lun(volume: Volume) -> int | None:
+def kept_lun(found: Identity | Copy | None) -> int | None:
     """The number it had, if that is one and its own."""
-    found = judge(volume)
     return found.lun if isinstance(found, Identity) and found.lun is not None and found.lun < LUNS else None
 
 
@@ -245,7 +367,8 @@ def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None)
 
 
 def forget(session: Session, uuid: str) -> None:
-    """Its number is free again."""
+    """Its number, and the path that hosts mounted, are free again."""
+    exports.forget(session, uuid)
     session.execute(delete(PresentationGroup).where(PresentationGroup.datastore == uuid))
     session.execute(delete(Presentation).where(Presentation.datastore == uuid))
 
@@ -263,7 +386,8 @@ def admitted(session: Session, uuid: str) -> dict[str, str]:
 
 def count_presented(session: Session, group_id: str) -> int:
     """How many datastores a group sees."""
-    return session.scalar(select(func.count()).select_from(PresentationGroup).where(PresentationGroup.group_id == group_id)) or 0
+    tables = (PresentationGroup, ExportGroup)
+    return sum(session.scalar(select(func.count()).select_from(one).where(one.group_id == group_id)) or 0 for one in tables)
 
 
 def group_names(session: Session) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def esxcli_lines(target_name: str, portals: list[str], naas: list[str]) -> list[str]:
     """What an admin types on each host, once. Vendor and product are what the target's INQUIRY has."""
@@ -20,3 +22,10 @@ def esxcli_lines(target_name: str, portals: list[str], naas: list[str]) -> list[
     lines.append("esxcli storage core adapter rescan --all")
     lines += [f"esxcli storage core device vaai status get -d {naa}" for naa in naas]
     return lines
+
+
+def nfs_lines(server: str, share: str, name: str, versions: Sequence[str]) -> list[str]:
+    """How a host mounts an NFS datastore: by NFSv3, or by v4.1. Never by both: they lock in different ways."""
+    if "3" in versions:
+        return [f"esxcli storage nfs add -H {server} -s {share} -v {name}", "esxcli storage nfs list"]
+    return [f"esxcli storage nfs41 add -H {server} -s {share} -v {name} -a SEC_SYS", "esxcli storage nfs41 list"]

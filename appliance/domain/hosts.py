@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Host, HostGroup, HostInitiator, PresentationGroup
+from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.secrets import Seal
 
@@ -64,7 +64,11 @@ def delete_group(session: Session, group_id: str) -> None:
     hosts = session.scalars(select(Host.name).where(Host.group_id == group_id).order_by(Host.name)).all()
     if hosts:
         raise ConflictError("hosts are in this group", hosts)
-    datastores = session.scalars(select(PresentationGroup.datastore).where(PresentationGroup.group_id == group_id)).all()
+    datastores = [
+        datastore
+        for table in (PresentationGroup, ExportGroup)
+        for datastore in session.scalars(select(table.datastore).where(table.group_id == group_id))
+    ]
     if datastores:
         raise ConflictError("datastores are presented to this group", datastores)
     session.delete(deleted)
@@ -89,15 +93,29 @@ def initiators(session: Session, host_id: str) -> list[str]:
     return list(session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host_id).order_by(HostInitiator.iqn)))
 
 
-def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> None:
-    wanted = sorted({name.lower() for name in names})
-    for name in wanted:
+def all_initiators(session: Session) -> dict[str, list[str]]:
+    """The iSCSI names of all hosts, by their identifiers."""
+    found: dict[str, list[str]] = {}
+    for host_id, iqn in session.execute(select(HostInitiator.host_id, HostInitiator.iqn).order_by(HostInitiator.iqn)):
+        found.setdefault(host_id, []).append(iqn)
+    return found
+
+
+def check_iqns(names: Sequence[str]) -> None:
+    """That they are iSCSI names. Raises InvalidError."""
+    for name in names:
         if len(name) > 223 or not _IQN.fullmatch(name):
             raise InvalidError(
                 "iqns",
                 f"{name!r} is not an iSCSI name",
                 "iqn.YYYY-MM.DOMAIN[:NAME], eui.16HEX or naa.16HEX, 223 characters at most",
             )
+
+
+def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> None:
+    wanted = sorted({name.lower() for name in names})
+    check_iqns(wanted)
+    for name in wanted:
         other = session.get(HostInitiator, name)
         if other is not None and other.host_id != host_id:
             raise ConflictError(f"{name} is of another host", [host(session, other.host_id).name])
@@ -107,6 +125,8 @@ def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> Non
 
 def _check_addresses(addresses: Sequence[str]) -> list[str]:
     try:
+        if any("%" in address for address in addresses):
+            raise ValueError("an address with a scope is one of the host's own network only")
         return sorted({str(ipaddress.ip_address(address)) for address in addresses})
     except ValueError as error:
         raise InvalidError("addresses", str(error), "IPv4 or IPv6 addresses") from error
@@ -200,7 +220,8 @@ def delete_host(session: Session, host_id: str) -> None:
 
 
 def check_unused(session: Session, host_id: str, logged_in: set[str], force: bool) -> None:
-    """Refused while the host is logged in, unless forced: it would lose its disks."""
-    used = sorted(set(initiators(session, host_id)) & logged_in)
+    """Refused while the host uses datastores, unless forced. `logged_in` has iSCSI names, and addresses of NFS clients."""
+    own = {*initiators(session, host_id), *host(session, host_id).addresses}
+    used = sorted(own & logged_in)
     if used and not force:
-        raise ConflictError("the host is logged in, and would lose its datastores", used, can_force=True)
+        raise ConflictError("the host is logged in or has mounted, and would lose its datastores", used, can_force=True)

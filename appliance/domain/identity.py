@@ -12,6 +12,8 @@ import uuid as uuids
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from appliance.domain import designation
+from appliance.domain.designation import Designation
 from appliance.zfs.model import Dataset, Property, Source
 
 UUID = "zvaai:uuid"
@@ -19,6 +21,10 @@ GUID = "zvaai:guid"
 NAME = "zvaai:name"
 LUN = "zvaai:lun"
 """The number it had last; what another appliance gives it if that is free."""
+EXPORT = "zvaai:export"
+"""Of an NFS datastore, the same: the number of its export, which is in the handles that hosts have."""
+SHARE = "zvaai:share"
+"""Of an NFS datastore: the path that hosts mount. It stays when the datastore gets another name."""
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
@@ -30,6 +36,9 @@ CREATED_BY = "zvaai:job"
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
 """Of a datastore; as long as VMFS takes (VMware KB: 42 characters)."""
+SHARE_PATTERN = r"^/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+EXPORTS = 65535
+"""ganesha's numbers are 16 bits; 0 is the root of its paths."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,10 @@ class Identity:
     soft_threshold: int | None
     deleted_at: int | None
     thick: bool | None = None
+    designation: Designation | None = None
+    """Names of another target that it keeps."""
+    export: int | None = None
+    share: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +98,16 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         )
         return Copy(uuid, name, what)
     local_name = _local(dataset.properties, NAME)
+    kept = _local(dataset.properties, designation.PROPERTY)
+    names = designation.of_property(kept) if kept is not None else None
     if local_name is None or not re.fullmatch(NAME_PATTERN, local_name):
-        return Copy(uuid, name, f"{NAME} is missing or no name of a datastore")
+        damage: str | None = f"{NAME} is missing or no name of a datastore"
+    elif kept is not None and names is None:
+        damage = f"{designation.PROPERTY} is not what an appliance wrote: hosts would not know it again"
+    else:
+        damage = None
+    if damage is not None or local_name is None:
+        return Copy(uuid, name, damage or "")
     return Identity(
         uuid=uuid,
         name=local_name,
@@ -94,7 +115,16 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
         deleted_at=_number(_local(dataset.properties, DELETED), 10**15),
         thick={"on": True, "off": False}.get(_local(dataset.properties, THICK) or ""),
+        designation=names,
+        export=_number(_local(dataset.properties, EXPORT), EXPORTS) or None,
+        share=share if (share := _local(dataset.properties, SHARE)) and re.fullmatch(SHARE_PATTERN, share) else None,
     )
+
+
+def claimed_designation(dataset: Dataset) -> Designation | None:
+    """The names that a copy claims to have kept, wherever they come from."""
+    found = dataset.properties.get(designation.PROPERTY)
+    return designation.of_property(found.value) if found is not None else None
 
 
 def judge_all(datasets: Iterable[Dataset]) -> dict[str, Identity | Copy]:

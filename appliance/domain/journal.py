@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
+from appliance.domain.webhooks import announce
 
 EVENTS_KEPT = 10_000
 AUDIT_KEPT = 50_000
@@ -33,6 +34,7 @@ def record(
     action: str,
     subject: str,
     status: int | None,
+    token: str | None = None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> int:
@@ -40,6 +42,7 @@ def record(
     entry = AuditEntry(
         at=time.time(),
         actor=actor,
+        token=token,
         address=address,
         action=action,
         subject=subject,
@@ -102,7 +105,7 @@ class Finding:
 
     key: str
     severity: str
-    """"warning" or "critical"."""
+    """"info", "warning" or "critical"."""
     subject: str
     text: str
     remedy: str = ""
@@ -124,23 +127,42 @@ def settle(session: Session, area: str, findings: Iterable[Finding]) -> None:
         if finding is None:
             alert.cleared_at = now
             tell(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
+            announce(session, "alert.cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
+            changed = alert.severity != finding.severity  # how full a pool is by now is no news
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
+            if changed:
+                tell(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
+                announce(session, "alert.changed", alert)
     for finding in wanted.values():
-        session.add(
-            Alert(
-                key=finding.key,
-                severity=finding.severity,
-                subject=finding.subject,
-                text=finding.text,
-                remedy=finding.remedy,
-                raised_at=now,
-            )
+        raised = Alert(
+            key=finding.key,
+            severity=finding.severity,
+            subject=finding.subject,
+            text=finding.text,
+            remedy=finding.remedy,
+            raised_at=now,
         )
+        session.add(raised)
         tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+        announce(session, "alert.raised", raised)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
         oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
         session.execute(delete(Alert).where(Alert.id.in_(oldest)))
+
+
+def note(session: Session, finding: Finding) -> None:
+    """Something that happened and asks for nothing: told once, by its key, and over at once."""
+    if session.scalar(select(Alert.id).where(Alert.key == finding.key)) is not None:
+        return
+    now = time.time()
+    told = Alert(
+        key=finding.key, severity=finding.severity, subject=finding.subject, text=finding.text, remedy=finding.remedy,
+        raised_at=now, cleared_at=now,
+    )  # fmt: skip
+    session.add(told)
+    tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+    announce(session, "alert.raised", told)
 
 
 def acknowledge(session: Session, alert_id: int, who: str) -> Alert:

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Schedule
-from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.journal import Finding, settle
 from appliance.zfs.model import Snapshot
 
@@ -23,6 +24,18 @@ def schedule(session: Session, schedule_id: str) -> Schedule:
     if found is None:
         raise NotFoundError("schedule", schedule_id)
     return found
+
+
+def check_datastores(stores: Sequence[Datastore], wanted: Sequence[str]) -> None:
+    """All are there, in one pool: else no snapshot of them could be taken in one step. Raises InvalidError."""
+    active = {store.id: store for store in stores if store.state == "active"}
+    allowed = "identifiers of active datastores of one pool"
+    absent = sorted(set(wanted) - active.keys())
+    if absent:
+        raise InvalidError("datastores", f"there is no active datastore {', '.join(absent[:5])}", allowed)
+    pools = sorted({active[one].pool for one in wanted})
+    if len(pools) > 1:
+        raise InvalidError("datastores", f"they are in several pools: {', '.join(pools)}", allowed)
 
 
 def add(session: Session, *, name: str, datastores: Sequence[str], every_minutes: int, keep: int, enabled: bool) -> Schedule:

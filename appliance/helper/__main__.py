@@ -21,6 +21,7 @@ from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
 
 FIRST_PASSED_DESCRIPTOR = 3
@@ -36,6 +37,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
     parser.add_argument("--target-user", help="who keeps persistent reservations: the iSCSI target's user")
+    parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
+    parser.add_argument(
+        "--master-key", type=Path, metavar="FILE", help="what they are sealed with (made in the directory unless told)"
+    )
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
     return parser.parse_args()
@@ -83,7 +88,9 @@ def main() -> int:
         logging.error("%s", problem)
         return 69
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
-    server = Server(engine, _listener(options.socket), users=users, policy=policy, system=system, target_user=target_user)
+    keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
+    listener = _listener(options.socket)
+    server = Server(engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -32,6 +32,7 @@ MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
 ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
 
 
@@ -58,6 +59,7 @@ class Policy:
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
+            "identifier": _identifier,
             "key": key,
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
@@ -132,6 +134,12 @@ def key(value: bytes) -> None:
         raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
 
 
+def _identifier(value: str) -> None:
+    """Of a key: the name of its file."""
+    if not _UUID.fullmatch(value):
+        raise Refused("a key's identifier is a UUID in lower case")
+
+
 def snapshot_names(value: Sequence[str]) -> None:
     """Raises Refused, InvalidName."""
     if len(value) > MAX_SNAPSHOTS:
@@ -153,7 +161,7 @@ def _name_check(operation: str) -> Callable[[str], object]:
         return names.dataset_or_snapshot_name
     if operation in {"holds", "rollback", "rename_snapshot"}:
         return names.snapshot_name
-    if operation in {"create_volume", "create_filesystem", "rename", "destroy", "clone"}:
+    if operation in {"create_volume", "create_filesystem", "create_encryption_root", "rename", "destroy", "clone"}:
         return names.new_dataset_name
     return names.dataset_name
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import msgspec
 
+from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
+from appliance.zfs.keys import KeptKey, Keys
 from appliance.zfs.model import (
     Dependant,
     Disk,
+    DiskHealth,
     Filesystem,
     Hold,
     ImportablePool,
@@ -52,7 +55,7 @@ class _Connections:
 
     def ask(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         """The result. Raises what the helper says, EngineUnavailable, Timeout, Refused."""
-        message = msgspec.json.encode({"operation": operation.name, "arguments": arguments})
+        message = msgspec.json.encode({"operation": operation.name, "arguments": arguments, "request": logs.request()})
         if len(message) > protocol.MAX_REQUEST_BYTES:
             raise Refused(f"a request of {len(message)} bytes: {protocol.MAX_REQUEST_BYTES} at most")
         answer = self._exchange(operation, message)
@@ -122,7 +125,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine):
+class HelperClient(ZfsEngine, Keys):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -138,6 +141,11 @@ class HelperClient(ZfsEngine):
     def disks(self) -> list[Disk]:
         """See ZfsEngine."""
         result: list[Disk] = self._ask("disks")
+        return result
+
+    def disk_health(self, device: str) -> DiskHealth:
+        """See ZfsEngine."""
+        result: DiskHealth = self._ask("disk_health", device=device)
         return result
 
     def pools(self) -> list[Pool]:
@@ -307,6 +315,11 @@ class HelperClient(ZfsEngine):
         who: tuple[str, ...] = self._ask("holders", name=name)
         return who
 
+    def unfinished(self, pool: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        result: tuple[str, ...] = self._ask("unfinished", pool=pool)
+        return result
+
     def mount(self, name: str) -> None:
         """See ZfsEngine."""
         self._ask("mount", name=name)
@@ -379,3 +392,25 @@ class HelperClient(ZfsEngine):
     def unload_key(self, name: str) -> None:
         """See ZfsEngine."""
         self._ask("unload_key", name=name)
+
+    def create_encryption_root(self, name: str, identifier: str) -> None:
+        """See Keys."""
+        self._ask("create_encryption_root", name=name, identifier=identifier)
+
+    def load_kept_key(self, name: str) -> None:
+        """See Keys."""
+        self._ask("load_kept_key", name=name)
+
+    def export_kept_key(self, name: str) -> str:
+        """See Keys."""
+        result: str = self._ask("export_kept_key", name=name)
+        return result
+
+    def keep_key(self, name: str, key: bytes) -> None:
+        """See Keys."""
+        self._ask("keep_key", name=name, key=key)
+
+    def kept_keys(self) -> list[KeptKey]:
+        """See Keys."""
+        result: list[KeptKey] = self._ask("kept_keys")
+        return result

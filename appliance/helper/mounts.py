@@ -17,6 +17,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
+from appliance.zfs.mountinfo import topmost
 
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
@@ -59,6 +60,13 @@ def _may_mount(properties: Mapping[str, str]) -> bool:
     return properties.get("canmount") == "on" or properties.get("mountpoint", "none") != "none"
 
 
+def _its_own(filesystem: Filesystem) -> None:
+    """Refuses a datastore that says it is another dataset: a copy, which has its mountpoint too."""
+    guid = filesystem.properties.get("zvaai:guid")
+    if guid is not None and guid.value != str(filesystem.guid):
+        raise Refused("it is a copy of a datastore")
+
+
 class Mounts:
     """What is done before and after the operations that mount."""
 
@@ -85,7 +93,9 @@ class Mounts:
         elif operation == "rename":
             self._moved(engine, arguments["name"], arguments["new_name"])
         elif operation == "mount":
-            self._here(engine.filesystem(arguments["name"]), {})
+            filesystem = engine.filesystem(arguments["name"])
+            self._here(filesystem, {})
+            self._nothing_over(filesystem)
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
             self._here(engine.filesystem(arguments["name"]), arguments["properties"])
             changed["properties"] = {**arguments["properties"], **SAFE}
@@ -100,10 +110,18 @@ class Mounts:
         for filesystem in engine.filesystems(result.name):
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
+                    _its_own(filesystem)
+                    self._nothing_over(filesystem)
                     engine.mount(filesystem.name)
                     self._give(engine, filesystem.name)
                 except ZfsError as problem:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
+
+    def _nothing_over(self, filesystem: Filesystem) -> None:
+        """OpenZFS mounts one file system over another (overlay=on): received copies have the mountpoint of what they are of."""
+        there = topmost(filesystem.mountpoint or "")
+        if there not in (None, filesystem.name):
+            raise Refused(f"{there} is mounted at {filesystem.mountpoint}")
 
     def _give(self, engine: ZfsEngine, name: str) -> None:
         pool, _, rest = name.partition("/")

@@ -1,4 +1,4 @@
-"""The fixed list of operations: the abstract methods of ZfsEngine, with the types of their arguments and results.
+"""The fixed list of operations: the abstract methods of ZfsEngine and of Keys, with the types of their arguments and results.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -15,19 +15,23 @@ from typing import Any, get_type_hints
 import msgspec
 
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.keys import Keys
 
 _READING = frozenset(
     (
         "dependants",
+        "disk_health",
         "disks",
         "filesystem",
         "filesystems",
         "holders",
         "holds",
+        "kept_keys",
         "importable",
         "pools",
         "properties",
         "snapshots",
+        "unfinished",
         "volume",
         "volumes",
     )
@@ -46,8 +50,8 @@ class Operation:
     """Whether it goes into the audit."""
 
 
-def _operation(name: str) -> Operation:
-    method = getattr(ZfsEngine, name)
+def _operation(owner: type[ZfsEngine] | type[Keys], name: str) -> Operation:
+    method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
         (parameter.name, types[parameter.name])
@@ -60,4 +64,12 @@ def _operation(name: str) -> Operation:
     return Operation(name, arguments, types["return"], name not in _READING)
 
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType({name: _operation(name) for name in sorted(ZfsEngine.__abstractmethods__)})
+OF_KEYS = frozenset(Keys.__abstractmethods__)
+"""Those of the helper's own keys, not of the engine."""
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        name: _operation(owner, name)
+        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS))
+        for name in sorted(found)
+    }
+)

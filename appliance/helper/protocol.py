@@ -1,6 +1,6 @@
 """Messages between helper and client over a Unix stream socket: a length of four bytes, big-endian, then that much JSON.
 
-    request   {"operation": NAME, "arguments": {...}}
+    request   {"operation": NAME, "arguments": {...}, "request": IDENTIFIER}
     answer    {"result": ...}   or   {"error": CODE, "details": {...}}
 
 One request at a time on a connection, answered in order. Bytes are base64, sizes and GUIDs numbers of up to 64 bits.
@@ -31,6 +31,8 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     operation: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    request: str = ""
+    """What it belongs to, for the audit."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

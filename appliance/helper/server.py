@@ -14,12 +14,14 @@ from typing import Any
 
 import msgspec
 
+from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OPERATIONS, Operation
+from appliance.helper.operations import OF_KEYS, OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
+from appliance.zfs.keys import Keys
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 600.0
@@ -44,7 +46,9 @@ class Server:
         policy: Policy,
         system: Callable[[], Collection[str]] = frozenset,
         target_user: int | None = None,
+        keys: Keys | None = None,
     ) -> None:
+        self._keys = keys
         self._mounts = Mounts(policy.mount_directories, system, target_user)
         self._engine = engine
         self._listener = listener
@@ -131,6 +135,7 @@ class Server:
         """What comes of a request: never an exception."""
         try:
             request = protocol.decode_request(message)
+            logs.of_request(request.request)
             operation = OPERATIONS.get(request.operation)
             if operation is None:
                 raise Refused(f"no operation {request.operation[:100]!r}")
@@ -151,7 +156,10 @@ class Server:
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
-        method = getattr(self._engine, operation.name)
+        owner = self._keys if operation.name in OF_KEYS else self._engine
+        if owner is None:
+            raise Refused("this helper keeps no keys: it has no directory for them")
+        method = getattr(owner, operation.name)
         if not operation.changes:
             return method(**arguments)
         allowed = self._mounts.before(self._engine, operation.name, arguments)
@@ -160,6 +168,8 @@ class Server:
             number = self._changes
         told = {name: auditable(name, value) for name, value in arguments.items()}
         line = {"change": number, "operation": operation.name, "arguments": told, "process": process, "user": user}
+        if belongs := logs.request():
+            line["request"] = belongs
         _log.info("%s", json.dumps({"audit": "begun", **line}))
         began, outcome = time.monotonic(), "done"
         try:

@@ -12,31 +12,44 @@ from collections.abc import Callable
 from appliance import config
 from appliance.config import Configuration
 from appliance.database.store import Store
+from appliance.dataplane.ganesha import ExportControl, Ganesha
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl, TargetSocket
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain.secrets import Seal
 from appliance.helper.client import HelperClient
-from appliance.logs import to_standard_error
+from appliance.logs import to_files, to_standard_error
 from appliance.worker import simulated
 from appliance.worker.context import Context
+from appliance.worker.nfs_serving import MOUNTS
 from appliance.worker.server import WorkerServer
 from appliance.worker.service import Service
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.model import Volume
+from appliance.zfs.mountinfo import topmost
 
 _log = logging.getLogger(__name__)
 
 
 def engine_of(configuration: Configuration) -> tuple[ZfsEngine, Callable[[Volume], str]]:
     """The configured one, and where its volumes are opened."""
-    if configuration.storage.engine == "helper":
-        return HelperClient(configuration.storage.helper), lambda volume: volume.device
-    return simulated.engine(configuration.state_directory), simulated.devices(configuration.storage.simulator_directory)
+    storage = configuration.storage
+    if storage.engine == "helper":
+        return HelperClient(storage.helper), lambda volume: volume.device
+    own = storage.engine == "simulator"
+    simulator = simulated.engine(configuration.state_directory) if own else HelperClient(storage.helper)
+    return simulator, simulated.devices(storage.simulator_directory)
 
 
 def target_of(configuration: Configuration) -> TargetControl:
     """The configured one."""
     return TargetSimulator() if configuration.target.simulated else TargetSocket(configuration.target.control)
+
+
+def nfs_of(configuration: Configuration) -> ExportControl:
+    """The configured one."""
+    nfs = configuration.nfs
+    return GaneshaSimulator() if nfs.simulated else Ganesha(nfs.exports, nfs.bus, nfs.vaai_nas)
 
 
 def main() -> int:
@@ -48,6 +61,7 @@ def main() -> int:
         _log.error("%s", error)
         return 78
     configuration.state_directory.mkdir(parents=True, exist_ok=True)
+    to_files(configuration.log_directory, "worker")
     with (configuration.state_directory / "worker.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,14 +70,19 @@ def main() -> int:
             return 75
         engine, device = engine_of(configuration)
         storage = configuration.storage
+        folders = storage.simulator_directory if storage.engine != "helper" else None
         context = Context(
             configuration=configuration,
             store=Store(configuration.database),
             engine=engine,
             device=device,
             target=target_of(configuration),
-            on_files=storage.engine == "simulator",
-            folder=simulated.folders(storage.simulator_directory if storage.engine == "simulator" else None),
+            nfs=nfs_of(configuration),
+            path=simulated.paths(folders),
+            mounts=str(folders or MOUNTS),
+            topmost=topmost if storage.engine == "helper" else None,
+            on_files=storage.engine != "helper",
+            folder=simulated.folders(folders),
             seal=Seal(configuration.secrets_key),
         )
         service = Service(context)

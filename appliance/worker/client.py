@@ -8,9 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from appliance import logs
 from appliance.domain.errors import UnavailableError, from_wire
 
 _LONGEST_ANSWER = 256 << 20
+_QUICK_S = 2.0
 
 
 class WorkerClient:
@@ -20,17 +24,23 @@ class WorkerClient:
         self._path = path
         self._timeout_s = timeout_s
 
+    def quick(self) -> WorkerClient:
+        """One that does not wait long, for what only has to know whether somebody answers."""
+        return WorkerClient(self._path, _QUICK_S)
+
     def call(self, method: str, **parameters: Any) -> Any:
         """The result. Raises the DomainError that the worker did, UnavailableError when it does not answer."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._timeout_s)
                 connection.connect(str(self._path))
-                connection.sendall(json.dumps({"method": method, "params": parameters}).encode() + b"\n")
+                connection.sendall(
+                    json.dumps({"method": method, "params": parameters, "request": logs.request()}).encode() + b"\n"
+                )
                 with connection.makefile("rb") as lines:
                     line = lines.readline(_LONGEST_ANSWER)
-            answer = json.loads(line)
-        except (OSError, ValueError) as error:
+            answer = msgspec.json.decode(line)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise UnavailableError(f"the worker does not answer: {error}") from error
         if "error" in answer:
             raise from_wire(answer["error"])

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.config import Configuration
-from appliance.database.models import Host, HostGroup, HostInitiator, Presentation, Setting
+from appliance.database.models import Export, Host, HostGroup, HostInitiator, Presentation, Setting
 from appliance.database.store import Store
 from appliance.dataplane import reconcile as planes
+from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
 from appliance.dataplane.target import HostGroup as TargetHostGroup
-from appliance.dataplane.target import Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
+from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
 from appliance.domain import datastores as domain
-from appliance.domain import jobs
+from appliance.domain import exports, identity, jobs
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, StorageError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.secrets import Seal, SealedError
-from appliance.worker import reservations
+from appliance.worker import nfs_serving, reservations
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.model import Pool, Snapshot, Volume
+from appliance.zfs.keys import KeptKeys, Keys
+from appliance.zfs.model import Filesystem, KeyStatus, Pool, Snapshot, Volume
+
+DEVICE_SECONDS = 10.0
+"""For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
 
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
@@ -36,7 +43,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             return ConflictError(f"{error.name} has dependants", error.dependants)
         case zfs.NewerSnapshots():
             return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer, can_force=True)
-        case zfs.SnapshotHeld() | zfs.DatasetBusy():
+        case zfs.SnapshotHeld() | zfs.DatasetBusy() | zfs.KeyLoaded() | zfs.KeyNotLoaded() | zfs.KeyToldAlready():
             return ConflictError(str(error))
         case zfs.DatasetExists() | zfs.SnapshotExists():
             return ConflictError(str(error), [error.name])
@@ -54,6 +61,10 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             return ConflictError(str(error), [error.host] if error.host else [], can_force=True)
         case zfs.NoSuchDevice():
             return InvalidError("device", str(error), "what disks or the pool tell")
+        case zfs.NoKeptKey():
+            return NotFoundError("key that is kept, of", error.name)
+        case zfs.WrongKey():
+            return InvalidError("secret", str(error), "64 hexadecimal digits, as the key was exported")
         case zfs.NoSuchPool():
             return NotFoundError("pool", error.pool)
         case zfs.NoSuchDataset() | zfs.NoSuchSnapshot():
@@ -80,6 +91,18 @@ def as_domain_errors() -> Iterator[None]:
         raise UnavailableError(str(error)) from error
     except TargetRefusedError as error:
         raise ConflictError(f"the iSCSI target refuses: {error}") from error
+    except GaneshaUnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except (ExportRefusedError, NoSuchExportError) as error:
+        raise ConflictError(f"the NFS server refuses: {error}") from error
+
+
+def _kept(store: Datastore) -> dict[str, Any]:
+    """Of a LUN: the names that the datastore keeps from another target."""
+    kept = store.designation
+    if kept is None:
+        return {}
+    return {"product": kept.product, "designation": KeptNames(kept.serial_number, kept.designators, kept.vendor)}
 
 
 @dataclass
@@ -90,13 +113,22 @@ class Context:
     store: Store
     engine: ZfsEngine
     target: TargetControl
+    nfs: ExportControl
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
     """Where a volume is opened: the simulator's are files."""
+    path: Callable[[Filesystem], str] = lambda filesystem: filesystem.mountpoint or ""
+    """Where a file system is found: the simulator's are folders."""
+    topmost: Callable[[str], str | None] | None = None
+    """What is mounted at a path; None where file systems are folders."""
+    mounts: str = nfs_serving.MOUNTS
+    """Where datastores are mounted, each as one name below."""
     on_files: bool = False
     """Volumes are opened as files, of which none can be thick."""
     folder: Callable[[Pool], str] = reservations.mountpoint
     """Where the target keeps the persistent reservations of a pool's LUNs."""
+    keys: Keys = field(init=False)
+    """Of encrypted datasets: the helper's, or our own where there is none."""
     _given: set[int] = field(default_factory=set)
     """Pools, by GUID, whose folder was given to the target since the start."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
@@ -106,6 +138,10 @@ class Context:
     serving: set[str] = field(default_factory=set)
     """Datastores whose LUNs were serving when last looked at."""
     reconcile_problem: str | None = "not yet reconciled"
+
+    def __post_init__(self) -> None:
+        engine = self.engine
+        self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     # --- looking
 
@@ -120,13 +156,15 @@ class Context:
                 return self._inventory
             asked = time.monotonic()
             with as_domain_errors():
-                volumes = tuple(self.engine.volumes())
+                volumes, filesystems = tuple(self.engine.volumes()), tuple(self.engine.filesystems())
+                found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
                 self._inventory = Inventory(
                     at=asked,
                     pools=tuple(self.engine.pools()),
                     volumes=volumes,
+                    filesystems=filesystems,
                     snapshots=tuple(self._snapshots()),
-                    devices={volume.name: self.device(volume) for volume in volumes},
+                    devices={volume.name: self.device(volume) for volume in volumes} | found,
                 )
             return self._inventory
 
@@ -142,15 +180,30 @@ class Context:
     # --- who uses what
 
     def logged_in(self, uuid: str) -> list[str]:
-        """Hosts that see the datastore and are logged in: "HOST (IQN)". Raises UnavailableError when the target can't tell."""
+        """Hosts that use the datastore: "HOST (IQN)" that see it and are logged in, "HOST (ADDRESS)" that mount it.
+
+        Raises UnavailableError when target or NFS server can't tell.
+        """
         with self.store.reading() as session:
             admitted = domain.admitted(session, uuid)
         if not admitted:
-            return []
+            return self.mounted_by(uuid)
         with as_domain_errors():
             sessions = self.target.sessions(self.configuration.target.name)
         names = {session.initiator for session in sessions}
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
+
+    def mounted_by(self, uuid: str) -> list[str]:
+        """Clients that use an NFS datastore, as far as ganesha tells: nfs_serving.using. None while it is not exported."""
+        with self.store.reading() as session:
+            row = session.get(Export, uuid)
+            if row is None:
+                return []
+            names = exports.addresses(session, domain.Shown.read(session).groups.get(uuid, ()))
+            number, allowed = row.number, row.clients
+        with as_domain_errors():
+            served = next((one for one in self.nfs.served() if one.export_id == number and one.served), None)
+            return [] if served is None else nfs_serving.using(served, self.nfs.clients(), names, allowed)
 
     def registered(self, uuid: str) -> list[str]:
         """Initiator ports whose persistent reservations end when the LUN is taken away, though it may come back."""
@@ -160,6 +213,27 @@ class Context:
         return sorted(port for one in found if not one.survive for port in one.initiators)
 
     # --- reconciling
+
+    def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
+        """Loads the keys of what is to be served, and waits for the devices that then come; why a key can't be had."""
+        locked: dict[str, list[Datastore]] = {}
+        for store in stores:
+            if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
+                locked.setdefault(store.encryption_root, []).append(store)
+        failures, coming = [], []
+        for root, waiting in locked.items():
+            try:
+                self.keys.load_kept_key(root)
+                coming += waiting
+            except (zfs.EngineUnavailable, zfs.Timeout) as error:
+                raise domain_error(error) from error
+            except zfs.ZfsError as error:
+                text = f"it is encrypted, and its key can't be loaded: {error}"
+                failures += [planes.Failure(store.uuid or "", text) for store in waiting]
+        limit = time.monotonic() + DEVICE_SECONDS
+        while any(not Path(store.device).exists() for store in coming) and time.monotonic() < limit:
+            time.sleep(0.05)
+        return failures
 
     def _folders(self, stores: list[Datastore]) -> tuple[dict[str, str], list[planes.Failure]]:
         """Of the pools with datastores to be served, the folders for persistent reservations; and why one is not there."""
@@ -188,9 +262,7 @@ class Context:
 
     def wanted(self, stores: list[Datastore], session: Session, folders: Mapping[str, str]) -> planes.Wanted:
         """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
-        out = {
-            uuid for job in jobs.active(session) for uuid in job.parameters.get("out_of_service", ()) if job.state == jobs.RUNNING
-        }
+        out = out_of_service(session)
         members: dict[str, list[str]] = {}
         rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
         for iqn, group_id in rows:
@@ -198,9 +270,9 @@ class Context:
         luns = {}
         unknown: set[str] = set()
         for store in stores:
-            if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:
+            if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:  # so it is a VMFS one
                 seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
-                if store.pool not in folders:
+                if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
                     unknown.add(store.uuid)
                     continue
                 luns[store.lun] = Lun(
@@ -211,6 +283,7 @@ class Context:
                     store.soft_threshold,
                     provisioning=self._provisioning(store),
                     reservations=folders[store.pool],
+                    **_kept(store),
                 )
         # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
         seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
@@ -224,8 +297,7 @@ class Context:
         }
         setting = session.get(Setting, "iscsi")
         chap_required = bool(setting and setting.value.get("chap_required"))
-        accounts = self._accounts(session) if chap_required else {}
-        names = {name for name in session.scalars(select(Host.chap_name)) if name}
+        accounts, unreadable = self._accounts(session) if chap_required else ({}, frozenset[str]())
         return planes.Wanted(
             target=self.configuration.target.name,
             luns=luns,
@@ -233,63 +305,131 @@ class Context:
             chap_required=chap_required,
             accounts=accounts,
             unknown=frozenset(unknown),
-            kept_accounts=frozenset(names - accounts.keys()) if chap_required else frozenset(),
+            kept_accounts=unreadable,
             initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
         )
 
-    def _accounts(self, session: Session) -> dict[str, planes.WantedAccount]:
+    def _accounts(self, session: Session) -> tuple[dict[str, planes.WantedAccount], frozenset[str]]:
+        """By name; and the names of those whose secrets can't be had."""
         accounts = {}
+        unreadable = set()
         for host in session.scalars(select(Host).where(Host.chap_name.is_not(None))):
             if host.chap_name and host.chap_secret:
                 try:
                     secret = self.seal.open(host.chap_secret)
                 except SealedError:
-                    continue  # readiness tells of it
+                    unreadable.add(host.chap_name)  # readiness tells of it
+                    continue
                 stale = host.chap_applied != host.chap_revision
-                own = list(session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id)))
-                only = own[0] if len(own) == 1 else None  # the target binds an account to one name
-                accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, only, stale)
-        return accounts
+                own = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
+                if names := tuple(sorted(own)):  # who has no name logs in as nobody
+                    accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, names, stale)
+        return accounts, frozenset(unreadable)
 
-    def reconcile(self, cause: str) -> planes.Outcome:
-        """Makes the target serve what it should. What was otherwise without a cause of ours is drift. Raises UnavailableError."""
+    def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
+        """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
+
+        What the one does not answer keeps nothing from the other. Raises UnavailableError, with a `kind` of datastores only when
+        who serves that kind does not answer.
+        """
         with self._reconciling:
             try:
                 stores = self.datastores()
+                locked = self._unlock(stores)
+                if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
+                    stores = self.datastores()
                 self._present_found(stores)
                 with self.store.reading() as session:
                     stores = domain.datastores(self._inventory, session)
-                folders, unmounted = self._folders(stores)
-                with self.store.reading() as session:
-                    wanted = self.wanted(domain.datastores(self._inventory, session), session, folders)
-                    revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
-                with as_domain_errors():
-                    outcome = planes.reconcile(self.target, wanted)
             except DomainError as error:
+                self._unavailable(
+                    [Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")]
+                )
                 self.reconcile_problem = str(error)
-                finding = Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")
-                with self.store.session() as session:
-                    settle(session, "unavailable", [finding])  # what was wrong with single LUNs is so still
                 raise
             except Exception as error:
                 self.reconcile_problem = f"the worker is at fault: {error}"
                 raise
-            mended = self.reconcile_problem is not None
-            self.reconciled_at = time.time()
-            served = {lun.lun.uuid: lun for one in self._served_targets() for lun in one.luns}
-            self.serving = {uuid for uuid, lun in served.items() if lun.state == "serving"}
-            failing = tuple(
-                planes.Failure(uuid, f"LUN {lun.lun.number} is {lun.state}: {lun.reason}")
-                for uuid, lun in served.items()
-                if lun.state == "failed"
+            outcomes, away = {}, {}
+            serving = {store.uuid for store in stores if store.uuid in self.serving}
+            for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
+                try:
+                    outcomes[plane], served = serve(stores)
+                    serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
+                except DomainError as error:
+                    away[plane] = error
+                except Exception as error:
+                    self.reconcile_problem = f"the worker is at fault: {error}"
+                    raise
+            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
+
+    def _reconciled(
+        self,
+        cause: str,
+        kind: str | None,
+        outcomes: dict[str, planes.Outcome],
+        away: dict[str, DomainError],
+        serving: set[str],
+        locked: Sequence[planes.Failure],
+    ) -> planes.Outcome:
+        mended = self.reconcile_problem is not None
+        self.reconciled_at, self.serving = time.time(), serving
+        outcome = planes.Outcome(
+            tuple(text for one in outcomes.values() for text in one.differences),
+            (*locked, *(failure for one in outcomes.values() for failure in one.failures)),
+        )
+        problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
+        self.reconcile_problem = "; ".join(problems) or None
+        if outcome.differences or problems or mended or cause != "periodic":
+            with self.store.session() as session:
+                self._settle(session, outcome, outcomes, locked, cause)
+            keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
+            self._unavailable(
+                [
+                    Finding(keys[plane], "critical", "appliance", str(error), "start what does not answer")
+                    for plane, error in away.items()
+                ]
             )
-            outcome = planes.Outcome(outcome.differences, outcome.failures + tuple(unmounted) + failing)
-            self.reconcile_problem = "; ".join(failure.text for failure in outcome.failures) or None
-            failed = {failure.subject for failure in outcome.failures}
-            if outcome.differences or outcome.failures or mended or cause != "periodic":
-                with self.store.session() as session:
-                    self._settle(session, outcome, cause, wanted, failed, revisions)
-            return outcome
+        for plane, error in away.items():
+            if kind in (None, plane):
+                raise error
+        return outcome
+
+    def _unavailable(self, findings: list[Finding]) -> None:
+        with self.store.session() as session:
+            settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
+
+    def _reconcile_target(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+        folders, unmounted = self._folders(stores)
+        with self.store.reading() as session:
+            wanted = self.wanted(stores, session, folders)
+            revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
+        with as_domain_errors():
+            outcome = planes.reconcile(self.target, wanted)
+        failed = {failure.subject for failure in outcome.failures}
+        if outcome.differences:
+            with self.store.session() as session:
+                for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
+                    if host.chap_name not in failed:
+                        host.chap_applied = revisions.get(host.chap_name, 0)
+        served = {lun.lun.uuid: lun for one in self._served_targets() for lun in one.luns}
+        failing = tuple(
+            planes.Failure(uuid, f"LUN {lun.lun.number} is {lun.state}: {lun.reason}")
+            for uuid, lun in served.items()
+            if lun.state == "failed"
+        )
+        outcome = planes.Outcome(outcome.differences, outcome.failures + tuple(unmounted) + failing)
+        return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
+
+    def _reconcile_exports(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+        with self.store.reading() as session:
+            out = out_of_service(session)
+            numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
+            groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
+            addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
+        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers)
+        with as_domain_errors():
+            return serving.reconcile(stores)
 
     def _served_targets(self) -> list[ServedTarget]:
         with as_domain_errors():
@@ -299,43 +439,47 @@ class Context:
         self,
         session: Session,
         outcome: planes.Outcome,
+        outcomes: dict[str, planes.Outcome],
+        locked: Sequence[planes.Failure],
         cause: str,
-        wanted: planes.Wanted,
-        failed: set[str],
-        revisions: dict[str | None, int],
     ) -> None:
-        for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
-            if host.chap_name not in failed:
-                host.chap_applied = revisions.get(host.chap_name, 0)
         if outcome.differences:
-            tell(
-                session,
-                "drift" if cause == "periodic" else "reconciled",
-                "target",
-                cause=cause,
-                differences=list(outcome.differences),
-            )
-        settle(session, "unavailable", [])
-        settle(
-            session,
-            "reconcile",
-            [
-                Finding(f"reconcile:{failure.subject or failure.text}", "critical", failure.subject, failure.text)
-                for failure in outcome.failures
-            ],
-        )
+            told = "drift" if cause == "periodic" else "reconciled"
+            tell(session, told, "target", cause=cause, differences=list(outcome.differences))
+        areas = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
+        found = {areas[plane]: list(one.failures) for plane, one in outcomes.items()}
+        if "reconcile" in found:
+            found["reconcile"] += locked
+        for area, failures in found.items():
+            findings = [Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text) for one in failures]
+            settle(session, area, findings)
 
     def _present_found(self, stores: list[Datastore]) -> None:
         """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it."""
-        found = [store for store in stores if store.state == "active" and store.uuid and store.lun is None]
+        active = [store for store in stores if store.state == "active" and store.uuid]
+        found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
         if not found:
             return
-        volumes = {volume.name: volume for volume in self._inventory.volumes}
+        datasets = {one.name: one for one in (*self._inventory.volumes, *self._inventory.filesystems)}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
             making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
-            pending = {job.parameters.get("lun") for job in jobs.active(session)}
+            pending = [job.parameters for job in jobs.active(session)]
+            luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
             for store in found:
-                if store.uuid and store.uuid not in making:
-                    number = domain.free_lun(session, domain.kept_lun(volumes[store.dataset]), pending)
-                    domain.present(session, store.uuid, number, None)
+                if not store.uuid or store.uuid in making or store.dataset not in datasets:
+                    continue
+                kept = identity.judge(datasets[store.dataset])
+                if not isinstance(kept, identity.Identity):
+                    continue
+                if store.kind == domain.VMFS:
+                    domain.present(session, store.uuid, domain.free_lun(session, domain.kept_lun(kept), luns), None)
+                else:
+                    share = exports.free_share(session, store.name, store.uuid, kept.share, shares)
+                    exports.show(session, store.uuid, exports.free_number(session, kept.export, numbers), share)
+
+
+def out_of_service(session: Session) -> set[str]:
+    """Datastores that a job has taken out of service, and that stay so until it has ended."""
+    running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
+    return {uuid for job in running for uuid in job.parameters.get("out_of_service", ())}

@@ -6,14 +6,15 @@ import logging
 import threading
 import time
 
+from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import DomainError, InternalError, NotFoundError, UnavailableError, to_wire
-from appliance.worker import operations, pool_operations, snapshot_operations
+from appliance.worker import operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters
 
-OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS}
+OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS}
 _TRIES = 5
 _log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Executor:
                 jobs.in_the_way(session, plan.parameters)
                 job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
                 job_id = job.id
+            _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
         with self._wake:
             self._wake.notify_all()
         return job_id
@@ -87,6 +89,8 @@ class Executor:
                     self._wake.wait(5)
             return
         operation = OPERATIONS[job.kind]
+        logs.of_request(f"job-{job.id}")
+        _log.info("%s of %s begins", job.kind, job.subject)
         try:
             self._one(job.id, operation, job.parameters)
         except Exception:
@@ -105,6 +109,7 @@ class Executor:
     def _end(self, job: Job, state: str, *, result: Parameters | None = None, problem: Parameters | None = None) -> None:
         with self._context.store.session() as session:
             jobs.end(session, job.id, state, result=result, problem=problem)
+            _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
             if job.parameters.get("schedule"):
                 schedules.ended(session, job.parameters["schedule"], problem["text"] if problem else None)
 

@@ -7,9 +7,12 @@ import time
 from collections.abc import Mapping
 
 from appliance.domain import datastores as domain
-from appliance.domain import identity
+from appliance.domain import designation, exports, identity
+from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.worker import reservations
 from appliance.worker.context import Context
+from appliance.worker.kinds import KINDS, dataset_kind, kind_of, only_own
 from appliance.worker.steps import (
     Advance,
     Operation,
@@ -19,83 +22,84 @@ from appliance.worker.steps import (
     check_name,
     choose_lun,
     complete,
+    dataset_of,
     destroy_origin,
+    ensure_encryption_root,
     ensure_folder,
+    forget_reservations,
     identity_properties,
     origin_guid,
     out_of_service,
-    own_volume,
+    own_dataset,
+    pending_values,
     serve,
     still_unused,
     take_back,
     unreserved,
     unused,
 )  # fmt: skip
+from appliance.zfs.model import Dataset, Volume
 
 
 class Create(Operation):
-    """An empty VMFS datastore: a zvol with its own identity, served."""
+    """An empty datastore with its own identity, served: a zvol for VMFS, or a file system for NFS."""
 
     kind = "datastore.create"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """Names, sizes, space, numbers."""
+        kind = kind_of(asked)
+        only_own(kind, asked)
         stores = context.datastores()
-        name, size = asked["name"], asked["size"]
-        block_size = asked.get("block_size") or domain.BLOCK_SIZE
-        check_name(context, stores, name)
-        domain.check_size(size, block_size)
+        check_name(context, stores, asked["name"])
         check_groups(context, asked.get("host_groups"))
         pool = next((pool for pool in context.look(60).pools if pool.name == asked["pool"]), None)
         if pool is None:
             raise InvalidError(
                 "pool", f"there is no pool {asked['pool']!r}", ", ".join(pool.name for pool in context.look(60).pools) or "none"
             )
-        if asked.get("thick") and size > pool.free:
-            raise ConflictError(f"the pool has not the space for a thick datastore: {pool.free} bytes are free", [pool.name])
         uuid = domain.new_uuid()
         return Plan(
             uuid,
             {
+                "kind": kind.name,
                 "uuid": uuid,
-                "name": name,
-                "dataset": domain.dataset_name(pool.name, name, uuid),
-                "size": size,
-                "block_size": block_size,
-                "thick": bool(asked.get("thick")),
+                "name": asked["name"],
+                "dataset": domain.dataset_name(pool.name, asked["name"], uuid, encrypted=bool(asked.get("encrypted"))),
+                "key": domain.new_uuid() if asked.get("encrypted") else None,
                 "compression": asked.get("compression") or "lz4",
                 "sync": asked.get("sync") or "standard",
                 "soft_threshold": asked.get("soft_threshold"),
-                "lun": choose_lun(context, asked.get("lun")),
-                "host_groups": asked.get("host_groups") or [],
+                **kind.decide_new(asked, asked["name"], uuid, pool),
+                **kind.decide_shown(context, asked, asked["name"], uuid, None),
             },
         )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Volume, identity, number, target."""
-        dataset, uuid = decided["dataset"], decided["uuid"]
-        advance("creating the volume", 10)
-        ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not own_volume(context, dataset, uuid):
-            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"], decided["thick"])
-            native = {"compression": decided["compression"], "sync": decided["sync"]}
-            context.engine.create_volume(
-                dataset, decided["size"], volblocksize=decided["block_size"], thick=decided["thick"], properties={**native, **own}
-            )
+        """Dataset, identity, numbers, target or NFS server."""
+        dataset, uuid, kind = decided["dataset"], decided["uuid"], kind_of(decided)
+        advance("creating its dataset", 10)
+        if decided.get("key"):
+            ensure_encryption_root(context, dataset.rsplit("/", 1)[0], decided["key"])
+        else:
+            ensure_folder(context, dataset.rsplit("/", 1)[0])
+        if not own_dataset(context, dataset, uuid):
+            own = identity_properties(decided["name"], uuid, decided["soft_threshold"], kind.numbers(decided))
+            kind.make(context, decided, own)
         advance("giving it its identity", 50)
         with context.store.session() as session:
-            domain.present(session, uuid, decided["lun"], decided["host_groups"])
+            kind.show(session, decided)
         complete(context, dataset)
         advance("serving it", 70)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
 
     def undo(self, context: Context, decided: Parameters) -> None:
-        """No volume without an identity stays."""
+        """No dataset without an identity stays."""
         take_back(context, decided["dataset"], decided["uuid"])
 
 
 class Change(Operation):
-    """Name, threshold, LUN number, host groups."""
+    """Name, threshold, LUN number, host groups; of an NFS datastore its clients, versions and squash."""
 
     kind = "datastore.change"
 
@@ -106,22 +110,35 @@ class Change(Operation):
         if asked.get("name") is not None:
             check_name(context, stores, asked["name"], store.id)
         check_groups(context, asked.get("host_groups"))
+        only_own(KINDS[store.kind], asked)
         lun = asked.get("lun")
         if lun is not None and lun != store.lun:
             choose_lun(context, lun)
             unused(context, store, asked.get("force", False), "another LUN number takes it away from them")
             unreserved(context, store, asked.get("force", False))
         groups = asked.get("host_groups")
-        if groups is not None and set(store.host_groups) - set(groups):
+        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
+        if fewer_groups:
             unused(context, store, asked.get("force", False), "fewer host groups may take it away from them")
-        decided = {key: asked[key] for key in ("name", "soft_threshold", "lun", "host_groups") if key in asked}
+        if store.kind == domain.NFS and _takes_away(store, asked):
+            unused(
+                context, store, asked.get("force", False), "fewer clients, fewer versions or squashing may take it away from them"
+            )
+        fields = ("name", "soft_threshold", "lun", "host_groups", "clients", "versions", "squash")
+        decided = {key: asked[key] for key in fields if key in asked}
+        if decided.get("clients") is not None:
+            decided["clients"] = exports.check_clients(decided["clients"])
         taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
         kept = {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "force": bool(asked.get("force"))}
+        kept |= {"kind": store.kind, "exported": store.export, "path": store.share}
+        kept |= {"loses": store.kind == domain.NFS and (_takes_away(store, asked) or fewer_groups)}
         return Plan(store.id, {**taken, **kept, "changes": decided})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Properties in one step, then the target."""
+        """Properties in one step, then who serves it."""
         changes, dataset, uuid = decided["changes"], decided["dataset"], decided["uuid"]
+        if decided.get("loses") and not decided["force"] and (clients := context.mounted_by(uuid)):
+            raise ConflictError("hosts have mounted it", clients, can_force=True)
         if changes.get("lun") not in (None, decided["number"]):
             still_unused(context, uuid, decided.get("force", True), decided["number"])
         advance("setting what is kept with the data", 10)
@@ -140,18 +157,35 @@ class Change(Operation):
         if number is not None:
             with context.store.session() as session:
                 domain.present(session, uuid, number, changes.get("host_groups"))
-        advance("telling the target", 60)
+        elif decided.get("exported") is not None:
+            told = {key: changes.get(key) for key in ("versions", "squash", "clients")}
+            with context.store.session() as session:
+                groups = changes.get("host_groups")
+                exports.show(session, uuid, decided["exported"], decided["path"], groups=groups, **told)
+        advance("telling who serves it", 60)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
 
 
+def _takes_away(store: domain.Datastore, asked: Parameters) -> bool:
+    """Whether an NFS datastore's clients may lose something."""
+    fewer = (("clients", store.clients), ("versions", store.versions))
+    if any(asked.get(field) is not None and set(before) - set(asked[field]) for field, before in fewer):
+        return True
+    return asked.get("squash") not in (None, "none", store.squash)
+
+
 class Grow(Operation):
-    """A larger volume; hosts see it at once."""
+    """A larger volume, or quota; hosts see it at once."""
 
     kind = "datastore.grow"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """Never smaller."""
         store = domain.find(context.datastores(), asked["id"], "active")
+        if store.kind == domain.NFS:
+            if asked["size"] < store.size:
+                raise InvalidError("size", "this is less than now: set its quota", f"{store.size} or more")
+            return Quota().plan(context, asked)
         domain.check_size(asked["size"], store.block_size)
         if asked["size"] < store.size:
             raise InvalidError(
@@ -161,6 +195,8 @@ class Grow(Operation):
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Volume, then target."""
+        if decided.get("kind") == domain.NFS:
+            return Quota().run(context, decided, job_id, advance)
         advance("growing the volume", 10)
         context.engine.grow_volume(decided["dataset"], decided["size"])
         advance("telling the target", 60)
@@ -172,6 +208,31 @@ class Grow(Operation):
         if served["served"] and lun is not None:
             context.target.refresh_lun(context.configuration.target.name, lun)
         return {"datastore": decided["uuid"], **served}
+
+
+class Quota(Operation):
+    """Of an NFS datastore: larger or smaller, never below what it has and promises."""
+
+    kind = "datastore.quota"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """OpenZFS refuses it too, but says less."""
+        store = domain.find(context.datastores(), asked["id"], "active")
+        if store.kind != domain.NFS:
+            raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
+        domain.check_quota(asked["size"])
+        least = max(store.referenced, store.reserved)
+        if asked["size"] < least:
+            held = f"{store.referenced} bytes are used, and {store.reserved} promised to its files"
+            raise InvalidError("size", f"the quota would be below what it holds: {held}", f"{least} or more")
+        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "size": asked["size"], "kind": domain.NFS})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """One property; hosts see it when they look next."""
+        advance("setting the quota", 10)
+        context.engine.set_properties(decided["dataset"], {"refquota": str(decided["size"])})
+        context.look()
+        return {"datastore": decided["uuid"], "served": decided["uuid"] in context.serving, "problem": None}
 
 
 class Delete(Operation):
@@ -190,6 +251,7 @@ class Delete(Operation):
         return Plan(
             store.id,
             {
+                "kind": store.kind,
                 "uuid": store.uuid,
                 "dataset": store.dataset,
                 "aside": aside,
@@ -199,14 +261,15 @@ class Delete(Operation):
         )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Target, mark, rename."""
+        """Out of service, mark, rename."""
         dataset, aside = decided["dataset"], decided["aside"]
         advance("taking it out of service", 10)
         out_of_service(context, decided["uuid"], decided["force"])
         advance("putting it aside", 50)
         ensure_folder(context, aside.rsplit("/", 1)[0])
-        if not own_volume(context, aside, decided["uuid"]):
+        if not own_dataset(context, aside, decided["uuid"]):
             context.engine.set_properties(dataset, {identity.DELETED: str(int(time.time()))})
+            kind_of(decided).aside(context, dataset)
             context.engine.rename(dataset, aside)
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
@@ -215,8 +278,9 @@ class Delete(Operation):
 
     def undo(self, context: Context, decided: Parameters) -> None:
         """What is still at its place is not deleted."""
-        if own_volume(context, decided["dataset"], decided["uuid"]):
+        if own_dataset(context, decided["dataset"], decided["uuid"]):
             context.engine.inherit_property(decided["dataset"], identity.DELETED)
+            kind_of(decided).back(context, decided["dataset"])
 
 
 class Restore(Operation):
@@ -231,30 +295,32 @@ class Restore(Operation):
         name = asked.get("name") or store.name
         check_name(context, stores, name)
         check_groups(context, asked.get("host_groups"))
-        volume = context.look(60).volume(store.dataset)
-        wanted = domain.kept_lun(volume) if volume else None
+        found, kind = context.look(60).dataset(store.dataset), KINDS[store.kind]
+        only_own(kind, asked)
+        kept = identity.judge(found) if found else None
         return Plan(
             store.id,
             {
+                "kind": kind.name,
                 "uuid": store.uuid,
                 "name": name,
                 "aside": store.dataset,
-                "dataset": domain.dataset_name(store.pool, name, store.id),
-                "lun": choose_lun(context, asked.get("lun"), wanted),
-                "host_groups": asked.get("host_groups") or [],
+                "dataset": domain.dataset_name(store.pool, name, store.id, encrypted=domain.is_below_root(store.dataset)),
+                **kind.decide_shown(context, asked, name, store.id, kept if isinstance(kept, identity.Identity) else None),
             },
         )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Rename, mark, target."""
-        dataset, uuid = decided["dataset"], decided["uuid"]
+        """Rename, mark, serve."""
+        dataset, uuid, kind = decided["dataset"], decided["uuid"], kind_of(decided)
         advance("putting it back", 10)
         ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not own_volume(context, dataset, uuid):
+        if not own_dataset(context, dataset, uuid):
             context.engine.rename(decided["aside"], dataset)
         with context.store.session() as session:
-            domain.present(session, uuid, decided["lun"], decided["host_groups"])
-        context.engine.set_properties(dataset, {identity.NAME: decided["name"], identity.LUN: str(decided["lun"])})
+            kind.show(session, decided)
+        context.engine.set_properties(dataset, {identity.NAME: decided["name"], **kind.numbers(decided)})
+        kind.back(context, dataset)
         context.engine.inherit_property(dataset, identity.DELETED)
         advance("serving it", 60)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
@@ -271,13 +337,16 @@ class Purge(Operation):
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
             raise ConflictError("clones depend on its snapshots; delete and purge them first", clones)
-        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "origin": origin_guid(context, store.origin)})
+        about = {"kind": store.kind, "uuid": store.uuid, "dataset": store.dataset}
+        return Plan(store.id, {**about, "origin": origin_guid(context, store.origin)})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Destroys it, if it is still the one, and the snapshot that was taken for it alone."""
         advance("destroying it", 10)
-        if own_volume(context, decided["dataset"], decided["uuid"]):
+        if own_dataset(context, decided["dataset"], decided["uuid"]):
             context.engine.destroy(decided["dataset"], with_snapshots=True)
+        if kind_of(decided).name == domain.VMFS:
+            forget_reservations(context, decided["dataset"], decided["uuid"])
         destroy_origin(context, decided.get("origin"))
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
@@ -286,48 +355,78 @@ class Purge(Operation):
 
 
 class Adopt(Operation):
-    """Makes a datastore of a volume that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
+    """Makes a datastore of a dataset that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
 
     kind = "datastore.adopt"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """Two with one identity are never made."""
         stores = context.datastores()
-        volume = context.look(60).volume(asked["dataset"])
-        if volume is None:
-            raise InvalidError("dataset", f"there is no volume {asked['dataset']!r}", "the name of a volume")
-        store = next((store for store in stores if store.dataset == volume.name), None)
+        found = context.look(60).dataset(asked["dataset"])
+        if found is None:
+            raise InvalidError("dataset", f"there is no dataset {asked['dataset']!r}", "the name of a volume or file system")
+        kind = dataset_kind(found)
+        only_own(kind, asked)
+        store = next((store for store in stores if store.dataset == found.name), None)
         if store is not None and store.state != "copy":
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
         check_name(context, stores, asked["name"])
-        domain.check_size(volume.volsize, 512)
         check_groups(context, asked.get("host_groups"))
+        thick: bool | None = None
+        if isinstance(found, Volume):
+            domain.check_size(found.volsize, 512)
+            thick = True if found.refreservation >= found.volsize else None if found.refreservation else False
+        elif found.name.partition("/")[2] in ("", domain.FOLDER, domain.TRASH, reservations.DATASET):
+            raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
+        elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
+            raise ConflictError("datasets lie below it, which a datastore has not", below)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
-                raise InvalidError("identity", "the volume claims none", "new")
+                raise InvalidError("identity", "the dataset claims none", "new")
             uuid = store.copy_of
-            others = [other.dataset for other in stores if uuid in (other.uuid, other.copy_of) and other.dataset != volume.name]
+            others = [other.dataset for other in stores if uuid in (other.uuid, other.copy_of) and other.dataset != found.name]
             if others:
                 raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
-        lun = choose_lun(context, asked.get("lun"))
-        return Plan(
-            uuid,
-            {"uuid": uuid, "name": asked["name"], "dataset": volume.name, "guid": str(volume.guid), "lun": lun,
-             "thick": True if volume.refreservation >= volume.volsize else None if volume.refreservation else False,
-             "host_groups": asked.get("host_groups") or []},
-        )  # fmt: skip
+        names = self._names(context, asked, found, stores)
+        shown = kind.decide_shown(context, asked, asked["name"], uuid, None)
+        shown |= {"designation": designation.to_property(names) if names else None, "thick": thick}
+        decided = {"kind": kind.name, "uuid": uuid, "name": asked["name"], "dataset": found.name, "guid": str(found.guid)}
+        return Plan(uuid, {**decided, **shown})
+
+    @staticmethod
+    def _names(context: Context, asked: Parameters, found: Dataset, stores: list[domain.Datastore]) -> Designation | None:
+        """Of another target, that it keeps: no other datastore has one of them, or is about to."""
+        names = identity.claimed_designation(found) if asked.get("identity") == "keep" else None
+        if asked.get("known_as"):
+            if names is not None:
+                raise InvalidError("known_as", "the identity that is kept has names already", "identity new, or nothing here")
+            if not isinstance(found, Volume):
+                raise InvalidError("known_as", "only a volume has the names of a disk", "nothing here")
+            names = designation.known_as(asked["known_as"])
+        if names is None:
+            return None
+        domain.check_designation(stores, names, found.name)
+        for pending in pending_values(context, "designation") - {None}:
+            other = designation.of_property(str(pending))
+            if other is not None and (common := sorted(names.names & other.names)):
+                raise ConflictError("a job under way gives another datastore these names", common)
+        return names
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Identity in one step, then the target."""
+        """What its kind needs, identity in one step, then who serves it."""
         advance("giving it its identity", 10)
-        dataset, uuid = decided["dataset"], decided["uuid"]
-        if str(context.engine.volume(dataset).guid) != decided["guid"]:
-            raise ConflictError("the volume is another one than when this was asked", [dataset])
+        dataset, uuid, kind = decided["dataset"], decided["uuid"], kind_of(decided)
+        found = dataset_of(context, dataset)
+        if str(found.guid) != decided["guid"]:
+            raise ConflictError("the dataset is another one than when this was asked", [dataset])
+        kind.adopt(context, found, decided)
         with context.store.session() as session:
-            domain.present(session, uuid, decided["lun"], decided["host_groups"])
-        own = identity_properties(decided["name"], uuid, decided["lun"], None, decided.get("thick"))
-        for left in (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK):  # of what it was a copy of
+            kind.show(session, decided)
+        own = identity_properties(decided["name"], uuid, None, kind.numbers(decided))
+        if decided.get("designation"):
+            own[designation.PROPERTY] = decided["designation"]
+        for left in (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY):  # of what it was a copy of
             context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**own, identity.GUID: decided["guid"]})
         advance("serving it", 60)
@@ -366,5 +465,6 @@ class Forget(Operation):
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    operation.kind: operation for operation in (Create(), Change(), Grow(), Delete(), Restore(), Purge(), Adopt(), Forget())
+    operation.kind: operation
+    for operation in (Create(), Change(), Grow(), Quota(), Delete(), Restore(), Purge(), Adopt(), Forget())
 }

@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
-from appliance.domain.datastores import Datastore
+from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.secrets import Seal, SealedError
+from appliance.worker import nfs_readiness
+from appliance.worker.nfs_readiness import NfsFacts
 from appliance.zfs.model import FeatureState, Pool
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
@@ -41,11 +43,13 @@ class Facts:
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
+    nfs: NfsFacts = field(default_factory=NfsFacts)
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     """All of them."""
-    return [*_storage(facts), *_target(facts), *_datastores(facts), *_hosts(facts, session, seal)]
+    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores)]
+    return [*_storage(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
 def _storage(facts: Facts) -> Iterator[Check]:
@@ -122,7 +126,7 @@ def _datastores(facts: Facts) -> Iterator[Check]:
                 store.dataset,
             )
             continue
-        if store.state != "active":
+        if store.state != "active" or store.kind != VMFS:
             continue
         lun = served.get(store.uuid or "")
         if lun is None:
@@ -170,7 +174,8 @@ def _datastores(facts: Facts) -> Iterator[Check]:
 def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     logged_in = {one.initiator for one in facts.sessions}
     groups = {group.id: group for group in session.scalars(select(HostGroup))}
-    used = {group_id for store in facts.stores for group_id in store.host_groups}
+    used = {group_id for store in facts.stores if store.kind == VMFS for group_id in store.host_groups}
+    by_nfs = {group_id for store in facts.stores if store.kind == NFS for group_id in store.host_groups}
     setting = session.get(Setting, "iscsi")
     chap = bool(setting and setting.value.get("chap_required"))
     iqns: dict[str, list[str]] = {}
@@ -186,6 +191,13 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             evidence = f"group {group.name} is not offered {', '.join(group.disabled)}"
             yield Check("offloads", "The host is offered all offloads", WARNING, evidence, "enable them for the group", host.id)
         names = iqns.get(host.id, [])
+        if host.group_id in by_nfs and not host.addresses:
+            remedy = "esxcli network ip interface ipv4 get; then set its addresses"
+            yield Check(
+                "address", "The host has an address", FAILED, "it may mount nothing: no address is known", remedy, host.id
+            )
+        if not names and host.group_id in by_nfs and host.group_id not in used:
+            continue  # it has no LUN to see
         if not names:
             yield Check(
                 "initiator",

@@ -15,6 +15,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from appliance import logs
 from appliance.domain.errors import DomainError, InternalError, to_wire
 from appliance.worker.service import Service
 
@@ -22,6 +25,13 @@ LONGEST_REQUEST = 1 << 20
 CONNECTIONS = 64
 IDLE_S = 60
 _log = logging.getLogger(__name__)
+
+
+def _encoded(answer: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # half a character, which somebody has asked for
+        return json.dumps(msgspec.to_builtins(answer)).encode()
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -41,11 +51,12 @@ class _Connection(socketserver.StreamRequestHandler):
                 return
             if not line.endswith(b"\n"):
                 return
-            self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
+            self.wfile.write(_encoded(self._answer(line)) + b"\n")
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             request = json.loads(line)
+            logs.of_request(request.get("request"))
             return {"result": self.server.service.call(str(request["method"]), dict(request.get("params") or {}))}
         except DomainError as error:
             return {"error": to_wire(error)}

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
+from appliance.dataplane import vaai_nas
+from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.domain.journal import settle
-from appliance.worker import pool_operations, readiness
+from appliance.worker import measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
-from appliance.zfs.model import Pool
+from appliance.worker.watch import Watch
+from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
+from appliance.zfs.model import Filesystem, Pool
 
 _log = logging.getLogger(__name__)
 
@@ -34,21 +39,31 @@ class Service:
         self.now: Callable[[], float] = time.time
         self._stopping = threading.Event()
         self._asked = threading.Event()
+        self.watch = Watch(context, self._asked.set)
         self._clock = threading.Thread(target=self._by_the_clock, name="clock")
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "ping": lambda _: {},
             "status": self._status,
+            "metrics": lambda _: measures.collect(context, self._fresh),
             "pools": lambda _: [pool_as_wire(pool) for pool in self._look().pools],
-            "disks": self._disks,
+            "disks": lambda _: self.watch.disks(),
+            "zfs_event": self.watch.event,
             "importable": self._importable,
             "pool_plan": self._pool_plan,
-            "datastores": lambda _: [asdict(store) for store in context.datastores(self._fresh)],
+            "datastores": self._datastores,
+            "check_scheduled": self._check_scheduled,
             "snapshots": self._snapshots,
             "volumes": self._volumes,
+            "filesystems": self._filesystems,
+            "nfs_clients": self._nfs_clients,
             "sessions": self._sessions,
             "offloads": self._offloads,
-            "readiness": lambda _: [asdict(check) for check in self._readiness()],
+            "readiness": lambda _: [vars(check) for check in self._readiness()],
             "submit": self._submit,
             "reconcile": self._reconcile,
+            "keys": self._keys,
+            "export_key": self._export_key,
+            "keep_key": self._keep_key,
         }
 
     @property
@@ -62,6 +77,7 @@ class Service:
         """Jobs that were under way go on; all is reconciled."""
         self.executor.start()
         self._clock.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """After the job under way."""
@@ -69,6 +85,7 @@ class Service:
         self._asked.set()
         self.executor.stop()
         self._clock.join()
+        self.watch.stop()
 
     # --- answers
 
@@ -110,10 +127,6 @@ class Service:
             "reconcile_problem": context.reconcile_problem,
         }
 
-    def _disks(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        with as_domain_errors():
-            return [asdict(disk) for disk in self.context.engine.disks()]
-
     def _importable(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(pool) for pool in self.context.engine.importable()]
@@ -121,6 +134,16 @@ class Service:
     def _pool_plan(self, asked: dict[str, Any]) -> list[str]:
         with as_domain_errors():
             return pool_operations.dry_run(self.context, asked)
+
+    def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
+        found: Iterable[domain.Datastore] = self.context.datastores(self._fresh)
+        for name in ("id", "state", "kind"):
+            if (wanted := asked.get(name)) is not None:
+                found = [store for store in found if getattr(store, name) == wanted]
+        if asked.get("after") is not None:
+            found = [store for store in found if f"{store.name}\0{store.id}" > asked["after"]]
+        return [vars(store) for store in itertools.islice(found, asked.get("limit"))]
 
     def _snapshots(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         stores = self.context.datastores(self._fresh)
@@ -142,6 +165,10 @@ class Service:
             if snapshot.dataset in by_dataset
         ]
 
+    def _check_scheduled(self, asked: dict[str, Any]) -> dict[str, Any]:
+        schedules.check_datastores(self.context.datastores(self._fresh), asked["datastores"])
+        return {}
+
     def _volumes(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
@@ -151,13 +178,53 @@ class Service:
             for volume in inventory.volumes
         ]  # fmt: skip
 
+    def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._look()
+        known = {store.dataset: store for store in self.context.datastores(self._fresh)}
+        own = (domain.FOLDER, domain.TRASH, domain.ENCRYPTED, f"{domain.ENCRYPTED}/{domain.TRASH}", reservations.DATASET)
+        return [
+            {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
+             "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
+            for one in inventory.filesystems
+            if "/" in one.name and one.name.split("/", 1)[1] not in own
+        ]  # fmt: skip
+
+    def _nfs_clients(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Who mounts NFS datastores, and which it may be using."""
+        exported = [store for store in self.context.datastores(self._fresh) if store.export is not None]
+        if not exported:
+            return []
+        with as_domain_errors():
+            known = self.context.nfs.clients().known
+        used = {store.id: self.context.mounted_by(store.id) for store in exported}
+        return [
+            {"address": one.address, "seen_at": one.seen_at, "opens": one.opens,
+             "datastores": sorted(store for store, users in used.items() if _names(users, one.address))}
+            for one in sorted(known, key=lambda one: one.address)
+        ]  # fmt: skip
+
     def _sessions(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
 
     def _offloads(self, _asked: dict[str, Any]) -> dict[str, Any]:
         with as_domain_errors():
-            return self.context.target.statistics(self.context.configuration.target.name)
+            told = self.context.target.statistics(self.context.configuration.target.name)
+        return {**told, **self._nfs_offloads()}
+
+    def _nfs_offloads(self) -> dict[str, Any]:
+        """Of the NFS server, while there are NFS datastores; each export's by its datastore, if it is one."""
+        exported = [store for store in self.context.datastores(self._fresh) if store.export is not None]
+        nothing: dict[str, Any] = {"exports": [], "nfs_hosts": [], "nfs_problem": None}
+        if not exported or self.context.configuration.nfs.simulated:
+            return nothing
+        by_path = {path: store.id for store in exported for path in (store.path, store.share)}
+        try:
+            counted = vaai_nas.statistics(self.context.configuration.nfs.statistics)
+        except GaneshaUnreachableError as error:
+            return {**nothing, "nfs_problem": str(error)}
+        exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]
+        return {"exports": exports, "nfs_hosts": counted.get("hosts", []), "nfs_problem": None}
 
     def _readiness(self) -> list[readiness.Check]:
         context = self.context
@@ -174,6 +241,12 @@ class Service:
                 facts.sessions = context.target.sessions(context.configuration.target.name)
         except DomainError as error:
             facts.target_problem = str(error)
+        if any(store.kind == domain.NFS for store in facts.stores):
+            try:
+                facts.nfs.exports = context.nfs.served()
+                facts.nfs.counters_problem = self._nfs_offloads()["nfs_problem"]
+            except GaneshaUnreachableError as error:
+                facts.nfs.problem = str(error)
         with context.store.reading() as session:
             return readiness.checks(facts, session, context.seal)
 
@@ -184,12 +257,54 @@ class Service:
         outcome = self.context.reconcile(str(asked.get("cause", "asked")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
+    def _roots(self) -> list[Filesystem]:
+        """Encryption roots of the appliance."""
+        with as_domain_errors():
+            found = self.context.engine.filesystems()
+        return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
+
+    def _root(self, pool: str) -> Filesystem:
+        for root in self._roots():
+            if root.pool == pool:
+                return root
+        raise NotFoundError("encryption of pool", pool)
+
+    def _keys(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        roots = self._roots()
+        if not roots:
+            return []
+        with as_domain_errors():
+            kept = {one.identifier: one for one in self.context.keys.kept_keys()}
+        told = []
+        for root in roots:
+            name = root.properties.get(KEY_PROPERTY)
+            own = kept.get(name.value) if name else None
+            assert root.encryption is not None
+            told.append(
+                {"pool": root.pool, "dataset": root.name, "algorithm": root.encryption.algorithm,
+                 "key_status": root.encryption.key_status.value, "kept": own is not None,
+                 "exported_at": own.told_at if own else None}
+            )  # fmt: skip
+        return told
+
+    def _export_key(self, asked: dict[str, Any]) -> str:
+        root = self._root(asked["pool"])
+        with as_domain_errors():
+            return self.context.keys.export_kept_key(root.name)
+
+    def _keep_key(self, asked: dict[str, Any]) -> dict[str, Any]:
+        root = self._root(asked["pool"])
+        with as_domain_errors():
+            self.context.keys.keep_key(root.name, bytes.fromhex(asked["secret"]))
+        self._asked.set()
+        return {}
+
     # --- by the clock
 
     def _by_the_clock(self) -> None:
         cause, settings = "start", self.context.configuration.worker
         while not self._stopping.is_set():
-            for step in (lambda cause=cause: self.context.reconcile(cause), self._schedules, self._capacity):
+            for step in (lambda cause=cause: self.context.reconcile(cause), self._schedules, self._capacity, self.watch.pools):
                 try:
                     step()
                 except DomainError as error:
@@ -216,8 +331,9 @@ class Service:
             asked = {"name": name, "datastores": chosen, "schedule": schedule.id}
             problem: str | None = None
             try:
-                if chosen:
-                    self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}")
+                if chosen:  # who dies before it is noted as taken finds the same job
+                    key = f"schedule {schedule.id} {schedule.last_at}"
+                    self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}", key=key)
             except UnavailableError:
                 raise
             except DomainError as error:
@@ -250,6 +366,10 @@ class Service:
         if method not in self.methods:
             raise NotFoundError("method", method)
         return self.methods[method](asked)
+
+
+def _names(users: list[str], address: str) -> bool:
+    return any(user == address or user.endswith(f"({address})") for user in users)
 
 
 def pool_as_wire(pool: Pool) -> dict[str, Any]:

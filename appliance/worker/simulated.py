@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.worker.reservations import mountpoint
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.model import Pool, Redundancy, VdevSpec, Volume
+from appliance.zfs.model import Filesystem, Pool, Redundancy, VdevSpec, Volume
 from appliance.zfs.simulator import Simulator
 
 POOL = "tank"
@@ -34,6 +34,22 @@ def folders(directory: Path | None) -> Callable[[Pool], str]:
         return str(path)
 
     return folder
+
+
+def paths(directory: Path | None) -> Callable[[Filesystem], str]:
+    """Where a real NFS server finds file systems: folders, as the simulator mounts nothing.
+
+    They hold what is written to them and nothing else: snapshots, clones and rollbacks are the simulator's only.
+    """
+    if directory is None:
+        return lambda filesystem: filesystem.mountpoint or ""
+
+    def path(filesystem: Filesystem) -> str:
+        place = directory / f"{filesystem.guid}.files"
+        place.mkdir(parents=True, exist_ok=True)
+        return str(place)
+
+    return path
 
 
 def devices(directory: Path | None) -> Callable[[Volume], str]:

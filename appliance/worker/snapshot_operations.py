@@ -10,6 +10,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.worker.context import Context
+from appliance.worker.kinds import KINDS, kind_of, only_own
 from appliance.worker.steps import (
     Advance,
     Operation,
@@ -17,23 +18,22 @@ from appliance.worker.steps import (
     Plan,
     check_groups,
     check_name,
-    choose_lun,
     clone_snapshot,
     complete,
     destroy_origin,
     ensure_folder,
     identity_properties,
     in_service,
+    nothing_late,
     origin_guid,
     out_of_service,
-    own_volume,
+    own_dataset,
     serve,
     take_back,
     unreserved,
     unused,
 )  # fmt: skip
 from appliance.zfs import errors as zfs
-from appliance.zfs.properties import thick_refreservation
 
 _AT_ONCE = 500
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
@@ -155,6 +155,7 @@ class Rollback(Operation):
         return Plan(
             store.id,
             {
+                "kind": store.kind,
                 "uuid": store.uuid,
                 "name": name,
                 "newer": [snapshot.name for snapshot in newer],
@@ -181,11 +182,14 @@ class Rollback(Operation):
         advance("taking it out of service", 10)
         out_of_service(context, decided["uuid"], decided["force"])
         advance("putting it back", 50)
+        nothing_late(context, dataset)
+        kind_of(decided).closed(context, dataset)
         context.engine.rollback(decided["name"], destroy=decided["newer"])
+        nothing_late(context, dataset)
 
 
 class Clone(Operation):
-    """An instant copy of a datastore with an identity of its own. Hosts take it for a snapshot LUN and have to resignature it."""
+    """An instant copy of a datastore with an identity of its own. Hosts have to resignature VMFS on it."""
 
     kind = "snapshot.clone"
 
@@ -195,7 +199,8 @@ class Clone(Operation):
         store = domain.find(stores, asked["id"], "active")
         check_name(context, stores, asked["name"])
         check_groups(context, asked.get("host_groups"))
-        uuid = domain.new_uuid()
+        uuid, kind = domain.new_uuid(), KINDS[store.kind]
+        only_own(kind, asked)
         if asked.get("snapshot"):
             _, snapshot = _snapshot_of(context, asked)
         else:
@@ -203,40 +208,36 @@ class Clone(Operation):
         return Plan(
             uuid,
             {
+                "kind": kind.name,
                 "uuid": uuid,
                 "name": asked["name"],
                 "source": store.uuid,
                 "about": [store.id],
-                "thick": store.thick,
-                "refreservation": thick_refreservation(store.size, store.block_size) if store.thick else 0,
                 "snapshot": snapshot,
                 "take": not asked.get("snapshot"),
-                "dataset": domain.dataset_name(store.pool, asked["name"], uuid),
+                "dataset": domain.dataset_name(store.pool, asked["name"], uuid, encrypted=domain.is_below_root(store.dataset)),
                 "soft_threshold": store.soft_threshold,
                 "compression": store.compression or "lz4",
                 "sync": store.sync or "standard",
-                "lun": choose_lun(context, asked.get("lun")),
-                "host_groups": asked.get("host_groups") or [],
+                **kind.decide_clone(store, asked["name"], uuid),
+                **kind.decide_shown(context, asked, asked["name"], uuid, None),
             },
         )
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Snapshot, clone, identity, target."""
-        dataset, uuid = decided["dataset"], decided["uuid"]
+        """Snapshot, clone, identity, target or NFS server."""
+        dataset, uuid, kind = decided["dataset"], decided["uuid"], kind_of(decided)
         advance("cloning", 10)
         ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not own_volume(context, dataset, uuid):
+        if not own_dataset(context, dataset, uuid):
             if decided["take"]:
                 with contextlib.suppress(zfs.SnapshotExists):  # its name is of this job's own random identity
                     context.engine.snapshot([decided["snapshot"]], properties={identity.CREATED_BY: job_id})
-            own = identity_properties(decided["name"], uuid, decided["lun"], decided["soft_threshold"], decided["thick"])
-            native = {"compression": decided["compression"], "sync": decided["sync"]}
-            if decided["thick"]:  # refused at once where there is no room for the promise, which the target keeps from then on
-                native["refreservation"] = str(decided["refreservation"])
-            context.engine.clone(decided["snapshot"], dataset, properties={**native, **own})
+            own = identity_properties(decided["name"], uuid, decided["soft_threshold"], kind.numbers(decided))
+            context.engine.clone(decided["snapshot"], dataset, properties={**kind.clone_properties(decided), **own})
         advance("giving it its identity", 50)
         with context.store.session() as session:
-            domain.present(session, uuid, decided["lun"], decided["host_groups"])
+            kind.show(session, decided)
         complete(context, dataset)
         advance("serving it", 70)
         return {"datastore": uuid, "snapshot": decided["snapshot"], **serve(context, uuid, self.kind)}

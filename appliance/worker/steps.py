@@ -7,27 +7,31 @@ crash, so each of its steps finds out whether it was done before.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from appliance.dataplane.target import TargetError
 from appliance.domain import datastores as domain
 from appliance.domain import identity, jobs
 from appliance.domain.datastores import Datastore
-from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, UnavailableError
 from appliance.domain.hosts import group
 from appliance.worker.context import Context, as_domain_errors
 from appliance.zfs import errors as zfs
+from appliance.zfs.model import Filesystem, KeyStatus, Volume
 
 Parameters = dict[str, Any]
 Advance = Callable[[str, int], None]
 """Tells of a step and the percent done before it; raises Cancelled when somebody asked for that."""
 
 
+_log = logging.getLogger(__name__)
 CLOSING_SECONDS = 60.0
 """For commands that were under way; the target itself has waited 20 s for them."""
 
@@ -81,17 +85,34 @@ def ensure_folder(context: Context, name: str) -> None:
         context.engine.create_filesystem(name, properties={"canmount": "off", "mountpoint": "none"})
 
 
+def ensure_encryption_root(context: Context, name: str, identifier: str) -> None:
+    """The file system that encrypted datastores lie below, with a key that is kept; loaded."""
+    try:
+        found = context.engine.filesystem(name)
+    except zfs.NoSuchDataset:
+        context.keys.create_encryption_root(name, identifier)
+        return
+    if found.encryption is None or found.encryption.root != name:
+        raise ConflictError("the file system for encrypted datastores is there, and is not encrypted", [name])
+    if found.encryption.key_status != KeyStatus.AVAILABLE:
+        context.keys.load_kept_key(name)
+
+
 def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
     """Reconciles; says whether the datastore is served, and else why not. That is no failure of the job: it is tried again."""
     try:
         _wait_for_device(context, uuid)
-        outcome = context.reconcile(cause)
+        outcome = context.reconcile(cause, _kind(context, uuid))
     except DomainError as error:
         return {"served": False, "problem": str(error)}
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
     if problem is None and uuid not in context.serving:
-        problem = "the target does not serve it"
+        problem = "neither the target nor the NFS server serves it"
     return {"served": problem is None, "problem": problem}
+
+
+def _kind(context: Context, uuid: str | None) -> str | None:
+    return next((store.kind for store in context.datastores(3600) if store.uuid == uuid), None)
 
 
 def _wait_for_device(context: Context, uuid: str | None) -> None:
@@ -103,10 +124,14 @@ def _wait_for_device(context: Context, uuid: str | None) -> None:
 
 
 def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
-    """As when the job was asked for: looks again, while the target serves it (under this number)."""
+    """As when the job was asked for: looks again, while it is served (as a LUN: under this number)."""
     with as_domain_errors():
         luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
-    if force or not any(number in (None, lun.number) for lun in luns):
+    if force:
+        return
+    if number is None and (clients := context.mounted_by(uuid)):
+        raise ConflictError("hosts have mounted it", clients, can_force=True)
+    if not any(number in (None, lun.number) for lun in luns):
         return
     if hosts := context.logged_in(uuid):
         raise ConflictError("hosts have logged in that see it", hosts, can_force=True)
@@ -115,12 +140,12 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
 
 
 def out_of_service(context: Context, uuid: str, force: bool) -> None:
-    """The target does not serve it any more, and nobody has its volume open. The job's `out_of_service` keeps it so.
+    """It is not served any more, and nobody has its volume, or a file in it, open. The job's `out_of_service` keeps it so.
 
-    Refused while hosts are logged in that see it, unless forced: they may have come since the job was asked for.
+    Refused while hosts use it, unless forced: they may have come since the job was asked for.
     """
     still_unused(context, uuid, force)
-    outcome = context.reconcile("out of service")
+    outcome = context.reconcile("out of service", _kind(context, uuid))
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid and not failure.still_open), None)
     if problem:
         raise ConflictError(problem)
@@ -139,8 +164,15 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
         if not who:
             return
         if time.monotonic() > limit:
-            raise ConflictError("its volume is still open: commands under way have not ended", who)
+            raise ConflictError("it is still open: what was under way has not ended", who)
         time.sleep(0.1)
+
+
+def nothing_late(context: Context, dataset: str) -> None:
+    """A change that ran into its time limit may come true at any moment: not under hosts. The job waits, its LUN stays out."""
+    late = context.engine.unfinished(dataset.split("/", 1)[0])
+    if late:
+        raise UnavailableError(f"what ran into its time limit has not ended in the kernel, and may come true: {', '.join(late)}")
 
 
 def in_service(context: Context, job_id: str) -> None:
@@ -150,23 +182,28 @@ def in_service(context: Context, job_id: str) -> None:
         job.parameters = {**job.parameters, "out_of_service": [], "done": True}
 
 
-def own_volume(context: Context, dataset: str, uuid: str) -> bool:
-    """Whether the volume is there, made by this job before. Raises ConflictError when it is somebody else's."""
+def dataset_of(context: Context, name: str) -> Volume | Filesystem:
+    """By its name, whichever kind it is. Raises NoSuchDataset."""
     try:
-        volume = context.engine.volume(dataset)
+        return context.engine.volume(name)
+    except zfs.NoSuchDataset:
+        return context.engine.filesystem(name)
+
+
+def own_dataset(context: Context, dataset: str, uuid: str) -> bool:
+    """Whether the dataset is there, made by this job before. Raises ConflictError when it is somebody else's."""
+    try:
+        claimed = context.engine.properties(dataset).get(identity.UUID)
     except zfs.NoSuchDataset:
         return False
-    claimed = volume.properties.get(identity.UUID)
     if claimed is None or claimed.value != uuid:
         raise ConflictError("the dataset is there, and is another one", [dataset])
     return True
 
 
-def identity_properties(name: str, uuid: str, lun: int, soft_threshold: int | None, thick: bool | None) -> dict[str, str]:
-    """What is set on its dataset, but for the GUID, with which it counts."""
-    properties = {identity.UUID: uuid, identity.NAME: name, identity.LUN: str(lun)}
-    if thick is not None:
-        properties[identity.THICK] = "on" if thick else "off"
+def identity_properties(name: str, uuid: str, soft_threshold: int | None, numbers: Mapping[str, str]) -> dict[str, str]:
+    """What is set on its dataset, but for the GUID, with which it counts. `numbers` are what its kind adds."""
+    properties = {identity.UUID: uuid, identity.NAME: name, **numbers}
     if soft_threshold is not None:
         properties[identity.SOFT_THRESHOLD] = str(soft_threshold)
     return properties
@@ -174,7 +211,7 @@ def identity_properties(name: str, uuid: str, lun: int, soft_threshold: int | No
 
 def complete(context: Context, dataset: str) -> None:
     """From now on its identity counts."""
-    context.engine.set_properties(dataset, {identity.GUID: str(context.engine.volume(dataset).guid)})
+    context.engine.set_properties(dataset, {identity.GUID: context.engine.properties(dataset)["guid"].value})
 
 
 def choose_lun(context: Context, asked: int | None, wanted: int | None = None) -> int:
@@ -233,9 +270,22 @@ def destroy_origin(context: Context, guid: int | None) -> None:
                 context.engine.destroy_snapshots([snapshot.name])
 
 
+def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
+    """What its LUN left in the pool's folder for persistent reservations. Some hundred bytes: nothing fails for them."""
+    pool = next((pool for pool in context.look(60).pools if pool.name == dataset.split("/", 1)[0]), None)
+    if pool is None:
+        return
+    try:
+        context.target.forget_registrations(context.folder(pool), uuid)
+    except TargetError as error:
+        _log.warning("what %s left in %s stays there: %s", uuid, context.folder(pool), error)
+
+
 def take_back(context: Context, dataset: str, uuid: str) -> None:
-    """Destroys a volume that a job has made and not completed."""
-    if own_volume(context, dataset, uuid) and identity.GUID not in context.engine.volume(dataset).properties:
+    """Destroys a dataset that a job has made and not completed."""
+    if own_dataset(context, dataset, uuid):
+        if identity.GUID in context.engine.properties(dataset):
+            return  # it is complete: hosts keep what they were given
         context.engine.destroy(dataset)
     with context.store.session() as session:
         domain.forget(session, uuid)

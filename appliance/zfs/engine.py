@@ -19,6 +19,7 @@ from appliance.zfs.errors import NoSuchPool
 from appliance.zfs.model import (
     Dependant,
     Disk,
+    DiskHealth,
     Filesystem,
     Hold,
     ImportablePool,
@@ -40,6 +41,10 @@ class ZfsEngine(ABC):
     @abstractmethod
     def disks(self) -> list[Disk]:
         """All block devices that could be a pool's, whether free or not; no zvols, loops or memory disks. Sorted by path."""
+
+    @abstractmethod
+    def disk_health(self, device: str) -> DiskHealth:
+        """What one of `disks`, by path or kernel's name, tells by SMART; a sleeping one is left asleep. Raises NoSuchDevice."""
 
     @abstractmethod
     def pools(self) -> list[Pool]:
@@ -221,6 +226,14 @@ class ZfsEngine(ABC):
     @abstractmethod
     def holders(self, name: str) -> tuple[str, ...]:
         """Programs and devices that have a volume open or work in a mounted file system. Sorted. Raises NoSuchDataset."""
+
+    @abstractmethod
+    def unfinished(self, pool: str) -> tuple[str, ...]:
+        """Changes of something in the pool that ran into their time limit and are still under way: each may come true later.
+
+        Who raised Timeout must not let anybody use what it changed before this tells of nothing, and has to look then. What was
+        asked of another process, such as a helper that was started again since, is not told.
+        """
 
     @abstractmethod
     def mount(self, name: str) -> None:

@@ -361,6 +361,28 @@ class WrongKey(ZfsError):
 
 
 @dataclass(eq=False)
+class NoKeptKey(ZfsError):
+    """The appliance has not the key of this encryption root."""
+
+    name: str
+    code: ClassVar[str] = "no_kept_key"
+
+    def __str__(self) -> str:
+        return f"the key of {self.name} is not here: bring it, as it was exported from the server that made it"
+
+
+@dataclass(eq=False)
+class KeyToldAlready(ZfsError):
+    """The key was exported before, and is told once."""
+
+    name: str
+    code: ClassVar[str] = "key_told_already"
+
+    def __str__(self) -> str:
+        return f"the key of {self.name} was exported already, and is told once"
+
+
+@dataclass(eq=False)
 class NotEncryptionRoot(ZfsError):
     """The dataset is not encrypted, or its key is that of the dataset above."""
 

@@ -238,6 +238,38 @@ class Disk:
     """"pool tank", "mounted on /boot", "ext4", "partitions"; None when nothing is seen on it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskHealth:
+    """What a disk says of itself by SMART. None is what it does not tell."""
+
+    available: bool
+    reason: str = ""
+    """Why it tells nothing: it has none, or is asleep."""
+    asleep: bool = False
+    unanswered: bool = False
+    """It was asked and failed to answer: whether it has SMART, and what it would say, is not known."""
+    passed: bool | None = None
+    """Its own verdict: False for a disk that will fail, or has."""
+    temperature: int | None = None
+    """Degrees Celsius."""
+    temperature_limit: int | None = None
+    """Where the disk names one beyond which it must not be."""
+    power_on_hours: int | None = None
+    reallocated: int | None = None
+    """Sectors that were put elsewhere: ATA attribute 5; SCSI's grown defects."""
+    pending: int | None = None
+    """Sectors that can't be read and wait for a write: ATA attribute 197."""
+    uncorrectable: int | None = None
+    """Errors that were not corrected: ATA attribute 198, SCSI's error counters, NVMe's media errors."""
+    wear: int | None = None
+    """Percent of its life that are used; may be more than 100."""
+    spare: int | None = None
+    """Percent of NVMe's spare blocks that are left."""
+    spare_limit: int | None = None
+    critical_warning: int = 0
+    """NVMe's bits (NVM Express, SMART / Health Information Log Page)."""
+
+
 # --- datasets
 
 

@@ -1,4 +1,4 @@
-"""Datastores and volumes."""
+"""Datastores of both kinds, and the volumes and file systems they could be made of."""
 
 from __future__ import annotations
 
@@ -12,20 +12,39 @@ from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 
 
+Clients = Annotated[list[Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[0-9A-Fa-f:./]+$")]], Field(max_length=256)]
+Versions = Annotated[list[Literal["3", "4"]], Field(min_length=1, max_length=2)]
+Squash = Literal["none", "root", "all"]
+Kind = Literal["vmfs", "nfs"]
+
+
 class DatastoreQuery(ListQuery):
     """Which of them."""
 
+    kind: Kind | None = None
     state: Literal["active", "deleted", "copy", "missing"] | None = None
 
 
-class DatastoreTold(Answer):
-    """A VMFS datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
+class DesignationTold(Answer):
+    """Names that hosts know a datastore by from another target, and that it keeps."""
 
-    A missing one keeps its LUN number until its pool is there again, or it is forgotten. `thick` is what it is to be, `reserved`
-    what the target has reserved for it.
+    vendor: str
+    product: str
+    serial_number: str
+    designators: list[str]
+
+
+class DatastoreTold(Answer):
+    """A datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
+
+    `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
+    pool is there again, or it is forgotten. `thick` is what it is to be, `reserved` what the target has reserved for it, or what
+    files of an NFS datastore are promised. Of an NFS datastore `size` is its quota (0: none), `block_size` its record size,
+    `share` the path that hosts mount, and `clients` who may beside its host groups.
     """
 
     id: str
+    kind: Kind
     state: Literal["active", "deleted", "copy", "missing"]
     name: str
     dataset: str
@@ -49,6 +68,15 @@ class DatastoreTold(Answer):
     copy_reason: str | None
     copy_of: str | None
     host_groups: list[str]
+    designation: DesignationTold | None
+    available: Bytes
+    export: int | None
+    share: str | None
+    versions: list[str]
+    squash: str | None
+    clients: list[str]
+    encryption: str | None
+    key_status: Literal["available", "unavailable"] | None
 
 
 class DatastorePage(Answer):
@@ -59,18 +87,28 @@ class DatastorePage(Answer):
 
 
 class DatastoreAsked(Model):
-    """A new VMFS datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it."""
+    """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
+    `lun`, `block_size` and `thick` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
+    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS.
+    """
+
+    kind: Kind = "vmfs"
     name: DatastoreName
     pool: Annotated[str, Field(min_length=1, max_length=255)]
     size: BytesAsked
-    block_size: Literal[8192, 16384, 32768, 65536, 131072] = 65536
+    block_size: Literal[8192, 16384, 32768, 65536, 131072] | None = None
+    record_size: Literal[8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] | None = None
     thick: bool = False
     compression: Literal["lz4", "zstd", "zstd-fast", "off"] = "lz4"
     sync: Literal["standard", "always", "disabled"] = "standard"
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups = []
+    clients: Clients | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
+    encrypted: bool = False
 
 
 class DatastoreChange(Model):
@@ -80,6 +118,9 @@ class DatastoreChange(Model):
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
+    clients: Clients | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
     force: bool = False
 
 
@@ -89,22 +130,87 @@ class GrowAsked(Model):
     size: BytesAsked
 
 
+class QuotaAsked(Model):
+    """The new quota in bytes, larger or smaller; not below what the datastore holds."""
+
+    size: BytesAsked
+
+
 class RestoreAsked(Model):
-    """Back from aside. Hosts see it when `host_groups` say so."""
+    """Back from aside. Hosts see it when `host_groups`, or `clients` of NFS, say so."""
 
     name: DatastoreName | None = None
     lun: Lun | None = None
     host_groups: Groups = []
+    clients: Clients | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
+
+
+Shown = Annotated[str, Field(max_length=16, pattern=r"^[ -~]*$")]
+Text = Annotated[str, Field(min_length=1, max_length=253)]
+Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A-Fa-f]+$")]
+PageText = Annotated[str, Field(min_length=8, max_length=16384)]
+
+
+class LioNames(Model):
+    """Of LIO: what its folder wwn in configfs has as `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
+
+    system: Literal["lio"]
+    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
+    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
+    vendor: Shown = "LIO-ORG"
+    company_id: Digits = "001405"
+
+
+class ScstNames(Model):
+    """Of SCST: the device's attributes of these names."""
+
+    system: Literal["scst"]
+    usn: Text
+    t10_vend_id: Shown
+    vend_specific_id: Text
+    prod_id: Shown
+    t10_dev_id: Text | None = None
+    eui64_id: Digits | None = None
+    naa_id: Digits | None = None
+
+
+class PageNames(Model):
+    """Of any target: what a host reads as vital product data pages 80h and 83h, in hexadecimal; vendor and product of INQUIRY."""
+
+    system: Literal["pages"]
+    page_80: PageText
+    page_83: PageText
+    vendor: Shown
+    product: Shown
+
+
+class GivenNames(Model):
+    """As the target takes them."""
+
+    system: Literal["given"]
+    serial_number: Text
+    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
+    vendor: Shown = "ZVAAI"
+    product: Shown = "zvaai volume"
 
 
 class AdoptAsked(Model):
-    """A volume that is no datastore, or a copy; `keep` takes the identity it claims, if no other dataset has it."""
+    """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
+
+    `known_as` are the names hosts know it by from another target, which it keeps.
+    """
 
     dataset: Annotated[str, Field(min_length=1, max_length=255)]
     name: DatastoreName
     identity: Literal["new", "keep"] = "new"
+    known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
     lun: Lun | None = None
     host_groups: Groups = []
+    clients: Clients | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
 
 
 class VolumeTold(Answer):
@@ -122,3 +228,53 @@ class VolumePage(Answer):
 
     items: list[VolumeTold]
     next_cursor: str | None
+
+
+class FilesystemTold(Answer):
+    """A file system, and the datastore it is."""
+
+    dataset: str
+    used: Bytes
+    quota: Bytes
+    record_size: int
+    mountpoint: str | None
+    guid: Guid
+    datastore: str | None
+
+
+class FilesystemPage(Answer):
+    """File systems, by name."""
+
+    items: list[FilesystemTold]
+    next_cursor: str | None
+
+
+class KeyTold(Answer):
+    """The key of a pool's encrypted datastores. Where `kept` is false somebody has to bring it."""
+
+    pool: str
+    dataset: str
+    algorithm: str
+    key_status: Literal["available", "unavailable"]
+    kept: bool
+    exported_at: Time | None
+
+
+class KeyPage(Answer):
+    """Keys, by pool."""
+
+    items: list[KeyTold]
+    next_cursor: str | None
+
+
+class KeySecret(Answer):
+    """A key in hexadecimal digits: told this once."""
+
+    pool: str
+    secret: str
+
+
+class KeyAsked(Model):
+    """A key as it was exported: 64 hexadecimal digits."""
+
+    secret: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]

@@ -108,3 +108,19 @@ class SessionPage(Answer):
 
     items: list[SessionOfHost]
     next_cursor: str | None
+
+
+class ClientTold(Answer):
+    """A client of the NFS server. Which datastores it uses is concluded: those it may, and that somebody has used lately."""
+
+    address: str
+    seen_at: Time
+    opens: int
+    datastores: list[str]
+
+
+class ClientPage(Answer):
+    """Clients, by address."""
+
+    items: list[ClientTold]
+    next_cursor: str | None

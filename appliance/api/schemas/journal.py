@@ -56,7 +56,7 @@ class AlertTold(Answer):
 
     id: int
     key: str
-    severity: Literal["warning", "critical"]
+    severity: Literal["info", "warning", "critical"]
     subject: str
     text: str
     remedy: str
@@ -79,6 +79,8 @@ class AuditTold(Answer):
     id: int
     at: Time
     actor: str
+    token: str | None
+    """Name of the API token that was used; null for a session."""
     address: str
     action: str
     subject: str

@@ -69,6 +69,26 @@ Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")
 PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
+class SmartTold(Answer):
+    """What a disk says of itself by SMART; null is what it does not tell. One without has `available` false, and the reason."""
+
+    available: bool
+    reason: str
+    asleep: bool
+    passed: bool | None
+    temperature: int | None
+    temperature_limit: int | None
+    power_on_hours: int | None
+    reallocated: int | None
+    pending: int | None
+    uncorrectable: int | None
+    wear: int | None
+    spare: int | None
+    spare_limit: int | None
+    critical_warning: int
+    asked_at: Time
+
+
 class DiskTold(Answer):
     """A block device that could be a pool's; `used_by` says by what it is used."""
 
@@ -79,6 +99,8 @@ class DiskTold(Answer):
     serial: str
     rotational: bool
     used_by: str | None
+    smart: SmartTold | None
+    """Null until it was asked."""
 
 
 class DiskPage(Answer):

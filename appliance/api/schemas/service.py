@@ -83,11 +83,18 @@ class FieldlessFailure(Answer):
 
 
 class OffloadsTold(Answer):
-    """Counters of the target, by LUN, session and host: zvol_target/docs/control.md, statistics.get."""
+    """Counters of the target, by LUN, session and host (zvol_target/docs/control.md), and of the NFS server, by export and host.
+
+    Those of the NFS server are in docs/vaai_nas.md; `datastore` is the one that the export is of. `nfs_problem` says why they
+    can't be had.
+    """
 
     luns: list[dict[str, Any]]
     sessions: list[dict[str, Any]]
     hosts: list[dict[str, Any]]
+    exports: list[dict[str, Any]]
+    nfs_hosts: list[dict[str, Any]]
+    nfs_problem: str | None
 
 
 class Healthy(Answer):

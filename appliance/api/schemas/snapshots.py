@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from appliance.api.schemas.datastores import Groups
+from appliance.api.schemas.datastores import Clients, Groups, Squash, Versions
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time
 
 
@@ -45,6 +45,9 @@ class CloneAsked(Model):
     snapshot: SnapshotName | None = None
     lun: Lun | None = None
     host_groups: Groups = []
+    clients: Clients | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
 
 
 class RollbackAsked(Model):

@@ -39,6 +39,23 @@ def test_who_dies_while_changing_has_left_an_entry(appliance: Appliance, monkeyp
     assert entry["after"]["name"] == "one"
 
 
+def test_who_dies_before_the_answer_is_kept_has_changed_nothing(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the same request again, with its key, would find its own change in its way."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operation, "complete", die)
+        with pytest.raises(Killed):
+            appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="key")
+    assert appliance.get("/host-groups")["items"] == []
+    operation.forget_unfinished(appliance.store)
+    again = [appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="key") for _ in range(2)]
+    assert [one.status_code for one in again] == [201, 201] and again[0].json == again[1].json
+    assert [one["name"] for one in appliance.get("/host-groups")["items"]] == ["one"]
+
+
 def test_an_entry_says_how_it_ended(appliance: Appliance) -> None:
     assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
     assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 409

@@ -2,17 +2,19 @@
 
 import json
 import re
+from typing import cast
 
 import pytest
 
-from appliance.api.operation import DECLARATIONS
+from appliance.api.application import create, openapi
+from appliance.api.operation import DECLARATIONS, SECRET_FIELDS, Services
 from appliance.database.models import AuditEntry
 from appliance.domain.access import Role
 from appliance.testing import Appliance
 
 MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
-OPEN = {"sessions.read_setup", "sessions.set_up", "sessions.log_in", "appliance.read_health"}
-NOT_DECLARED = {"openapi.spec"}
+OPEN = {"sessions.read_setup", "sessions.set_up", "sessions.log_in", "appliance.read_liveness", "appliance.read_health"}
+NOT_DECLARED = {"openapi.spec", "console.read_file"}
 ROLES = [role.label for role in Role]
 
 
@@ -66,6 +68,25 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
     assert len(entries) == before + 1
     assert (entries[-1].action, entries[-1].status) == (declared.audit, answer.status_code)
     assert entries[-1].actor == ("viewer" if declared.role else "")
+
+
+def test_what_has_the_name_of_a_secret_is_kept_out_of_the_audit(shared: Appliance) -> None:
+    schemas = shared.get("/openapi.json")["components"]["schemas"]
+    asked = {name: one for name, one in schemas.items() if not name.endswith(("Told", "Page", "Made"))}
+    suspicious = {
+        f"{schema}.{name}"
+        for schema, one in asked.items()
+        for name, field in one.get("properties", {}).items()
+        if re.search("password|secret|passphrase|token|code|key", name) and name not in SECRET_FIELDS and "string" in str(field)
+    }
+    assert suspicious == set()
+
+
+def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
+    """And as it is printed for the console's types: it names no server, which would be what the first who asked had as Host."""
+    told = shared.get("/openapi.json")
+    assert "servers" not in told
+    assert told == json.loads(openapi(create(cast(Services, None))))
 
 
 def test_the_description_is_whole(shared: Appliance) -> None:

@@ -53,7 +53,7 @@ def wanted(draw: st.DrawFn) -> Wanted:
         luns=luns,
         groups=groups,
         chap_required=chap,
-        accounts={name: WantedAccount(name, f"{name} is a secret") for name in accounts},
+        accounts={name: WantedAccount(name, f"{name} is a secret", tuple(IQNS[:2])) for name in accounts},
         initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
     )
 
@@ -142,9 +142,12 @@ def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
 
 def test_a_changed_secret_is_set_again() -> None:
     target = TargetSimulator()
-    account: dict[str, Any] = {"name": "one", "secret": "one is a secret"}
+    account: dict[str, Any] = {"name": "one", "secret": "one is a secret", "initiators": (IQNS[1], IQNS[0])}
     reconcile(target, Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account)}))
-    assert target.targets()[0].accounts == (Account("one", None),)
+    assert target.targets()[0].accounts == (Account("one", (IQNS[0], IQNS[1])),)
+    assert not differences(Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account)}), target.targets()[0], [])
+    fewer = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**{**account, "initiators": (IQNS[0],)})})
+    assert [step.text for step in differences(fewer, target.targets()[0], [])] == ["CHAP account one is another one"]
     stale = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account, stale=True)})
     assert [step.text for step in differences(stale, target.targets()[0], [])] == ["CHAP account one is another one"]
 

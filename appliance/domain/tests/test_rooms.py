@@ -15,7 +15,8 @@ MAY = {
     "dataplane": set(),
     "helper": {"zfs"},
     "worker": {"domain", "database", "dataplane", "zfs", "helper.client"},
-    "api": {"domain", "database", "worker.client"},
+    "notify": {"domain", "database"},
+    "api": {"domain", "database", "worker.client", "notify"},
     "cli": set(),
 }
 

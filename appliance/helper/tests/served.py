@@ -13,6 +13,7 @@ from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.keys import KeptKeys
 
 
 @contextlib.contextmanager
@@ -24,7 +25,13 @@ def served(
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(64)
-    server = Server(engine, listener, users={os.geteuid()} if users is None else users, policy=policy or Policy())
+    server = Server(
+        engine,
+        listener,
+        users={os.geteuid()} if users is None else users,
+        policy=policy or Policy(),
+        keys=KeptKeys(engine, path.with_suffix(".keys")),
+    )
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:

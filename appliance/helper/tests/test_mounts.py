@@ -17,6 +17,7 @@ from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused
 from appliance.zfs.model import Redundancy, VdevSpec
+from appliance.zfs.mountinfo import topmost
 from appliance.zfs.simulator import Simulator
 
 
@@ -146,3 +147,34 @@ def test_no_other_folder_is_given_away(simulator: Simulator, monkeypatch: pytest
         arguments = {"name": f"tank/{name}", "properties": {"mountpoint": f"/srv/zvaai/{number}"}}
         server.answer(json.dumps({"operation": "create_filesystem", "arguments": arguments}).encode(), 1, 0)
     assert len(simulator.filesystems()) == 4 and given == [("/srv/zvaai/0", 4711)]
+
+
+def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
+    client: HelperClient, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A received copy of a datastore has its mountpoint, and OpenZFS mounts one over the other."""
+    own = client.create_filesystem("tank/own", properties={"mountpoint": "/srv/zvaai/own", "canmount": "noauto"})
+    client.set_properties("tank/own", {"zvaai:guid": str(own.guid)})
+    client.create_filesystem(
+        "tank/copy", properties={"mountpoint": "/srv/zvaai/copy", "canmount": "on", "zvaai:guid": str(own.guid)}
+    )
+    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda _path: "tank/copy")
+    with pytest.raises(Refused, match="tank/copy is mounted"):
+        client.mount("tank/own")
+    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda _path: None)
+    client.mount("tank/own")
+    client.set_properties("tank/own", {"canmount": "on"})
+    client.export_pool("tank")
+    client.import_pool("tank")
+    assert simulator.filesystem("tank/own").mounted and not simulator.filesystem("tank/copy").mounted
+
+
+def test_what_is_mounted_where(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "36 25 0:32 / /srv/zvaai/a rw,nosuid shared:2 - zfs tank/zvaai/a rw\n"
+        "37 25 0:33 / /srv/zvaai/with\\040space rw - zfs tank/b rw\n"
+        "38 36 0:34 / /srv/zvaai/a rw - zfs tank/received rw\n"
+    )
+    assert topmost("/srv/zvaai/a", table) == "tank/received"
+    assert topmost("/srv/zvaai/with space", table) == "tank/b" and topmost("/srv/zvaai", table) is None

@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import select
 
 from appliance.config import Configuration
-from appliance.database.models import Job, Presentation
+from appliance.database.models import Export, Job, Presentation
 from appliance.database.store import Store
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs
 from appliance.domain.secrets import Seal
@@ -25,8 +26,9 @@ from appliance.zfs.simulator import Simulator
 GIB = 1 << 30
 CHANGING = {
     "create_filesystem", "create_volume", "grow_volume", "rename", "destroy", "set_properties", "inherit_property", "snapshot",
-    "destroy_snapshots", "rollback", "clone",
+    "destroy_snapshots", "rollback", "clone", "mount", "unmount",
     "create_target", "set_access", "create_lun", "change_lun", "delete_lun", "refresh_lun",
+    "add", "change", "remove",
 }  # fmt: skip
 
 
@@ -73,11 +75,11 @@ class Scissors:
 
 
 class World:
-    """Storage, target and database, which outlive workers."""
+    """Storage, target, NFS server and database, which outlive workers."""
 
     def __init__(self, directory: Path) -> None:
         self.configuration = Configuration(state_directory=directory, runtime_directory=directory)
-        self.simulator, self.target = Simulator(), TargetSimulator()
+        self.simulator, self.target, self.nfs = Simulator(), TargetSimulator(), GaneshaSimulator()
         self.simulator.create_pool("tank", [VdevSpec(devices=(self.simulator.disks()[0].path,))])
         self.store = Store(self.configuration.database)
         self.scissors = Scissors()
@@ -85,13 +87,14 @@ class World:
 
     def worker(self) -> Executor:
         """A new one, which takes up what was under way."""
-        engine, target = self.scissors.before(self.simulator), self.scissors.before(self.target)
+        engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         seal = Seal(self.configuration.secrets_key)
-        executor = Executor(Context(self.configuration, self.store, engine, target, seal, device=lambda volume: "/dev/null"))
+        context = Context(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        executor = Executor(context)
         executor.start()
         return executor
 
-    def job(self, kind: str, **asked: Any) -> tuple[Job, bool]:
+    def job(self, kind: str, /, **asked: Any) -> tuple[Job, bool]:
         """A job, ended; and whether a worker died meanwhile."""
         job_id, died = self.executor.submit(kind, asked, "test"), False
         limit = time.monotonic() + 30
@@ -109,16 +112,22 @@ class World:
         raise AssertionError(f"{kind} does not end")
 
     def check(self) -> None:
-        """What is wanted is what is: no orphan volume, number or LUN."""
+        """What is wanted is what is: no orphan volume, file system, number, LUN or export."""
         context = self.executor._context
         context.reconcile("test")
         stores = context.datastores()
-        assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()}
+        own = {one.name for one in self.simulator.filesystems() if one.name.count("/") == 2}
+        assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()} | own
         assert "copy" not in {store.state for store in stores}, stores
-        active = {store.uuid: store.lun for store in stores if store.state == "active"}
+        active = {store.uuid: store.lun for store in stores if store.state == "active" and store.kind == "vmfs"}
+        exported = {store.uuid: store.export for store in stores if store.state == "active" and store.kind == "nfs"}
         with self.store.reading() as session:
             assert {row.datastore: row.lun for row in session.scalars(select(Presentation))} == active
+            assert {row.datastore: row.number for row in session.scalars(select(Export))} == exported
             assert not jobs.active(session)
+        assert {one.export_id for one in self.nfs.served()} == set(exported.values())
+        mounted = {one.name for one in self.simulator.filesystems() if one.mounted and one.name in own}
+        assert mounted == {store.dataset for store in stores if store.uuid in exported}
         served = {lun.lun.uuid: lun.lun.number for target in self.target.targets() for lun in target.luns}
         assert served == active
         assert context.reconcile("again").differences == ()
@@ -135,7 +144,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def made(world: World, name: str) -> str:
-    return str(world.job("datastore.create", name=name, pool="tank", size=GIB)[0].subject)
+    kind = "nfs" if name.startswith("nfs") else "vmfs"
+    return str(world.job("datastore.create", name=name, pool="tank", size=GIB, kind=kind)[0].subject)
 
 
 def snapshotted(world: World, name: str) -> str:
@@ -165,6 +175,18 @@ SCRIPTS: dict[str, tuple[Callable[[World, str], str | None], str, Callable[[str 
     "unsnapshot": (snapshotted, "snapshot.delete", lambda store, name: {"id": store, "snapshot": "one"}),
     "rollback": (snapshotted, "snapshot.rollback", lambda store, name: {"id": store, "snapshot": "one"}),
     "clone": (made, "snapshot.clone", lambda store, name: {"id": store, "name": f"{name}-clone"}),
+}
+SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore", "purge", "snapshot", "rollback", "clone")} | {
+    "nfs-create": (
+        lambda world, name: None,
+        "datastore.create",
+        lambda store, name: {"name": name, "pool": "tank", "size": GIB, "kind": "nfs", "clients": ["192.0.2.0/24"]},
+    ),
+    "nfs-change": (
+        made,
+        "datastore.change",
+        lambda store, name: {"id": store, "name": f"{name}-new", "soft_threshold": 50, "clients": ["192.0.2.9"]},
+    ),
 }
 
 

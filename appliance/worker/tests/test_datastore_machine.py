@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from appliance.dataplane.target import LoggedIn
+from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.testing import GIB, running
+from appliance.zfs.errors import OutOfSpace
 
+HOST = "iqn.1998-01.com.vmware:esx1"
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 
 
@@ -25,6 +30,8 @@ class Model:
     size: int
     lun: int
     state: str = "active"
+    shown: bool = False
+    """To the hosts that may be logged in."""
     snapshots: list[str] = field(default_factory=list)
     clones: dict[str, set[str]] = field(default_factory=dict)
 
@@ -42,6 +49,8 @@ class DatastoreMachine(RuleBasedStateMachine):
         self.appliance = self.stack.enter_context(running(Path(directory) / "appliance"))
         self.models: dict[str, Model] = {}
         self.tags = 0
+        self.group = self.appliance.group("cluster", HOST)
+        self.logged_in = False
 
     def teardown(self) -> None:
         """Ends it."""
@@ -68,16 +77,78 @@ class DatastoreMachine(RuleBasedStateMachine):
         assert job["state"] == "succeeded", job
         return job["result"]
 
-    @rule(target=stores, name=NAMES, size=st.integers(1, 3))
-    def create(self, name: str, size: int) -> Any:
+    def used(self, store: str) -> bool:
+        """Whether a host is logged in that sees it."""
+        return self.logged_in and self.models[store].shown
+
+    @rule()
+    def a_host_comes_or_goes(self) -> None:
+        """What it sees is not taken away from it."""
+        assert isinstance(self.appliance.target, TargetSimulator)
+        self.logged_in = not self.logged_in
+        target = self.appliance.configuration.target.name
+        sessions = [LoggedIn(HOST, target, "192.0.2.1:1", "127.0.0.1:3260", 1, None)] if self.logged_in else []
+        self.appliance.target.logged_in[:] = sessions
+
+    @rule()
+    def the_worker_starts_anew(self) -> None:
+        """It knows what there is."""
+        self.appliance.restart_worker()
+
+    @rule()
+    def the_pool_is_away_for_a_while(self) -> None:
+        """Exported by hand: its LUNs stay, nothing is begun, and afterwards all is as it was."""
+        appliance = self.appliance
+        before = appliance.target.targets()
+        appliance.simulator.export_pool("tank")
+        assert appliance.request("POST", "/reconcile").status_code in (200, 503)
+        for store, model in self.models.items():
+            if model.state == "active":
+                answer = appliance.request("POST", f"/datastores/{store}/grow", {"size": str(8 * GIB)})
+                assert answer.status_code in (404, 409, 503), answer.text
+        answer = appliance.request("POST", "/datastores", {"name": "x", "pool": "tank", "size": str(GIB)})
+        assert answer.status_code in (422, 503), answer.text
+        assert appliance.target.targets() == before
+        appliance.simulator.import_pool("tank")
+        time.sleep(appliance.configuration.worker.inventory_seconds)
+        assert appliance.request("POST", "/reconcile").status_code == 200
+
+    @rule(call=st.sampled_from(["create_volume", "set_properties"]), name=NAMES)
+    def creating_fails(self, call: str, name: str) -> None:
+        """Half a datastore does not stay."""
+        if name not in self.active_names():
+            self.fail(call, "POST", "/datastores", {"name": name, "pool": "tank", "size": str(GIB)})
+
+    @rule(call=st.sampled_from(["set_properties", "rename"]), store=stores)
+    def deleting_fails(self, call: str, store: str) -> None:
+        """It is where it was, and served again."""
+        if self.models[store].state == "active" and not self.used(store):
+            self.fail(call, "DELETE", f"/datastores/{store}")
+
+    @rule(call=st.sampled_from(["clone", "snapshot", "set_properties"]), store=stores, name=NAMES)
+    def cloning_fails(self, call: str, store: str, name: str) -> None:
+        """The snapshot that was taken for it goes too."""
+        if self.models[store].state == "active" and name not in self.active_names():
+            self.fail(call, "POST", f"/datastores/{store}/clone", {"name": name})
+
+    def fail(self, call: str, method: str, path: str, body: Any = None) -> None:
+        """The job fails, as OpenZFS does; the invariant says that nothing is left of it."""
+        simulator = self.appliance.simulator
+        simulator.fail_next(call, OutOfSpace("tank", quota=False))
+        answer = self.appliance.request(method, path, body)
+        assert answer.status_code == 202 and answer.json is not None, answer.text
+        job = self.appliance.ended(answer.json["id"])
+        assert job["state"] == "failed" and not simulator.failures.get(call), job
+
+    @rule(target=stores, name=NAMES, size=st.integers(1, 3), shown=st.booleans())
+    def create(self, name: str, size: int, shown: bool) -> Any:
         """Names are taken once."""
         lun = self.free_lun()
-        result = self.do(
-            "POST", "/datastores", {"name": name, "pool": "tank", "size": str(size * GIB)}, refused=name in self.active_names()
-        )
+        asked = {"name": name, "pool": "tank", "size": str(size * GIB), "host_groups": [self.group] if shown else []}
+        result = self.do("POST", "/datastores", asked, refused=name in self.active_names())
         if result is None:
             return multiple()
-        self.models[result["datastore"]] = Model(name, size * GIB, lun)
+        self.models[result["datastore"]] = Model(name, size * GIB, lun, shown=shown)
         return result["datastore"]
 
     @rule(store=stores, name=NAMES)
@@ -127,7 +198,7 @@ class DatastoreMachine(RuleBasedStateMachine):
         if model.state != "active" or which >= len(model.snapshots):
             return
         newer = model.snapshots[which + 1 :]
-        refused = bool(newer and not force) or any(model.clones.get(tag) for tag in newer)
+        refused = (bool(newer or self.used(store)) and not force) or any(model.clones.get(tag) for tag in newer)
         path = f"/datastores/{store}/snapshots/{model.snapshots[which]}/rollback"
         if self.do("POST", path, {"force": force}, refused=refused):
             del model.snapshots[which + 1 :]
@@ -142,11 +213,12 @@ class DatastoreMachine(RuleBasedStateMachine):
             if self.do("DELETE", f"/datastores/{store}/snapshots/{tag}", refused=bool(model.clones.get(tag))):
                 model.snapshots.remove(tag)
 
-    @rule(store=stores)
-    def delete(self, store: str) -> None:
-        """Puts it aside."""
-        if self.do("DELETE", f"/datastores/{store}", refused=self.models[store].state != "active"):
-            self.models[store].state = "deleted"
+    @rule(store=stores, force=st.booleans())
+    def delete(self, store: str, force: bool) -> None:
+        """Puts it aside; what a host uses only by force."""
+        refused = self.models[store].state != "active" or (self.used(store) and not force)
+        if self.do("DELETE", f"/datastores/{store}?force={str(force).lower()}", refused=refused):
+            self.models[store].state, self.models[store].shown = "deleted", False
 
     @rule(store=stores)
     def restore(self, store: str) -> None:
@@ -163,7 +235,7 @@ class DatastoreMachine(RuleBasedStateMachine):
         model = self.models[store]
         if model.state == "active":
             self.do("POST", f"/datastores/{store}/purge", refused=True)
-            self.delete(store)
+            self.delete(store, force=True)
         if self.do("POST", f"/datastores/{store}/purge", refused=any(model.clones.values())):
             del self.models[store]
             for other in self.models.values():

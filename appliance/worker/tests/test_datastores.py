@@ -1,5 +1,6 @@
 """The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,11 @@ from appliance.database.models import Schedule
 from appliance.dataplane.target import LoggedIn, ServedLun
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores as domain
+from appliance.domain import schedules
 from appliance.domain.secrets import Seal
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, EngineUnavailable, OutOfSpace
+from appliance.zfs.model import VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -104,9 +107,13 @@ def test_delete_restore_purge(appliance: Appliance) -> None:
     assert served(appliance)[0].lun.uuid == store and served(appliance)[0].lun.initiators == (ESX,)
     assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == ["first"]
     appliance.job("DELETE", f"/datastores/{store}")
+    assert isinstance(appliance.target, TargetSimulator) and not appliance.target.forgotten
     appliance.job("POST", f"/datastores/{store}/purge")
     assert appliance.simulator.volumes() == []
     assert appliance.request("GET", f"/datastores/{store}").status_code == 404
+    # What its LUN left in the folder for persistent reservations goes too.
+    folder = appliance.simulator.filesystem("tank/zvaai-reservations").mountpoint
+    assert appliance.target.forgotten == [(folder, store)]
 
 
 def test_what_hosts_use_is_not_taken_away_unless_forced(appliance: Appliance) -> None:
@@ -265,6 +272,82 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
     assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 2
 
 
+def test_a_schedule_names_what_is_there(appliance: Appliance) -> None:
+    """When it is made or changed; later an alert tells."""
+    store, gone = appliance.datastore("first"), appliance.datastore("second")
+    appliance.job("DELETE", f"/datastores/{gone}")
+    body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 2, "enabled": False}
+    for wrong in (["absent"], [store, gone]):
+        answer = appliance.request("POST", "/schedules", {**body, "datastores": wrong})
+        assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "datastores"
+    assert appliance.get("/schedules")["items"] == []
+    schedule = appliance.request("POST", "/schedules", body).json
+    assert schedule is not None
+    path = f"/schedules/{schedule['id']}"
+    assert appliance.request("PATCH", path, {"datastores": [gone]}).status_code == 422
+    assert appliance.get(path)["datastores"] == [store]
+
+
+def test_datastores_of_two_pools_are_no_schedule(appliance: Appliance) -> None:
+    """No snapshot of both could be taken in one step."""
+    disks = [disk.path for disk in appliance.simulator.disks() if disk.used_by is None][:1]
+    appliance.simulator.create_pool("other", [VdevSpec(devices=tuple(disks))])
+    first = appliance.datastore("first")
+    second = appliance.job("POST", "/datastores", {"name": "second", "pool": "other", "size": str(GIB)})["result"]["datastore"]
+    body = {"name": "both", "datastores": [first, second], "every_minutes": 5, "keep": 2}
+    answer = appliance.request("POST", "/schedules", body)
+    assert answer.status_code == 422 and answer.json and "several pools: other, tank" in answer.json["errors"][0]["reason"]
+
+
+def test_a_schedule_runs_when_told(appliance: Appliance) -> None:
+    """Also while it is disabled; its clock does not move, its retention holds, its failure raises the alert."""
+    store = appliance.datastore("first")
+    body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 2, "enabled": False}
+    schedule = appliance.request("POST", "/schedules", body).json
+    assert schedule is not None
+    path = f"/schedules/{schedule['id']}"
+    appliance.job("POST", f"{path}/run")
+    snapshots = appliance.get(f"/datastores/{store}/snapshots")["items"]
+    assert [one["name"].startswith(f"auto-{schedule['id'][:8]}-") for one in snapshots] == [True]
+    assert appliance.get(path)["last_at"] is None
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+    while time.strftime("%H%M%S", time.gmtime()) == snapshots[0]["name"][-6:]:  # the snapshots are named by the second
+        time.sleep(0.01)
+    failed = appliance.job("POST", f"{path}/run", expect="failed")
+    alerts = appliance.get("/alerts")["items"]
+    assert [one["key"] for one in alerts] == [f"schedule-{schedule['id']}:failed"] and failed["problem"]["text"] in alerts[0][
+        "text"
+    ]
+    appliance.job("POST", f"{path}/run")
+    assert appliance.get("/alerts")["items"] == []
+    appliance.job("DELETE", f"/datastores/{store}")
+    refused = appliance.request("POST", f"{path}/run")
+    assert refused.status_code == 409 and refused.json and refused.json["blocking"] == [store]
+
+
+def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    store = appliance.datastore("first")
+    now = time.time()
+    appliance.service.now = lambda: now
+    with appliance.store.session() as session:
+        schedules.add(session, name="often", datastores=[store], every_minutes=5, keep=2, enabled=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(schedules, "taken", lambda *_: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            appliance.service._schedules()
+    now += 2  # the next worker, at another second
+    for _ in range(2):
+        appliance.service._schedules()
+        for job in appliance.get("/jobs")["items"]:
+            assert appliance.ended(job["id"])["state"] == "succeeded"
+    assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 1
+
+
 def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> None:
     """Suspended, exported by hand, not imported yet: hosts find their disk not ready, not gone."""
     group = appliance.group("cluster", ESX)
@@ -291,13 +374,34 @@ def test_what_is_served_stays_when_its_double_appears(appliance: Appliance) -> N
     assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
 
 
+def test_an_account_is_bound_to_all_names_of_its_host_and_to_no_other(appliance: Appliance) -> None:
+    second = f"{ESX}-second"
+    body = {"name": "esx1", "iqns": [second, ESX], "chap": {"name": "esx1", "secret": "a good long secret"}}
+    host = appliance.request("POST", "/hosts", body).json
+    assert host is not None
+    nameless = {"name": "esx2", "iqns": [], "chap": {"name": "esx2", "secret": "another good secret"}}
+    assert appliance.request("POST", "/hosts", nameless).status_code == 201
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+
+    def accounts() -> dict[str, tuple[str, ...] | None]:
+        appliance.request("POST", "/reconcile")
+        return {account.name: account.initiators for account in appliance.target.targets()[0].accounts}
+
+    # Who has no name has no account: one that is bound to nobody would be everybody's.
+    assert accounts() == {"esx1": (ESX, second)}
+    assert appliance.request("PATCH", f"/hosts/{host['id']}", {"iqns": [second]}).status_code == 200
+    assert accounts() == {"esx1": (second,)}
+    assert appliance.request("PATCH", f"/hosts/{host['id']}", {"iqns": []}).status_code == 200
+    assert accounts() == {} and appliance.target.targets()[0].chap_required
+
+
 def test_accounts_stay_when_their_key_is_lost(appliance: Appliance) -> None:
     body = {"name": "esx1", "iqns": [ESX], "chap": {"name": "esx1", "secret": "a good long secret"}}
     assert appliance.request("POST", "/hosts", body).status_code == 201
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
     appliance.request("POST", "/reconcile")
     accounts = appliance.target.targets()[0].accounts
-    assert [(account.name, account.initiator) for account in accounts] == [("esx1", ESX)]  # bound to its host
+    assert [(account.name, account.initiators) for account in accounts] == [("esx1", (ESX,))]  # bound to its host
     appliance.configuration.secrets_key.unlink()
     appliance.service.context.seal = Seal(appliance.configuration.secrets_key)
     appliance.request("POST", "/reconcile")
@@ -355,3 +459,60 @@ def test_the_thread_of_jobs_outlives_a_database_that_fails(appliance: Appliance,
     assert answer.json is not None
     appliance.ended(answer.json["id"])
     appliance.datastore("second")
+
+
+LIO = {"system": "lio", "unit_serial": "e4a3b2c1-0f0e-4d0c-8b0a-090807060504", "model": "disk1"}
+NAA = "naa.6001405e4a3b2c10f0e4d0c8b0a09080"
+
+
+def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) -> None:
+    appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
+    asked = {"dataset": "tank/old", "name": "moved", "known_as": LIO, "lun": 7}
+    store = appliance.job("POST", "/volumes/adopt", asked)["result"]["datastore"]
+    (lun,) = served(appliance).values()
+    assert (lun.lun.number, lun.naa, lun.serial_number, lun.lun.product) == (7, NAA, f"{LIO['unit_serial']}\0", "disk1")
+    assert lun.lun.designation is not None and lun.lun.designation.vendor == "LIO-ORG"
+    assert appliance.get(f"/datastores/{store}")["designation"]["designators"][0] == NAA
+    # Nobody else gets them: not another adopted volume, also while the first can still be restored.
+    appliance.simulator.create_volume("tank/other", GIB, volblocksize=65536)
+    again = {**asked, "dataset": "tank/other", "name": "double", "lun": None}
+    assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert [lun.naa for lun in served(appliance).values()] == [NAA]
+    # A clone has names of its own.
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
+    assert appliance.get(f"/datastores/{clone}")["designation"] is None
+    # Nor does one that is adopted at the same moment, or a file system.
+    appliance.simulator.create_volume("tank/third", GIB, volblocksize=65536)
+    others = {**again, "known_as": {**LIO, "unit_serial": "11112222333344445555"}}
+    appliance.simulator.delay_next("set_properties", 1.0)
+    job = appliance.request("POST", "/volumes/adopt", others)
+    late = appliance.request("POST", "/volumes/adopt", {**others, "dataset": "tank/third", "name": "triple"})
+    assert late.status_code == 409 and "under way" in late.text
+    assert job.json is not None and appliance.ended(job.json["id"])["state"] == "succeeded"
+    appliance.simulator.create_filesystem("tank/files", properties={"mountpoint": "none"})
+    files = appliance.request("POST", "/volumes/adopt", {"dataset": "tank/files", "name": "files", "known_as": LIO})
+    assert files.status_code == 422 and "known_as" in files.text
+    bad = appliance.request(
+        "POST",
+        "/volumes/adopt",
+        {**again, "dataset": "tank/third", "name": "bad", "known_as": {**LIO, "unit_serial": "no digits"}},
+    )
+    assert bad.status_code == 422 and bad.json is not None and bad.json["errors"][0]["field"].startswith("known_as")
+
+
+def test_another_name_is_another_lun(appliance: Appliance) -> None:
+    """Names that somebody changed on the dataset are not shown under hosts' eyes: the LUN goes, and comes as another one."""
+    appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "moved", "known_as": LIO})
+    kept = appliance.simulator.volume("tank/old").properties["zvaai:designation"].value
+    appliance.simulator.set_properties("tank/old", {"zvaai:designation": kept.replace("naa.6", "naa.4")})
+    appliance.request("POST", "/reconcile")
+    (store,) = appliance.get("/datastores")["items"]
+    assert store["state"] == "copy" and "designation" in store["copy_reason"]
+    appliance.simulator.set_properties("tank/old", {"zvaai:designation": kept.replace('080"', '081"', 1)})
+    appliance.request("POST", "/reconcile")
+    (lun,) = served(appliance).values()
+    assert lun.naa == f"{NAA[:-1]}1"

@@ -56,7 +56,9 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/device", {"device": old, "action": "offline"})
     assert appliance.get("/pools/tank")["health"] == "DEGRADED"
     appliance.service._capacity()
-    assert [alert["subject"] for alert in appliance.get("/alerts")["items"]] == ["tank"]
+    appliance.service.watch.pools()
+    told = [(alert["subject"], alert["key"].split(":")[:2]) for alert in appliance.get("/alerts")["items"]]
+    assert told == [("tank", ["pool", "device"])], "one thing, one alert"
     appliance.job("POST", "/pools/tank/replace", {"device": old, "new_device": new})
     devices = devices_of(appliance.get("/pools/tank")["vdevs"])
     assert new in devices and appliance.get("/pools/tank")["scan"]["function"] == "resilver"

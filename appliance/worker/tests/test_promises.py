@@ -340,3 +340,24 @@ def test_alerts_of_single_luns_stay_while_nobody_can_look(appliance: Appliance) 
     target._targets[one.name] = one
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert appliance.get("/alerts")["items"] == []
+
+
+def test_a_lun_stays_out_while_what_ran_into_its_time_limit_may_come_true(appliance: Appliance) -> None:
+    """A try before waits in the kernel: that a later one is done is no sign that the first won't be, under hosts."""
+    store = appliance.datastore("first")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    appliance.simulator.late["tank"] = ("lzc_rollback_to",)
+    asked, looked = threading.Semaphore(0), appliance.simulator.unfinished
+
+    def unfinished(pool: str) -> tuple[str, ...]:
+        asked.release()
+        return looked(pool)
+
+    appliance.simulator.unfinished = unfinished  # type: ignore[method-assign]
+    answer = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {})
+    assert answer.status_code == 202 and answer.json is not None
+    assert asked.acquire(timeout=30) and asked.acquire(timeout=30)  # it is tried again
+    appliance.request("POST", "/reconcile")
+    assert store not in luns(appliance) and appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
+    appliance.simulator.late.clear()
+    assert appliance.ended(answer.json["id"])["state"] == "succeeded" and store in luns(appliance)

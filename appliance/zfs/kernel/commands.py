@@ -1,4 +1,4 @@
-"""The one place that runs programs: zfs, zpool, lsblk, udevadm. Root only.
+"""The one place that runs programs: zfs, zpool, lsblk, udevadm, smartctl. Root only.
 
 Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. What a program says when it fails becomes a
 ZfsError in `messages`.
@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from appliance.zfs.errors import EngineUnavailable, Timeout, UnexpectedFailure
+from appliance.zfs.kernel.late import LATE
 
 ZFS, ZPOOL, LSBLK, UDEVADM = "/usr/sbin/zfs", "/usr/sbin/zpool", "/usr/bin/lsblk", "/usr/bin/udevadm"
+SMARTCTL = "/usr/sbin/smartctl"
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "ZFS_COLOR": ""}
 MAX_OUTPUT_BYTES = 256 << 20
 """Of a program's output: 10,000 datasets with all properties are about 60 MB."""
@@ -59,6 +61,8 @@ def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
         output, complaint = _read(process, what, stdin, seconds)
     except BaseException:
         _kill(process)
+        if process.poll() is None:
+            LATE.add(words[1] if len(words) > 1 else words[0], words[1:], lambda: process.poll() is not None)
         raise
     return Result(process.returncode, output, complaint)
 

@@ -19,6 +19,7 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.kernel import commands, messages
 from appliance.zfs.kernel.commands import Json
+from appliance.zfs.kernel.late import LATE
 from appliance.zfs.kernel.library import Library
 from appliance.zfs.kernel.messages import Request
 
@@ -97,6 +98,11 @@ class Core:
             raise DifferentPools(tuple(wanted))
 
     # --- who is in the way
+
+    def unfinished(self, pool: str) -> tuple[str, ...]:
+        """See ZfsEngine."""
+        names.dataset_name(pool)
+        return LATE.of(pool)
 
     def holders(self, name: str) -> tuple[str, ...]:
         """See ZfsEngine; as far as /proc and /sys tell."""

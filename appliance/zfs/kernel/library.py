@@ -12,6 +12,7 @@ from typing import Any
 
 from appliance.zfs import errors
 from appliance.zfs.errors import ZfsError
+from appliance.zfs.kernel.late import LATE
 
 MAX_STUCK = 16
 
@@ -44,6 +45,7 @@ class Library:
         try:
             return done.result(self._seconds)
         except concurrent.futures.TimeoutError:
+            LATE.add(function, arguments, done.done)
             raise errors.Timeout(function, self._seconds) from None
 
     def _load(self) -> None:

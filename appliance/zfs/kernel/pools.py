@@ -15,14 +15,26 @@ from appliance.zfs.errors import (
     NotSupported,
     PoolExists,
 )
-from appliance.zfs.kernel import commands, messages, reading
+from appliance.zfs.kernel import commands, messages, reading, smart
 from appliance.zfs.kernel.core import POOL_SECONDS, READ_SECONDS
 from appliance.zfs.kernel.datasets import assignments
 from appliance.zfs.kernel.disks import disks
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.kernel.snapshots import Snapshots
 from appliance.zfs.layout import check_layout, device_path
-from appliance.zfs.model import Disk, FeatureState, ImportablePool, Pool, PoolPlan, Redundancy, Role, ScanState, Vdev, VdevSpec
+from appliance.zfs.model import (
+    Disk,
+    DiskHealth,
+    FeatureState,
+    ImportablePool,
+    Pool,
+    PoolPlan,
+    Redundancy,
+    Role,
+    ScanState,
+    Vdev,
+    VdevSpec,
+)
 from appliance.zfs.properties import On, check_pool_properties, check_properties
 
 
@@ -34,6 +46,13 @@ class KernelEngine(Snapshots, ZfsEngine):
     def disks(self) -> list[Disk]:
         """See ZfsEngine."""
         return disks(self.pools())
+
+    def disk_health(self, device: str) -> DiskHealth:
+        """See ZfsEngine."""
+        for disk in self.disks():
+            if device in (disk.path, disk.device):
+                return smart.health(disk.device)
+        raise NoSuchDevice(device)
 
     def pools(self) -> list[Pool]:
         """See ZfsEngine."""

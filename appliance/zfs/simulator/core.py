@@ -21,7 +21,7 @@ from appliance.zfs.errors import (
     PoolUnavailable,
     ZfsError,
 )
-from appliance.zfs.model import Property, Source
+from appliance.zfs.model import DiskHealth, Property, Source
 from appliance.zfs.properties import SETTABLE, On
 from appliance.zfs.simulator import state
 from appliance.zfs.simulator.space import Figures, SpaceMap, parent_of
@@ -44,6 +44,8 @@ class Core:
         self._version = 0
         self._figures: Figures = {}
         self._told: dict[object, tuple[int, list[Any]]] = {}
+        self.smart: dict[str, DiskHealth] = {}
+        """What disks say of themselves, by path."""
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
         if path is not None:

@@ -23,6 +23,7 @@ from appliance.zfs.errors import (
 from appliance.zfs.layout import check_layout, plan_lines
 from appliance.zfs.model import (
     Disk,
+    DiskHealth,
     FeatureState,
     Health,
     ImportablePool,
@@ -87,6 +88,13 @@ class Pools(Datasets):
         ]
 
     @operation
+    def disk_health(self, device: str) -> DiskHealth:
+        """See ZfsEngine. Disks have no SMART but what a test gives them."""
+        for disk in self.disks():
+            if device in (disk.path, disk.device):
+                return self.smart.get(disk.path, DiskHealth(available=False, reason="a simulated disk has no SMART"))
+        raise NoSuchDevice(device)
+
     def pools(self) -> list[Pool]:
         """See ZfsEngine."""
         for pool in self.machine.pools:

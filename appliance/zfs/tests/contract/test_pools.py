@@ -241,6 +241,17 @@ def test_impossible_pools(rig: Rig) -> None:
         rig.engine.pool("bad")
 
 
+def test_disks_tell_their_health_or_that_they_have_none(rig: Rig) -> None:
+    """Those of the rigs have none, which is no error."""
+    disk = rig.engine.disks()[0]
+    for name in (disk.path, disk.device):
+        health = rig.engine.disk_health(name)
+        assert not health.available and health.reason and health.passed is None
+    for name in ("/dev/absent", "/etc/passwd", rig.pool):
+        with pytest.raises(NoSuchDevice):
+            rig.engine.disk_health(name)
+
+
 def test_disks(rig: Rig) -> None:
     disks = rig.engine.disks()
     assert disks == sorted(disks, key=lambda disk: disk.path)

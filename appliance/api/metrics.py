@@ -1,0 +1,246 @@
+"""Prometheus metrics: what worker, target and database know at this moment, in the text exposition format.
+
+Labels are bounded by what an admin has made: pools, devices, datastores, hosts. Nothing a host chooses becomes a label but its
+iSCSI name, which has to be admitted first. Counters are the data planes' own and begin anew with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flask import Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from pydantic import BaseModel
+from sqlalchemy import func, select
+
+from appliance import __version__
+from appliance.api.operation import Call, Resource
+from appliance.api.schemas.common import Empty
+from appliance.database.models import Alert, Job, LoginSession, Schedule
+from appliance.domain.access import Role
+from appliance.domain.errors import UnavailableError
+
+resource = Resource("metrics")
+
+HEALTHS = ("ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", "REMOVED", "SUSPENDED")
+JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+OPERATIONS = (
+    "read", "write", "verify", "synchronize_cache", "compare_and_write", "write_same", "unmap", "extended_copy", "token",
+    "reservation", "other",
+)  # fmt: skip
+OFFLOADED = ("cloned", "copied", "zeroed", "unmapped")
+BOUNDS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
+"""Microseconds. The target counts more finely, which would be a thousand series for each LUN."""
+MOST_HOSTS = 512
+"""The target keeps 256 without a session."""
+
+
+class _Families(Collector):
+    """The families of one answer."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Metric] = {}
+        self._seen: set[tuple[str, ...]] = set()
+
+    def collect(self) -> Iterator[Metric]:
+        """In the order they came."""
+        yield from self._families.values()
+
+    def _first(self, name: str, labels: dict[str, str]) -> bool:
+        """Whether there is no such sample yet: a spare in use is in a pool twice."""
+        one = (name, *labels.values())
+        first = one not in self._seen
+        self._seen.add(one)
+        return first
+
+    def gauge(self, name: str, text: str, value: float, /, **labels: str) -> None:
+        """Something that goes up and down."""
+        family = self._families.setdefault(name, GaugeMetricFamily(f"zvaai_{name}", text, labels=list(labels)))
+        assert isinstance(family, GaugeMetricFamily)
+        if self._first(name, labels):
+            family.add_metric(list(labels.values()), value)
+
+    def counter(self, name: str, text: str, value: float, /, **labels: str) -> None:
+        """Something that only grows."""
+        family = self._families.setdefault(name, CounterMetricFamily(f"zvaai_{name}", text, labels=list(labels)))
+        assert isinstance(family, CounterMetricFamily)
+        if self._first(name, labels):
+            family.add_metric(list(labels.values()), value)
+
+    def histogram(self, name: str, text: str, buckets: list[tuple[str, float]], total: float, /, **labels: str) -> None:
+        """How long things took, in seconds; the buckets are cumulative, the last is +Inf."""
+        family = self._families.setdefault(name, HistogramMetricFamily(f"zvaai_{name}", text, labels=list(labels)))
+        assert isinstance(family, HistogramMetricFamily)
+        if self._first(name, labels):
+            family.add_metric(list(labels.values()), buckets, total)
+
+
+@resource.operation("GET", "/metrics", role=Role.VIEWER, answer=Empty, media=CONTENT_TYPE_LATEST.split(";", 1)[0])
+def read_metrics(call: Call) -> BaseModel | Response:
+    """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
+    families = _Families()
+    families.gauge("build_info", "The version that runs.", 1, version=__version__)
+    try:
+        told = call.services.worker.call("metrics")
+    except UnavailableError:
+        told = {"storage": None, "target": None, "reconciled_at": None, "reconcile_problem": None}
+        families.gauge("worker_up", "Whether the worker answers.", 0)
+    else:
+        families.gauge("worker_up", "Whether the worker answers.", 1)
+        in_order = told["reconcile_problem"] is None
+        families.gauge("reconcile_ok", "Whether the data planes serve what they should, as last looked at.", in_order)
+        families.gauge("reconcile_timestamp_seconds", "When that was looked at last.", told["reconciled_at"] or 0)
+    families.gauge("storage_up", "Whether OpenZFS answers.", told["storage"] is not None)
+    families.gauge("target_up", "Whether the iSCSI target answers.", told["target"] is not None)
+    stores = (told["storage"] or {}).get("datastores", [])
+    if told["storage"] is not None:
+        for pool in told["storage"]["pools"]:
+            _pool(families, pool, stores)
+        for store in stores:
+            _datastore(families, store)
+    if told["target"] is not None:
+        _target(families, told["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
+    _database(families, call)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(families)
+    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def _devices(vdevs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for vdev in vdevs:
+        if vdev["vdevs"]:
+            yield from _devices(vdev["vdevs"])
+        else:
+            yield vdev
+
+
+def _pool(families: _Families, pool: dict[str, Any], stores: list[dict[str, Any]]) -> None:
+    name = pool["name"]
+    for health in HEALTHS:
+        families.gauge("pool_health", "1 for the health that the pool has.", health == pool["health"], pool=name, health=health)
+    families.gauge("pool_size_bytes", "Raw size, parity included.", pool["size"], pool=name)
+    families.gauge("pool_allocated_bytes", "Allocated of it.", pool["allocated"], pool=name)
+    families.gauge("pool_free_bytes", "Free of it.", pool["free"], pool=name)
+    families.gauge("pool_fragmentation_ratio", "Of its free space, 0 to 1.", pool["fragmentation"] / 100, pool=name)
+    promised = sum(store["size"] for store in stores if store["pool"] == name and store["state"] == "active")
+    families.gauge("pool_promised_bytes", "Sizes of its datastores together.", promised, pool=name)
+    families.gauge("pool_cloned_bytes", "Blocks that are shared by cloning, counted once.", pool["bclone_used"], pool=name)
+    families.gauge("pool_clone_saved_bytes", "Space that sharing by cloning saves.", pool["bclone_saved"], pool=name)
+    families.gauge("pool_data_errors", "Files and blocks known to be damaged.", pool["error_count"], pool=name)
+    if pool["scan"] is not None:
+        scan, function = pool["scan"], pool["scan"]["function"]
+        ended = scan["ended"] or 0
+        families.gauge(
+            "pool_scan_running", "Whether it scrubs or resilvers.", scan["state"] == "scanning", pool=name, function=function
+        )
+        families.gauge(
+            "pool_scan_end_timestamp_seconds", "When the last one ended; 0 for never.", ended, pool=name, function=function
+        )
+        families.gauge("pool_scan_errors", "That the last one could not repair.", scan["errors"], pool=name, function=function)
+    for device in _devices(pool["vdevs"]):
+        label = device["path"] or device["was"] or device["name"]
+        families.gauge("device_online", "Whether the device is.", device["health"] in ("ONLINE", "AVAIL", "INUSE"),
+                       pool=name, device=label)  # fmt: skip
+        for kind in ("read", "write", "checksum"):
+            families.counter("device_errors", "As zpool status counts them.", device[f"{kind}_errors"],
+                             pool=name, device=label, kind=kind)  # fmt: skip
+
+
+def _datastore(families: _Families, store: dict[str, Any]) -> None:
+    labels = {"datastore": store["id"], "name": store["name"]}
+    lun = "" if store["lun"] is None else str(store["lun"])
+    families.gauge("datastore_info", "Where it is; always 1.", 1, **labels, pool=store["pool"], state=store["state"], lun=lun)
+    families.gauge("datastore_size_bytes", "What hosts were promised.", store["size"], **labels)
+    families.gauge("datastore_used_bytes", "Referenced by its volume, snapshots left out.", store["referenced"], **labels)
+    families.gauge("datastore_reserved_bytes", "Reserved for it.", store["reserved"], **labels)
+    families.gauge("datastore_snapshot_bytes", "Held by its snapshots alone.", store["snapshot_bytes"], **labels)
+    families.gauge("datastore_snapshots", "How many there are.", store["snapshots"], **labels)
+
+
+def _target(families: _Families, target: dict[str, Any], names: dict[str, str]) -> None:
+    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", target["uptime_seconds"])
+    families.gauge("luns_serving", "LUNs that are served.", target["luns_serving"])
+    families.gauge("luns_failed", "LUNs that are not ready for hosts.", target["luns_failed"])
+    families.gauge("iscsi_sessions", "Sessions of hosts.", sum(target["sessions"].values()))
+    statistics = target["statistics"]
+    bounds = statistics.get("latency_bounds_microseconds", [])
+    for lun in statistics["luns"]:
+        labels = {"datastore": lun["uuid"], "name": names.get(lun["uuid"], "")}
+        _counted(families, "lun", lun, labels)
+        families.counter("lun_aborted", "Tasks that ended without a status.", lun["aborted"], **labels)
+        families.counter("lun_miscompares", "COMPARE AND WRITE that found other data.", lun["offload"]["miscompares"], **labels)
+        for reason, count in lun["offload"]["fallback_bytes"].items():
+            families.counter("lun_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
+        for operation in OPERATIONS:
+            one = lun.get(operation)
+            if one and one["operations"]:
+                buckets = cumulative(bounds, one["latency"]["counts"], one["operations"])
+                families.histogram("lun_operation_duration_seconds", "In the target.", buckets,
+                                   one["latency"]["total_microseconds"] / 1e6, **labels, operation=operation)  # fmt: skip
+    for host in sorted(statistics["hosts"], key=lambda one: str(one["initiator"]))[:MOST_HOSTS]:
+        _counted(families, "host", host, {"initiator": host["initiator"]})
+    for space in target["space"]["pools"]:
+        families.gauge(
+            "pool_headroom_bytes", "With less available thin LUNs take no more.", space["headroom_bytes"], pool=space["pool"]
+        )
+    for space in target["space"]["luns"]:
+        labels = {"datastore": space["uuid"], "name": names.get(space["uuid"], "")}
+        families.gauge(
+            "lun_growth_refused", "Whether it takes no more for want of space.", space["growth"] == "refused", **labels
+        )
+        families.gauge("lun_shared_bytes", "Of a thick LUN: held because its blocks are shared.", space["shared_bytes"], **labels)
+
+
+def _counted(families: _Families, what: str, counted: dict[str, Any], labels: dict[str, str]) -> None:
+    errors = 0
+    for operation in OPERATIONS:
+        one = counted.get(operation)
+        if one is None:
+            continue
+        errors += one["errors"]
+        families.counter(
+            f"{what}_operations", "Commands that ended with a status.", one["operations"], **labels, operation=operation
+        )
+        if operation in ("read", "write"):
+            families.counter(f"{what}_bytes", "Moved by reads and writes.", one["bytes"], **labels, operation=operation)
+    families.counter(f"{what}_errors", "Commands that ended with CHECK CONDITION.", errors, **labels)
+    for kind in OFFLOADED:
+        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", counted["offload"][f"{kind}_bytes"],
+                         **labels, kind=kind)  # fmt: skip
+
+
+def cumulative(bounds: list[int], counts: list[int], operations: int) -> list[tuple[str, float]]:
+    """The target's buckets (zvol_target/docs/control.md, statistics.get) as Prometheus has them: fewer, and cumulative."""
+    buckets = [
+        (str(bound / 1e6), float(sum(counts[: bounds.index(bound) + 1]))) for bound in BOUNDS if bound in bounds
+    ]  # fmt: skip
+    return [*buckets, ("+Inf", float(max(operations, sum(counts))))]
+
+
+def _database(families: _Families, call: Call) -> None:
+    with call.services.store.reading() as session:
+        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
+        ended = session.execute(
+            select(Job.kind, Job.state, func.max(Job.ended_at)).where(Job.ended_at.is_not(None)).group_by(Job.kind, Job.state)
+        ).all()
+        alerts = dict(
+            session.execute(select(Alert.severity, func.count()).where(Alert.cleared_at.is_(None)).group_by(Alert.severity))
+            .tuples()
+            .all()
+        )
+        sessions = session.scalar(select(func.count()).select_from(LoginSession)) or 0
+        schedules = session.execute(select(Schedule.name, Schedule.last_at)).all()
+    for state in JOB_STATES:
+        families.gauge("jobs", "Jobs that are kept, by state.", jobs.get(state, 0), state=state)
+    for kind, state, at in ended:
+        families.gauge("job_end_timestamp_seconds", "When the last job of a kind ended so.", at, kind=kind, state=state)
+    for severity in ("info", "warning", "critical"):
+        families.gauge("alerts", "Open alerts.", alerts.get(severity, 0), severity=severity)
+    families.gauge("api_sessions", "Browser sessions that are kept.", sessions)
+    for name, last_at in schedules:
+        families.gauge("schedule_timestamp_seconds", "When a schedule was last due and taken.", last_at or 0, schedule=name)

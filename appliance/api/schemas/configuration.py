@@ -1,0 +1,58 @@
+"""Backup and restore of the configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from appliance.api.types import Answer, Model
+
+Passphrase = Annotated[str, Field(min_length=12, max_length=256)]
+
+
+class BackupAsked(Model):
+    """What the secrets in it are sealed with: nobody can restore it without."""
+
+    passphrase: Passphrase
+
+
+class SealedTold(Answer):
+    """Secrets, by AES-256-GCM with a key of the passphrase."""
+
+    kdf: Literal["scrypt"]
+    salt: str
+    nonce: str
+    data: str
+
+
+class BackupTold(Answer):
+    """To be kept as it is, as one file."""
+
+    format: Literal["zvaai-configuration"]
+    version: int
+    appliance: str
+    created_at: float
+    content: str
+    """All but the secrets: JSON, by gzip and base64."""
+    checksum: str
+    """SHA-256 of all the above."""
+    sealed: SealedTold
+
+
+class RestoreAsked(Model):
+    """The text of such a file."""
+
+    backup: Annotated[str, Field(min_length=1, max_length=1000000)]
+    passphrase: Passphrase
+    dry_run: bool = True
+    """Only tells what would be changed."""
+    force: bool = False
+    """Also where hosts lose datastores that they use."""
+
+
+class RestoreTold(Answer):
+    """What was changed, or would be."""
+
+    changes: list[str]
+    applied: bool

@@ -1,0 +1,20 @@
+"""Support bundles."""
+
+from __future__ import annotations
+
+from appliance.api.types import Answer, Bytes, Time
+
+
+class BundleTold(Answer):
+    """One that is there."""
+
+    id: str
+    created_at: Time
+    size: Bytes
+
+
+class BundlePage(Answer):
+    """Support bundles, by identifier."""
+
+    items: list[BundleTold]
+    next_cursor: str | None

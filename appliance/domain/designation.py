@@ -1,0 +1,193 @@
+"""Names that a volume's hosts know it by from another target, and that it keeps when it is adopted.
+
+ESXi takes a VMFS datastore on a disk with other names for a copy of it, and does not mount it. How the others make their names:
+
+    LIO     NAA 6, company identifier (001405 unless set), then the hexadecimal digits of the unit serial number, 25 at most,
+            filled up with zeros; T10: vendor filled up to 8 characters, MODEL:SERIAL and a zero. A zero ends the serial number
+            too (spc_gen_naa_6h_vendor_specific, spc_emulate_evpd_80 and _83 of Linux, drivers/target/target_core_spc.c)
+    SCST    T10: t10_vend_id filled up to 8 characters, and vend_specific_id; eui64_id and naa_id where they are set, and where
+            neither is, the first eight characters of t10_dev_id as EUI-64. Serial number: usn (vdisk_dev_id_vpd of scst_vdisk.c)
+
+The two vital product data pages, read from a host, have all of it whatever the target was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from appliance.domain.errors import InvalidError
+
+PROPERTY = "zvaai:designation"
+OWN_PRODUCT = "zvaai volume"
+"""PRODUCT IDENTIFICATION of what keeps no other."""
+
+_FORMS = (
+    re.compile(r"naa\.([235][0-9a-f]{15}|6[0-9a-f]{31})"),
+    re.compile(r"eui\.([0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32})"),
+    re.compile(r"t10\.(?=.{9,252}$)[ -~]{8}[ -~]+\0?", re.DOTALL),
+)
+_SERIAL = re.compile(r"(?=.{1,252}$)[ -~]+\0?", re.DOTALL)
+_BINARY, _ASCII = 1, 2
+_PRINTABLE = re.compile(r"[ -~]*")
+
+
+@dataclass(frozen=True)
+class Designation:
+    """Vendor, product and serial number of INQUIRY, and the designators of the logical unit as the target writes them."""
+
+    serial_number: str
+    designators: tuple[str, ...]
+    vendor: str
+    product: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What no other LUN may have."""
+        return frozenset({f"serial number {self.serial_number.rstrip(chr(0))}", *self.designators})
+
+
+def _text(field: str, value: str, longest: int) -> str:
+    if not _PRINTABLE.fullmatch(value) or len(value) > longest:
+        raise InvalidError(f"known_as.{field}", "not what INQUIRY can show", f"at most {longest} characters of printable ASCII")
+    return value
+
+
+def _hexadecimal(field: str, value: str, *digits: int) -> str:
+    value = value.lower().removeprefix("0x")
+    if not re.fullmatch(r"[0-9a-f]+", value, re.ASCII) or len(value) not in digits:
+        raise InvalidError(f"known_as.{field}", "not a name of this kind", f"{' or '.join(map(str, digits))} hexadecimal digits")
+    return value
+
+
+def checked(designation: Designation) -> Designation:
+    """Raises InvalidError for what no host has seen of a disk (SPC-5 7.7.6, 7.7.18)."""
+    _text("vendor", designation.vendor, 8)
+    _text("product", designation.product, 16)
+    if not _SERIAL.fullmatch(designation.serial_number):
+        raise InvalidError("known_as.serial_number", "not a serial number", "1 to 252 characters of printable ASCII")
+    if not 1 <= len(designation.designators) <= 8:
+        raise InvalidError("known_as.designators", "a disk has some names", "1 to 8")
+    for name in designation.designators:
+        if not any(form.fullmatch(name) for form in _FORMS):
+            raise InvalidError(
+                "known_as.designators",
+                f"{name[:300]!r} is no designator",
+                "naa. and 16 (NAA 2, 3, 5) or 32 (NAA 6) hexadecimal digits, eui. and 16, 24 or 32, "
+                "t10. and the vendor in 8 characters and the rest",
+            )
+    if len(set(designation.designators)) != len(designation.designators):
+        raise InvalidError("known_as.designators", "one is there twice", "each once")
+    return designation
+
+
+def of_lio(asked: Mapping[str, Any]) -> Designation:
+    """From what configfs has in .../wwn: `vpd_unit_serial`, `product_id` (the model), `vendor_id`, `company_id`."""
+    serial = str(asked["unit_serial"])
+    model, vendor = _text("model", str(asked["model"]), 16), _text("vendor", str(asked.get("vendor") or "LIO-ORG"), 8)
+    company = _hexadecimal("company_id", str(asked.get("company_id") or "001405"), 6)
+    digits = "".join(re.findall(r"[0-9a-f]", serial.lower()))[:25]
+    if len(digits) < 8:  # the NAA names of two such units are likely to be the same
+        raise InvalidError(
+            "known_as.unit_serial", "LIO makes no name of so few hexadecimal digits", "vpd_unit_serial as LIO has it"
+        )
+    return Designation(
+        f"{serial}\0", (f"naa.6{company}{digits.ljust(25, '0')}", f"t10.{vendor.ljust(8)}{model}:{serial}\0"), vendor, model
+    )
+
+
+def of_scst(asked: Mapping[str, Any]) -> Designation:
+    """From the attributes of the device in /sys/kernel/scst_tgt/devices/NAME."""
+    vendor = _text("t10_vend_id", str(asked["t10_vend_id"]), 8)
+    names = [f"t10.{vendor.ljust(8)}{asked['vend_specific_id']}"]
+    eui, naa = asked.get("eui64_id"), asked.get("naa_id")
+    if eui:
+        names.append(f"eui.{_hexadecimal('eui64_id', str(eui), 16, 24, 32)}")
+    if naa:
+        names.append(f"naa.{_hexadecimal('naa_id', str(naa), 16, 32)}")
+    if not eui and not naa:
+        first = str(asked.get("t10_dev_id") or "").encode()[:8]
+        if len(first) < 8:
+            raise InvalidError(
+                "known_as.t10_dev_id", "SCST makes a name of its first eight characters", "t10_dev_id as SCST has it"
+            )
+        names.append(f"eui.{first.hex()}")
+    return Designation(str(asked["usn"]), tuple(names), vendor, _text("prod_id", str(asked["prod_id"]), 16))
+
+
+def of_pages(asked: Mapping[str, Any]) -> Designation:
+    """From pages 80h and 83h as a host has read them, in hexadecimal; what they say of ports and target is left out."""
+    serial, body = (_page(name, str(asked[name]), code) for name, code in (("page_80", 0x80), ("page_83", 0x83)))
+    names, at = [], 0
+    while at + 4 <= len(body):
+        head, designator = body[at : at + 4], body[at + 4 : at + 4 + body[at + 3]]
+        if len(designator) != head[3]:
+            raise InvalidError("known_as.page_83", "it ends in the middle of a designator", "the whole page")
+        at += 4 + head[3]
+        name = _of_descriptor(head[0] & 0xF, head[1], designator)
+        if name is not None:
+            names.append(name)
+    return Designation(serial.decode("latin-1"), tuple(names), str(asked["vendor"]), str(asked["product"]))
+
+
+def _page(field: str, text: str, code: int) -> bytes:
+    allowed = f"page {code:x}h of the logical unit in hexadecimal digits, its four bytes of header too"
+    try:
+        page = bytes.fromhex(text)
+    except ValueError as error:
+        raise InvalidError(f"known_as.{field}", "not hexadecimal", allowed) from error
+    if len(page) < 4 or page[1] != code or int.from_bytes(page[2:4]) > len(page) - 4:
+        raise InvalidError(f"known_as.{field}", "not this page, or cut off", allowed)
+    return page[4 : 4 + int.from_bytes(page[2:4])]
+
+
+def _of_descriptor(code_set: int, flags: int, designator: bytes) -> str | None:
+    if flags & 0x30:  # association: a port's, or the target's
+        return None
+    match flags & 0xF, code_set:
+        case 1, 2:
+            return f"t10.{designator.decode('latin-1')}"
+        case 2, 1:
+            return f"eui.{designator.hex()}"
+        case 3, 1:
+            return f"naa.{designator.hex()}"
+    return None
+
+
+def of_given(asked: Mapping[str, Any]) -> Designation:
+    """As the target is to have it."""
+    names: Sequence[str] = asked["designators"]
+    return Designation(
+        str(asked["serial_number"]), tuple(str(name) for name in names), str(asked["vendor"]), str(asked["product"])
+    )
+
+
+_WAYS: Mapping[str, Callable[[Mapping[str, Any]], Designation]] = {
+    "lio": of_lio,
+    "scst": of_scst,
+    "pages": of_pages,
+    "given": of_given,
+}
+
+
+def known_as(asked: Mapping[str, Any]) -> Designation:
+    """What a volume is to keep, by what is known of it (`system`). Raises InvalidError."""
+    return checked(_WAYS[asked["system"]](asked))
+
+
+def to_property(designation: Designation) -> str:
+    """As it is kept with the data."""
+    return json.dumps(asdict(designation), separators=(",", ":"), sort_keys=True)
+
+
+def of_property(text: str) -> Designation | None:
+    """What `to_property` wrote; None for anything else."""
+    try:
+        told = json.loads(text)
+        found = checked(Designation(**{**told, "designators": tuple(told["designators"])}))
+    except (ValueError, TypeError, KeyError, InvalidError):
+        return None
+    return found if to_property(found) == text else None

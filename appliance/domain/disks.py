@@ -1,0 +1,75 @@
+"""What disks say of themselves, and what an admin should know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from appliance.domain.journal import Finding
+from appliance.zfs.model import Disk, DiskHealth
+
+HOT, COOL = 60, 55
+"""Degrees Celsius: raised at the one, cleared below the other, so that it does not flap. A disk's own limit counts instead."""
+WORN, WORN_OUT = 90, 100
+"""Percent of its life."""
+AREA = "disk"
+
+
+def identity(disk: Disk) -> str:
+    """What the keys of its alerts end with."""
+    return disk.serial or disk.path
+
+
+def silent(disk: Disk, health: DiskHealth) -> Finding:
+    """Of a disk that had SMART, and does not answer now."""
+    text = f"disk {disk.path} {disk.serial} does not answer when it is asked by SMART: {health.reason}"
+    return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, "look at the disk and its cables; replace it")
+
+
+def findings(healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = ()) -> list[Finding]:
+    """Of disks by path; `hot` are the keys of open alerts of disks that were too warm."""
+    return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot)]
+
+
+def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list[Finding]:
+    if not health.available:
+        return []
+    name = " ".join(part for part in (path, disk.model, disk.serial) if part)
+    whose = f" ({disk.used_by})" if disk.used_by else ""
+    replace = "replace it: zvaai pool replace"
+    found = []
+
+    def add(what: str, severity: str, text: str, remedy: str = replace) -> None:
+        found.append(Finding(f"{AREA}:{what}:{identity(disk)}", severity, path, f"disk {name}{whose} {text}", remedy))
+
+    if health.passed is False:
+        add("failing", "critical", "says by SMART that it fails")
+    elif health.critical_warning:
+        add("failing", "critical", f"warns: {', '.join(nvme_warnings(health.critical_warning))}")
+    for what, count, text in (
+        ("pending", health.pending, "sectors that it can't read"),
+        ("reallocated", health.reallocated, "sectors that it has put elsewhere"),
+        ("uncorrectable", health.uncorrectable, "errors that it could not correct"),
+    ):
+        if count:
+            add(what, "warning", f"has {count} {text}", "see whether they become more; scrub the pool; replace it when they do")
+    if health.wear is not None and health.wear >= WORN:
+        add("wear", "critical" if health.wear >= WORN_OUT else "warning", f"has used {health.wear} % of its life")
+    if health.spare is not None and health.spare_limit is not None and health.spare < health.spare_limit:
+        add("spare", "critical", f"has {health.spare} % of its spare blocks left, and should have {health.spare_limit} %")
+    if health.temperature is not None:
+        limit = health.temperature_limit or HOT
+        was = f"{AREA}:temperature:{identity(disk)}" in hot
+        if health.temperature >= limit - (HOT - COOL if was else 0):
+            add("temperature", "warning", f"is at {health.temperature} °C; its limit is {limit} °C", "look at the fans")
+    return found
+
+
+_WARNINGS = (
+    "spare blocks are short", "it is too hot or too cold", "it is not reliable any more", "it takes no writes any more",
+    "its protection against loss of power failed", "its persistent memory takes no writes any more",
+)  # fmt: skip
+
+
+def nvme_warnings(bits: int) -> list[str]:
+    """NVM Express, SMART / Health Information Log Page: Critical Warning."""
+    return [text for bit, text in enumerate(_WARNINGS) if bits & 1 << bit] or [f"bits {bits:#x}"]

@@ -1,0 +1,107 @@
+"""How NFS datastores are shown to hosts: the number of the export, the path they mount, who may, by which versions."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Export, ExportGroup, Host
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.hosts import group
+from appliance.domain.identity import EXPORTS
+
+VERSIONS = ("3", "4")
+SQUASHES = ("none", "root", "all")
+"""Who is nobody on the server: nobody, root, everybody. ESXi writes as root, so it needs "none"."""
+CLIENTS = 256
+IDLE_SECONDS = 90
+"""ESXi looks at each mounted datastore every 12 s (NFS.HeartbeatFrequency). Who was silent for so long does not use it."""
+
+
+def check_clients(clients: Sequence[str]) -> list[str]:
+    """Addresses and networks (CIDR), each in one way of writing. Raises InvalidError."""
+    try:
+        networks = {ipaddress.ip_network(client) for client in clients}
+        if any("%" in client for client in clients):
+            raise ValueError("an address with a scope is one of this server only")
+    except ValueError as error:
+        raise InvalidError("clients", str(error), "IPv4 or IPv6 addresses, or networks such as 192.0.2.0/24") from error
+    if len(networks) > CLIENTS:
+        raise InvalidError("clients", f"{len(networks)} of them", f"{CLIENTS} at most")
+    return sorted(str(one.network_address if one.num_addresses == 1 else one) for one in networks)
+
+
+def free_number(session: Session, wanted: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
+    """A number no export has and none of those: the wanted one if it is free, else the lowest."""
+    taken = {*session.scalars(select(Export.number)), *taken_elsewhere}
+    if wanted is not None and wanted not in taken:
+        return wanted
+    for number in range(1, EXPORTS + 1):
+        if number not in taken:
+            return number
+    raise ConflictError(f"all {EXPORTS} numbers of exports are taken")
+
+
+def free_share(session: Session, name: str, uuid: str, wanted: str | None, pending: Collection[str | None] = ()) -> str:
+    """The path hosts mount: the one it had, or one by its name; with some of its UUID where that is taken."""
+    taken = {*session.scalars(select(Export.share)), *pending}
+    for share in (wanted, f"/{name}", f"/{name}-{uuid[:8]}"):
+        if share is not None and share not in taken:
+            return share
+    return f"/{uuid}"
+
+
+def show(
+    session: Session,
+    uuid: str,
+    number: int,
+    share: str,
+    *,
+    versions: Sequence[str] | None = None,
+    squash: str | None = None,
+    clients: Sequence[str] | None = None,
+    groups: Sequence[str] | None = None,
+) -> None:
+    """Exports a datastore under this number and path; what is None stays, or is what is usual."""
+    found = session.get(Export, uuid)
+    if found is None:
+        found = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])
+        session.add(found)
+    found.number, found.share = number, share
+    if versions is not None:
+        found.versions = sorted(set(versions))
+    if squash is not None:
+        found.squash = squash
+    if clients is not None:
+        found.clients = list(clients)
+    session.flush()
+    if groups is not None:
+        session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
+        session.add_all(ExportGroup(datastore=uuid, group_id=group(session, group_id).id) for group_id in sorted(set(groups)))
+    session.flush()
+
+
+def forget(session: Session, uuid: str) -> None:
+    """Its number and path are free again."""
+    session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
+    session.execute(delete(Export).where(Export.datastore == uuid))
+
+
+def addresses(session: Session, groups: Collection[str]) -> dict[str, str]:
+    """Addresses of the hosts in these groups, and the hosts' names."""
+    found = {}
+    for host in session.scalars(select(Host).where(Host.group_id.in_(groups)).order_by(Host.name)):
+        found.update(dict.fromkeys(host.addresses, host.name))
+    return found
+
+
+def is_within(address: str, clients: Collection[str]) -> bool:
+    """Whether an address is one of these, or in one of these networks."""
+    try:
+        one = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(one in ipaddress.ip_network(client) for client in clients)

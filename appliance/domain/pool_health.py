@@ -1,0 +1,113 @@
+"""Pools and their devices, as OpenZFS sees them: what an admin should know of, and the events it tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.domain.errors import InvalidError
+from appliance.domain.journal import Finding
+from appliance.zfs.model import Health, Pool, ScanState, Vdev
+
+AREA = "pool"
+SCAN_TOLD_S = 86400
+"""A scrub or resilver that ended longer ago is no news. Where it left errors, an alert tells of it until the next one."""
+SLOW_TOLD_S = 3600
+"""So long after the last of them it is told that a device is slow."""
+_LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
+FINE = (Health.ONLINE, Health.AVAILABLE, Health.IN_USE)
+
+
+def findings(pools: Iterable[Pool], now: float) -> list[Finding]:
+    """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended."""
+    return [finding for pool in pools for finding in _of(pool, now)]
+
+
+def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:
+    for vdev in vdevs:
+        yield from vdev.devices()
+
+
+def _of(pool: Pool, now: float) -> Iterator[Finding]:
+    for device in {leaf.guid: leaf for leaf in _leaves(pool.vdevs)}.values():
+        name = f"{device.path or device.was or device.name} of pool {pool.name}"
+        key = f"{pool.guid}:{device.guid}"
+        if device.health not in FINE:
+            severity = "critical" if device.health in _LOST else "warning"
+            remedy = "put it back and bring it online, or replace it: zvaai pool replace"
+            yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
+        if device.read_errors or device.write_errors or device.checksum_errors:
+            counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
+            remedy = "look at the disk and its cables; when mended: zvaai pool device clear"
+            yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
+    if pool.error_count:
+        text = f"pool {pool.name} has {pool.error_count} damaged files or blocks"
+        yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, "restore what zpool status -v names")
+    if (ended := _ended(pool)) is not None and ended.severity != "info":
+        yield ended
+
+
+def scans(pools: Iterable[Pool], now: float) -> list[Finding]:
+    """Scrubs and resilvers that have ended well within the last day: to be noted, once each."""
+    since = now - SCAN_TOLD_S
+    found = [_ended(pool) for pool in pools if pool.scan is not None and (pool.scan.ended or 0) > since]
+    return [one for one in found if one is not None and one.severity == "info"]
+
+
+def _ended(pool: Pool) -> Finding | None:
+    scan = pool.scan
+    if scan is None or scan.state != ScanState.FINISHED or not scan.ended:
+        return None
+    text = f"{scan.function} of pool {pool.name} has ended: {scan.processed} bytes repaired, {scan.errors} errors left"
+    severity = "critical" if scan.errors else "info"
+    return Finding(f"{AREA}:scan:{pool.guid}:{scan.function}:{scan.ended}", severity, pool.name, text)
+
+
+@dataclass(frozen=True)
+class ZfsEvent:
+    """An event of the kernel's OpenZFS, as ZED hands it on (zed(8), zpool-events(8))."""
+
+    event_class: str
+    pool: str
+    vdev: str
+    state: str
+    number: int
+
+    @property
+    def noise(self) -> bool:
+        """What says nothing of health: each command's history, each write of the pool's configuration."""
+        return self.event_class.rpartition(".")[2] in ("history_event", "config_sync", "config_cache_write")
+
+    @property
+    def slow(self) -> bool:
+        """I/O that takes long, or does not end: only an event tells of it."""
+        return self.event_class in ("ereport.fs.zfs.delay", "ereport.fs.zfs.deadman")
+
+
+def event(told: Any) -> ZfsEvent:
+    """What a zedlet says. Raises InvalidError."""
+    if not isinstance(told, dict):
+        raise InvalidError("event", "not an object")
+    texts = {name: told.get(name) or "" for name in ("class", "pool", "vdev", "state")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or len(text) > 1024 or not text.isprintable():
+            raise InvalidError(name, "not a line of text", "1024 characters")
+    if not re.fullmatch(r"[a-z0-9_.]{1,128}", texts["class"]):
+        raise InvalidError("class", "not a class of events", "a-z, 0-9, '_', '.'")
+    number = told.get("eid")
+    if not isinstance(number, int) or not 0 <= number < 1 << 63:
+        raise InvalidError("eid", "not a number of an event")
+    return ZfsEvent(texts["class"], texts["pool"], texts["vdev"], texts["state"], number)
+
+
+def slow_finding(told: ZfsEvent) -> Finding:
+    """Of a device that takes too long."""
+    hung = told.event_class.endswith("deadman")
+    text = f"device {told.vdev or 'unknown'} of pool {told.pool} {'does not answer' if hung else 'is slow to answer'}"
+    key = f"{SLOW_AREA}:{told.pool}:{told.vdev}"
+    return Finding(key, "critical" if hung else "warning", told.pool, text, "look at the disk and its cables; replace it")
+
+
+SLOW_AREA = "slow"

@@ -1,0 +1,329 @@
+"""Makes the installation's configuration what a backup says: checked whole first, told, and done in one transaction."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import (
+    Export,
+    ExportGroup,
+    Host,
+    HostGroup,
+    HostInitiator,
+    LoginSession,
+    Presentation,
+    PresentationGroup,
+    Schedule,
+    Setting,
+    User,
+    Webhook,
+)
+from appliance.domain import exports, hosts, jobs, webhooks
+from appliance.domain.backup import Content, Secrets
+from appliance.domain.errors import ConflictError, DomainError, InvalidError
+from appliance.domain.secrets import Seal
+
+
+@dataclass(frozen=True)
+class Using:
+    """Who uses datastores at the moment: iSCSI names that are logged in, addresses that use NFS datastores."""
+
+    iqns: Collection[str]
+    addresses: Collection[str]
+
+
+def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
+    """That all of it fits together. Raises InvalidError, which names the place."""
+    groups = {group.id for group in content.host_groups}
+    for what, values in (
+        ("users.name", [row.name for row in content.users]),
+        ("users.id", [row.id for row in content.users]),
+        ("host_groups.id", [row.id for row in content.host_groups]),
+        ("host_groups.name", [row.name for row in content.host_groups]),
+        ("hosts.id", [row.id for row in content.hosts]),
+        ("hosts.name", [row.name for row in content.hosts]),
+        ("hosts.iqns", [iqn for row in content.hosts for iqn in row.iqns]),
+        ("hosts.chap_name", [row.chap_name for row in content.hosts if row.chap_name is not None]),
+        ("presentations.datastore", [row.datastore for row in content.presentations]),
+        ("presentations.lun", [row.lun for row in content.presentations]),
+        ("exports.datastore", [row.datastore for row in content.exports]),
+        ("exports.number", [row.number for row in content.exports]),
+        ("exports.share", [row.share for row in content.exports]),
+        ("schedules.id", [row.id for row in content.schedules]),
+        ("schedules.name", [row.name for row in content.schedules]),
+        ("webhooks.id", [row.id for row in content.webhooks]),
+        ("webhooks.name", [row.name for row in content.webhooks]),
+    ):
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        if twice:
+            raise InvalidError("backup", f"{what}: {twice[0]!r} is there twice")
+    named = [("hosts", row.name, [row.group_id] if row.group_id else []) for row in content.hosts]
+    named += [("presentations", row.datastore, row.groups) for row in content.presentations]
+    named += [("exports", row.datastore, row.groups) for row in content.exports]
+    for what, whose, wanted in named:
+        if unknown := set(wanted) - groups:
+            raise InvalidError("backup", f"{what}: {whose} names the group {min(unknown)}, which is not in it")
+        if len(set(wanted)) != len(wanted):
+            raise InvalidError("backup", f"{what}: {whose} names a group twice")
+    for what, ids, known in (
+        ("password_hashes", {row.id for row in content.users}, secrets.password_hashes),
+        ("chap", {row.id for row in content.hosts if row.chap_name is not None}, secrets.chap),
+        ("webhooks", {row.id for row in content.webhooks}, secrets.webhooks),
+    ):
+        if ids != known.keys():
+            raise InvalidError("backup", f"{what}: its secrets are not those of what is in it")
+    _check_values(content, secrets, plain_allowed)
+
+
+def _check_values(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
+    """By the rules that hold for what somebody makes."""
+    what = ""
+    try:
+        for host in content.hosts:
+            what = f"hosts: {host.name}"
+            hosts.check_iqns(host.iqns)
+            hosts.check_chap(host.chap_name, secrets.chap.get(host.id))
+            for address in host.addresses:
+                ipaddress.ip_address(address)
+        for export in content.exports:
+            what = f"exports: {export.share}"
+            exports.check_clients(export.clients)
+        for hook in content.webhooks:
+            what = f"webhooks: {hook.name}"
+            webhooks.check_url(secrets.webhooks[hook.id].url, plain_allowed)
+            if hook.certificate is not None:
+                ssl.create_default_context(cadata=hook.certificate)
+    except (DomainError, ValueError, ssl.SSLError) as error:
+        raise InvalidError("backup", f"{what}: {error}") from error
+
+
+def apply(
+    session: Session, seal: Seal, content: Content, secrets: Secrets, *, caller: str, using: Using, force: bool
+) -> list[str]:
+    """In the caller's transaction; what is changed, in words. Raises ConflictError, and then nothing may be committed.
+
+    What is not in the backup goes, but users: they stay, and so does how datastores are shown that the backup does not know. Who
+    restores it keeps role and password. Hosts that use datastores keep them, unless forced.
+    """
+    under_way = [job.id for job in jobs.active(session)]
+    if under_way:
+        raise ConflictError("jobs are under way; restore it when they have ended", under_way)
+    before, sees = _told(session), _access(session)
+    _shown(session, content)
+    _hosts(session, seal, content, secrets)
+    _people(session, content, secrets, caller)
+    _rest(session, seal, content, secrets)
+    session.flush()
+    lost = _lost(sees, _access(session), using)
+    if lost and not force:
+        raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
+    return _differences(before, _told(session)) + [f"taken from hosts that use it: {one}" for one in lost]
+
+
+def _shown(session: Session, content: Content) -> None:
+    """Empties what is shown, but for what the backup does not know; that keeps its number, and its groups that stay."""
+    groups = {group.id for group in content.host_groups}
+    luns = {row.datastore: row.lun for row in content.presentations}
+    numbers = {row.datastore: (row.number, row.share) for row in content.exports}
+    for lun in session.scalars(select(Presentation)).all():
+        if lun.datastore not in luns and lun.lun in luns.values():
+            raise ConflictError(f"LUN {lun.lun} is by now another datastore's; give that another number", [lun.datastore])
+    for export in session.scalars(select(Export)).all():
+        taken = [number for number, share in numbers.values() if number == export.number or share == export.share]
+        if export.datastore not in numbers and taken:
+            raise ConflictError(f"the export {export.share} is by now another datastore's", [export.datastore])
+    for table, known in ((PresentationGroup, luns.keys()), (ExportGroup, numbers.keys())):
+        rows: Sequence[Any] = session.scalars(select(table)).all()
+        for row in rows:
+            if row.datastore in known or row.group_id not in groups:
+                session.delete(row)
+    session.flush()
+    session.execute(delete(Presentation).where(Presentation.datastore.in_(luns)))
+    session.execute(delete(Export).where(Export.datastore.in_(numbers)))
+
+
+def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
+    """Hosts and groups anew, and what they are shown. The target is given each CHAP secret again."""
+    revisions = {host.id: host.chap_revision for host in session.scalars(select(Host))}
+    kept_groups = {group.id for group in content.host_groups}
+    session.execute(delete(HostInitiator))
+    session.execute(delete(Host))
+    session.execute(delete(HostGroup).where(HostGroup.id.not_in(kept_groups)))
+    for number, group in enumerate(session.scalars(select(HostGroup)).all()):
+        group.name = f"\0{number}"  # names that change places
+    session.flush()
+    session.expunge_all()
+    for row in content.host_groups:
+        session.merge(HostGroup(**row.model_dump()))
+    session.flush()
+    for host in content.hosts:
+        secret = secrets.chap.get(host.id)
+        session.add(
+            Host(
+                **host.model_dump(exclude={"iqns"}), chap_secret=seal.seal(secret) if secret is not None else None,
+                chap_revision=revisions.get(host.id, 0) + 1, chap_applied=0,
+            )
+        )  # fmt: skip
+    session.flush()
+    session.add_all(HostInitiator(iqn=iqn.lower(), host_id=host.id) for host in content.hosts for iqn in host.iqns)
+    session.add_all(Presentation(datastore=row.datastore, lun=row.lun) for row in content.presentations)
+    session.add_all(Export(**row.model_dump(exclude={"groups"})) for row in content.exports)
+    session.flush()
+    session.add_all(
+        PresentationGroup(datastore=row.datastore, group_id=one) for row in content.presentations for one in row.groups
+    )
+    session.add_all(ExportGroup(datastore=row.datastore, group_id=one) for row in content.exports for one in row.groups)
+    session.flush()
+
+
+def _people(session: Session, content: Content, secrets: Secrets, caller: str) -> None:
+    """By name: who is there stays who it is, with the role and password of the backup; sessions end where those change."""
+    there = {user.name: user for user in session.scalars(select(User))}
+    ids = {user.id for user in there.values()}
+    for row in content.users:
+        found = there.get(row.name)
+        wanted = {"role": row.role, "disabled": row.disabled, "password_hash": secrets.password_hashes[row.id]}
+        if found is None:
+            if row.id in ids:
+                raise ConflictError("a user of the backup has another name by now", [row.name])
+            session.add(User(id=row.id, name=row.name, created_at=row.created_at, **wanted))
+        elif found.id != caller:
+            if found.password_hash != wanted["password_hash"] or row.disabled:
+                session.execute(delete(LoginSession).where(LoginSession.user_id == found.id))
+            for name, value in wanted.items():
+                setattr(found, name, value)
+    session.flush()
+
+
+def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
+    session.merge(Setting(name="iscsi", value=content.iscsi.model_dump()))
+    last = {schedule.id: schedule.last_at for schedule in session.scalars(select(Schedule))}
+    now = time.time()
+    session.flush()
+    session.execute(delete(Schedule))
+    session.expunge_all()
+    # One that comes back takes its next snapshot when it is due, not all of them at once.
+    session.add_all(Schedule(**row.model_dump(), last_at=last.get(row.id, now)) for row in content.schedules)
+    session.execute(delete(Webhook).where(Webhook.id.not_in({row.id for row in content.webhooks})))
+    for number, hook in enumerate(session.scalars(select(Webhook)).all()):
+        hook.name = f"\0{number}"
+    session.flush()
+    session.expunge_all()
+    for row in content.webhooks:
+        own = secrets.webhooks[row.id]
+        session.merge(Webhook(**row.model_dump(), url=own.url, secret=seal.seal(own.secret)))
+
+
+# --- who sees what
+
+
+def _access(session: Session) -> dict[str, set[str]]:
+    """What each initiator and each address of a host sees, in words."""
+    sees: dict[str, set[str]] = {}
+    luns = session.execute(
+        select(HostInitiator.iqn, Presentation.lun, Presentation.datastore)
+        .join(Host, Host.id == HostInitiator.host_id)
+        .join(PresentationGroup, PresentationGroup.group_id == Host.group_id)
+        .join(Presentation, Presentation.datastore == PresentationGroup.datastore)
+    )
+    for iqn, lun, datastore in luns:
+        sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
+    shares: dict[str, set[str]] = {}
+    for group_id, share, datastore in session.execute(
+        select(ExportGroup.group_id, Export.share, Export.datastore).join(Export, Export.datastore == ExportGroup.datastore)
+    ):
+        shares.setdefault(group_id, set()).add(f"{share} ({datastore})")
+    for host in session.scalars(select(Host)):
+        for address in host.addresses:
+            sees.setdefault(address, set()).update(shares.get(host.group_id or "", ()))
+    return sees
+
+
+def _lost(before: Mapping[str, set[str]], after: Mapping[str, set[str]], using: Using) -> list[str]:
+    return [
+        f"{who}: {what}"
+        for who in sorted({*using.iqns, *using.addresses})
+        for what in sorted(before.get(who, set()) - after.get(who, set()))
+    ]
+
+
+# --- what is changed
+
+
+def _told(session: Session) -> dict[str, dict[str, dict[str, Any]]]:
+    """All that a backup is about, by kind and name; of secrets that they are others, not what."""
+    session.flush()
+    names = {group.id: group.name for group in session.scalars(select(HostGroup))}
+    iqns: dict[str, list[str]] = {}
+    for row in session.scalars(select(HostInitiator).order_by(HostInitiator.iqn)):
+        iqns.setdefault(row.host_id, []).append(row.iqn)
+
+    def groups(table: type[PresentationGroup] | type[ExportGroup]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        rows: Iterable[Any] = session.scalars(select(table).order_by(table.group_id))
+        for row in rows:
+            found.setdefault(row.datastore, []).append(names[row.group_id])
+        return found
+
+    seen_by, mounted_by, setting = groups(PresentationGroup), groups(ExportGroup), session.get(Setting, "iscsi")
+    return {
+        "settings": {"iscsi": dict(setting.value) if setting else {"chap_required": False}},
+        "user": {row.name: _fields(row, "role", "disabled", "password_hash") for row in session.scalars(select(User))},
+        "host group": {row.name: _fields(row, "disabled") for row in session.scalars(select(HostGroup))},
+        "host": {
+            row.name: _fields(row, "addresses", "chap_name") | {"group": names.get(row.group_id or ""), "iqns": iqns.get(row.id)}
+            for row in session.scalars(select(Host))
+        },
+        "LUN": {
+            str(row.lun): {"datastore": row.datastore, "groups": seen_by.get(row.datastore)}
+            for row in session.scalars(select(Presentation))
+        },
+        "export": {
+            row.share: _fields(row, "datastore", "number", "versions", "squash", "clients")
+            | {"groups": mounted_by.get(row.datastore)}
+            for row in session.scalars(select(Export))
+        },
+        "schedule": {
+            row.name: _fields(row, "datastores", "every_minutes", "keep", "enabled") for row in session.scalars(select(Schedule))
+        },
+        "webhook": {
+            row.name: _fields(row, "severity", "enabled", "certificate", "url") for row in session.scalars(select(Webhook))
+        },
+    }  # fmt: skip
+
+
+def _fields(row: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+_SECRET = {"password_hash", "url", "certificate"}
+
+
+def _differences(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found: list[str] = []
+    for kind, wanted in after.items():
+        had = before[kind]
+        found += [f"{kind} {name}: removed" for name in sorted(had.keys() - wanted.keys())]
+        found += [f"{kind} {name}: added" for name in sorted(wanted.keys() - had.keys())]
+        for name in sorted(wanted.keys() & had.keys()):
+            found += [
+                f"{kind} {name}: {_change(field, had[name][field], value)}" for field, value in _changed(had[name], wanted[name])
+            ]
+    return found
+
+
+def _changed(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    return [(field, value) for field, value in wanted.items() if had[field] != value]
+
+
+def _change(field: str, had: Any, wanted: Any) -> str:
+    return f"another {field.replace('_', ' ')}" if field in _SECRET else f"{field} from {had!r} to {wanted!r}"

@@ -1,0 +1,49 @@
+"""Support bundles as files of the state directory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.domain.errors import NotFoundError
+
+KEPT = 5
+_SUFFIX = ".tar.gz"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A whole one."""
+
+    id: str
+    created_at: float
+    size: int
+
+
+def file_of(folder: Path, bundle_id: str) -> Path:
+    """Where it is, or will be. Raises NotFoundError for what is no identifier."""
+    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bundle_id):
+        raise NotFoundError("support bundle", bundle_id)
+    return folder / f"{bundle_id}{_SUFFIX}"
+
+
+def bundles(folder: Path) -> list[Bundle]:
+    """The newest first."""
+    files = [(file, file.stat()) for file in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
+    found = [Bundle(file.name.removesuffix(_SUFFIX), told.st_mtime, told.st_size) for file, told in files]
+    return sorted(found, key=lambda one: (-one.created_at, one.id))
+
+
+def existing(folder: Path, bundle_id: str) -> Path:
+    """The file of one that is there. Raises NotFoundError."""
+    file = file_of(folder, bundle_id)
+    if not file.is_file():
+        raise NotFoundError("support bundle", bundle_id)
+    return file
+
+
+def forget_old(folder: Path) -> None:
+    """All but the newest."""
+    for old in bundles(folder)[KEPT:]:
+        file_of(folder, old.id).unlink(missing_ok=True)

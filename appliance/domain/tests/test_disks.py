@@ -1,0 +1,8 @@
+"""What NVMe's warning bits say."""
+
+from appliance.domain.disks import nvme_warnings
+
+
+def test_bits() -> None:
+    assert nvme_warnings(0b101) == ["spare blocks are short", "it is not reliable any more"]
+    assert nvme_warnings(0x80) == ["bits 0x80"]

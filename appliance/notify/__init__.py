@@ -1,0 +1,1 @@
+"""Sends what is to be told to others: webhooks."""

@@ -1,0 +1,73 @@
+"""A receiver of webhooks: a real HTTP server, with TLS or without, that answers as a test says."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from appliance.api import certificate
+
+
+@dataclass
+class Receiver:
+    """What came, and what is answered: a status, or what a function does with the connection."""
+
+    url: str = ""
+    pem: str = ""
+    received: list[tuple[Message, bytes]] = field(default_factory=list)
+    answer: int | Callable[[BaseHTTPRequestHandler], None] = 204
+
+    def wait(self, count: int, seconds: float = 20) -> list[tuple[Message, bytes]]:
+        """What came, once there is so much. Raises AssertionError."""
+        limit = time.monotonic() + seconds
+        while len(self.received) < count:
+            assert time.monotonic() < limit, f"{len(self.received)} of {count} came"
+            time.sleep(0.01)
+        return self.received
+
+
+@contextlib.contextmanager
+def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str = "127.0.0.1") -> Iterator[Receiver]:
+    """One, running."""
+    told = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            """Keeps it, and answers."""
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.received.append((self.headers, body))
+            if callable(told.answer):
+                return told.answer(self)
+            self.send_response(told.answer)
+            self.end_headers()
+            return None
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Who goes away, or does not like the certificate."""
+
+    server = Server((address, port), Handler)
+    told.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hook?token=t0ken"
+    if tls:
+        file = directory / "receiver.pem"
+        certificate.ensure(file)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        told.pem = file.read_text().split("-----BEGIN PRIVATE", 1)[0]
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        server.server_close()

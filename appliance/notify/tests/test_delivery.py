@@ -1,0 +1,124 @@
+"""One POST: what arrives, where it does not go, and what a receiver can't do to who sends."""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.webhooks import new_secret
+from appliance.notify import delivery
+from appliance.notify.delivery import deliver, may_go_to
+from appliance.notify.tests.receiver import receiver
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+def test_what_arrives_is_signed(tmp_path: Path) -> None:
+    """By the receiver's own calculation, over TLS, with the certificate checked."""
+    secret = new_secret()
+    with receiver(tmp_path) as there:
+        outcome = deliver(there.url, secret, "event-1", '{"a": 1}', certificate=there.pem, trusted=LOOPBACK)
+        assert (outcome.status, outcome.problem) == (204, None)
+        headers, body = there.received[0]
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    signed = f"event-1.{headers['webhook-timestamp']}.".encode() + body
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}" and headers["webhook-id"] == "event-1"
+    assert abs(int(headers["webhook-timestamp"]) - time.time()) < 30 and len(key) == 32
+    assert body == b'{"a": 1}' and headers["Content-Type"] == "application/json"
+
+
+def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    with receiver(tmp_path, address="0.0.0.0") as there:
+        outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+        assert outcome.status is None and "certificate verify failed" in str(outcome.problem)
+        wrong_name = there.url.replace("127.0.0.1", "127.0.0.2")
+        assert "mismatch" in str(deliver(wrong_name, new_secret(), "e", "{}", certificate=there.pem, trusted=LOOPBACK).problem)
+        assert not there.received
+
+
+def test_where_it_does_not_go(tmp_path: Path) -> None:
+    with receiver(tmp_path, tls=False) as there:
+        refused = deliver(there.url, new_secret(), "e", "{}")
+        assert refused.status is None and "trusted_networks" in str(refused.problem)
+        by_name = deliver(there.url.replace("127.0.0.1", "localhost").replace("http:", "https:"), new_secret(), "e", "{}")
+        assert by_name.status is None and "trusted_networks" in str(by_name.problem)
+        assert not there.received
+        assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == 204
+        assert len(there.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "plain", "goes"),
+    [
+        ("192.0.2.1", False, True),
+        ("10.1.2.3", False, True),
+        ("fd00::1", False, True),
+        ("10.1.2.3", True, False),
+        ("127.0.0.1", False, False),
+        ("::1", False, False),
+        ("::ffff:127.0.0.1", False, False),
+        ("169.254.169.254", False, False),
+        ("::ffff:169.254.169.254", False, False),
+        ("fe80::1%eth0", False, False),
+        ("0.0.0.0", False, False),
+        ("::", False, False),
+        ("224.0.0.1", False, False),
+        ("255.255.255.255", False, False),
+    ],
+)
+def test_addresses(address: str, plain: bool, goes: bool) -> None:
+    assert may_go_to(address, plain, ()) is goes
+    everything = tuple(ipaddress.ip_network(one) for one in ("0.0.0.0/0", "::/0"))
+    assert may_go_to(address, plain, everything)
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    with receiver(tmp_path / "a", tls=False) as other, receiver(tmp_path / "b", tls=False) as there:
+
+        def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(307)
+            handler.send_header("Location", other.url)
+            handler.end_headers()
+
+        there.answer = elsewhere
+        outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+        assert outcome.status == 307 and outcome.problem is not None
+        assert len(there.received) == 1 and not other.received
+
+
+def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then would otherwise hold who sends for ever; so would an answer without an end."""
+    monkeypatch.setattr(delivery, "TOTAL_S", 0.5)
+    with receiver(tmp_path, tls=False) as there:
+
+        def drips(handler: BaseHTTPRequestHandler) -> None:
+            for _ in range(100):
+                handler.wfile.write(b"H")
+                handler.wfile.flush()
+                time.sleep(0.05)
+
+        def floods(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(200)
+            handler.end_headers()
+            for _ in range(10_000):
+                handler.wfile.write(bytes(1 << 20))
+
+        for answer in (drips, floods):
+            there.answer = answer
+            began = time.monotonic()
+            outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+            assert time.monotonic() - began < 3
+            if answer is drips:
+                assert outcome.status is None and "no answer within" in str(outcome.problem)
+
+
+def test_nobody_there() -> None:
+    outcome = deliver("http://127.0.0.1:1/", new_secret(), "e", "{}", trusted=LOOPBACK)
+    assert outcome.status is None and "refused" in str(outcome.problem)
+    assert deliver("https://absent.invalid/", new_secret(), "e", "{}").status is None

@@ -1,0 +1,229 @@
+"""Alerts to receivers: each is told, in order, at least once, whatever dies meanwhile; and what the API tells of it."""
+
+import ipaddress
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.config import Webhooks
+from appliance.database.models import WebhookDelivery
+from appliance.domain import webhooks
+from appliance.domain.journal import Finding, settle
+from appliance.notify.sender import Sender
+from appliance.notify.tests.receiver import Receiver, receiver
+from appliance.testing import Appliance, running
+
+TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Receiver]:
+    """Who is told."""
+    with receiver(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """One that trusts receivers on this machine."""
+    with running(tmp_path / "appliance", webhooks=Webhooks(trusted_networks=TRUSTED)) as one:
+        yield one
+
+
+def sender_of(appliance: Appliance) -> Sender:
+    return Sender(appliance.store, appliance.service.context.seal, TRUSTED, appliance.configuration.sender_lock)
+
+
+def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:
+    """Makes one."""
+    asked = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
+    answer = appliance.request("POST", "/webhooks", asked)
+    assert answer.status_code == 201, answer.text
+    assert answer.json is not None
+    return dict(answer.json)
+
+
+def finding(severity: str = "critical", text: str = "it is odd") -> Finding:
+    return Finding("odd:one", severity, "tank", text, "look")
+
+
+def find(appliance: Appliance, *findings: Finding) -> None:
+    with appliance.store.session() as session:
+        settle(session, "odd", findings)
+
+
+def bodies(there: Receiver) -> list[Any]:
+    return [json.loads(body) for _, body in there.received]
+
+
+def deliveries(appliance: Appliance, made: dict[str, Any]) -> list[Any]:
+    return list(appliance.get(f"/webhooks/{made['id']}/deliveries")["items"])
+
+
+def test_an_alert_is_told_from_its_beginning_to_its_end(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    sender = sender_of(appliance)
+    sender.start()
+    find(appliance, finding("warning"))
+    find(appliance, finding("warning", "another text is no news"))
+    find(appliance, finding("critical"))
+    find(appliance)
+    there.wait(3)
+    sender.stop()
+    told = bodies(there)
+    assert [one["type"] for one in told] == ["alert.raised", "alert.changed", "alert.cleared"]
+    assert [one["data"]["severity"] for one in told] == ["warning", "critical", "critical"]
+    assert told[0]["data"]["subject"] == "tank" and told[2]["data"]["cleared_at"] and not told[1]["data"]["cleared_at"]
+    assert len({one["id"] for one in told}) == 3
+    shown = appliance.get(f"/webhooks/{made['id']}")
+    assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
+
+
+def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there, severity="critical")
+    find(appliance, finding("warning"))
+    assert not deliveries(appliance, made)
+    find(appliance)
+    appliance.request("PATCH", f"/webhooks/{made['id']}", {"enabled": False})
+    find(appliance, finding())
+    assert not deliveries(appliance, made)
+
+
+def test_it_is_tried_again_after_who_sends_was_gone(appliance: Appliance, there: Receiver) -> None:
+    """What waits, and how long, is in the database: another process goes on with the same identifier."""
+    made = hook(appliance, there)
+    there.answer = 503
+    find(appliance, finding())
+    find(appliance)
+    now = time.time()
+    first = sender_of(appliance)
+    assert first.turn(now) == 1 and first.turn(now) == 0, "the next of a receiver waits for the one before"
+    kept = deliveries(appliance, made)
+    assert [one["state"] for one in kept] == ["pending", "pending"] and kept[1]["status"] == 503
+    second = sender_of(appliance)
+    assert second.turn(now + 2) == 0 and second.turn(now + 7) == 1, "5 s, give or take a fifth"
+    assert second.turn(now + 14) == 0, "twice as long"
+    there.answer = 200
+    assert second.turn(now + 30) == 1 and second.turn(now + 30) == 1 and second.turn(now + 30) == 0
+    told = bodies(there)
+    assert [one["type"] for one in told] == ["alert.raised"] * 3 + ["alert.cleared"]
+    assert len({one["id"] for one in told[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
+
+
+def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) -> None:
+    """And an alert tells of it, to others only."""
+    made = hook(appliance, there, severity="info")
+    there.answer = 404
+    find(appliance, finding())
+    sender, now = sender_of(appliance), time.time()
+    for _ in range(3):
+        now += 4000
+        assert sender.turn(now) == 1
+    told = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+    assert len(told) == 1 and "404" in told[0]["text"] and len(deliveries(appliance, made)) == 1
+    for _ in range(7):
+        now += 4000
+        assert sender.turn(now) == 1
+    assert sender.turn(now + 90000) == 0
+    assert [one["state"] for one in deliveries(appliance, made)] == ["failed"] and len(there.received) == 10
+    there.answer = 200
+    find(appliance)
+    assert sender.turn(now + 90000) == 1
+    assert not [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+
+
+def test_one_refusal_after_many_silences_is_none(appliance: Appliance, there: Receiver) -> None:
+    """A receiver that was down for long, and whose proxy refuses while it starts."""
+    made = hook(appliance, there)
+    find(appliance, finding())
+    sender, now = sender_of(appliance), time.time()
+    for answer in [503] * 12 + [404] * 6:
+        there.answer = answer
+        now += 4400
+        assert sender.turn(now) == 1
+    assert [one["state"] for one in deliveries(appliance, made)] == ["pending"]
+
+
+def test_who_is_disabled_is_not_told_of(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    there.answer = 500
+    find(appliance, finding())
+    for attempt in range(3):
+        sender_of(appliance).turn(time.time() + 4000 * (attempt + 1))
+    assert [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+    appliance.request("PATCH", f"/webhooks/{made['id']}", {"enabled": False})
+    assert not [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+
+
+def test_what_waits_is_bounded(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "WAITING", 5)
+    monkeypatch.setattr(webhooks, "KEPT", 3)
+    made = hook(appliance, there)
+    for _ in range(5):
+        find(appliance, finding())
+        find(appliance)
+    states = [one["state"] for one in deliveries(appliance, made)]
+    assert states.count("pending") == 5 and states.count("dropped") == 5 and states[0] == "pending"
+    while sender_of(appliance).turn(time.time()):
+        pass
+    assert len(there.received) == 5
+    with appliance.store.reading() as session:
+        assert session.query(WebhookDelivery).count() == 3
+
+
+def test_a_test_is_sent_now(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert told is not None and (told["state"], told["status"], told["kind"]) == ("delivered", 204, "test")
+    assert bodies(there)[0]["type"] == "test"
+    there.answer = 500
+    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert told is not None and (told["state"], told["status"]) == ("failed", 500)
+    assert sender_of(appliance).turn(time.time() + 90000) == 0 and not appliance.get("/alerts")["items"]
+
+
+def test_secrets_are_told_once(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    assert made["secret"].startswith("whsec_")
+    everything = json.dumps([appliance.get("/webhooks"), appliance.get(f"/webhooks/{made['id']}"), appliance.get("/audit")])
+    assert made["secret"] not in everything
+    with appliance.store.reading() as session:
+        assert made["secret"] not in webhooks.webhook(session, made["id"]).secret
+    audit = [one for one in appliance.get("/audit")["items"] if one["action"] == "webhook.create"]
+    assert audit[0]["after"]["url"] == "(secret)" and audit[0]["token"] == "test"
+    again = appliance.request("POST", f"/webhooks/{made['id']}/secret").json
+    assert again is not None and again["secret"] != made["secret"]
+    appliance.request("POST", f"/webhooks/{made['id']}/test")
+    headers, body = there.received[-1]
+    from appliance.notify.delivery import sign  # noqa: PLC0415
+
+    stamp = int(headers["webhook-timestamp"])
+    assert headers["webhook-signature"] == sign(again["secret"], headers["webhook-id"], stamp, body)
+    assert headers["webhook-signature"] != sign(made["secret"], headers["webhook-id"], stamp, body)
+
+
+def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
+    for url in ("ftp://receiver/", "https://", "https://user:word@receiver/", "https://receiver/#part", "https://a b/", "https://é/",
+                "https://receiver:99999/", "not at all"):  # fmt: skip
+        answer = appliance.request("POST", "/webhooks", {"name": "one", "url": url})
+        assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "url", url
+    answer = appliance.request("POST", "/webhooks", {"name": "one", "url": "https://receiver/", "certificate": "no PEM"})
+    assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "certificate"
+    with running(tmp_path / "other") as other:
+        assert other.request("POST", "/webhooks", {"name": "one", "url": "http://receiver/"}).status_code == 422
+    hook(appliance, there)
+    assert appliance.request("POST", "/webhooks", {"name": "pager", "url": there.url}).status_code == 409
+    assert appliance.request("GET", "/webhooks", role="operator").status_code == 403
+
+
+def test_deleted_with_what_waits(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    find(appliance, finding())
+    assert appliance.request("DELETE", f"/webhooks/{made['id']}").status_code == 200
+    assert sender_of(appliance).turn(time.time()) == 0
+    with appliance.store.reading() as session:
+        assert session.query(WebhookDelivery).count() == 0

@@ -1,0 +1,240 @@
+"""What differs between the kinds of datastores in what jobs do with them: VMFS on volumes, NFS on file systems.
+
+A job's parameters name the kind, and hold what it has decided; those from before there were two are of VMFS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from sqlalchemy.orm import Session
+
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.domain import datastores as domain
+from appliance.domain import exports, identity
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.identity import Identity
+from appliance.worker.context import Context
+from appliance.worker.nfs_serving import covered
+from appliance.worker.steps import Parameters, choose_lun, pending_values
+from appliance.zfs.model import Filesystem, Pool, Volume
+from appliance.zfs.properties import thick_refreservation
+
+
+class Kind(ABC):
+    """One of them."""
+
+    name: ClassVar[str]
+    own_fields: ClassVar[frozenset[str]]
+    """What can be asked of this kind only."""
+
+    @abstractmethod
+    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
+        """Of a new one: its dataset. Raises DomainError."""
+
+    @abstractmethod
+    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
+        """How hosts will see it: as asked, as `kept` with its data, or by what is free. Raises DomainError."""
+
+    @abstractmethod
+    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
+        """Of a clone: what its dataset is to be."""
+
+    @abstractmethod
+    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
+        """Its dataset, with these user properties."""
+
+    @abstractmethod
+    def clone_properties(self, decided: Parameters) -> dict[str, str]:
+        """What a clone's dataset is made with, as it inherits nothing from its origin."""
+
+    @abstractmethod
+    def numbers(self, decided: Parameters) -> dict[str, str]:
+        """What of `decide_shown` is kept with the data, as user properties."""
+
+    @abstractmethod
+    def show(self, session: Session, decided: Parameters) -> None:
+        """To hosts, by the database, as decided."""
+
+    @abstractmethod
+    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
+        """What a dataset that was somebody else's has to be."""
+
+    def aside(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
+        """Before it is put aside: nobody can use it from now on."""
+
+    def back(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
+        """After it was put back."""
+
+    def closed(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
+        """Before it is rolled back."""
+
+
+class Vmfs(Kind):
+    """A zvol that hosts see as a LUN."""
+
+    name = domain.VMFS
+    own_fields = frozenset(("lun", "block_size", "thick", "known_as"))
+
+    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
+        """See Kind."""
+        size, block_size = asked["size"], asked.get("block_size") or domain.BLOCK_SIZE
+        domain.check_size(size, block_size)
+        if asked.get("thick") and size > pool.free:
+            raise ConflictError(f"the pool has not the space for a thick datastore: {pool.free} bytes are free", [pool.name])
+        return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick"))}
+
+    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
+        """See Kind."""
+        lun = choose_lun(context, asked.get("lun"), domain.kept_lun(kept))
+        return {"lun": lun, "host_groups": asked.get("host_groups") or []}
+
+    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
+        """See Kind."""
+        reserved = thick_refreservation(store.size, store.block_size) if store.thick else 0
+        return {"thick": store.thick, "refreservation": reserved}
+
+    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
+        """See Kind."""
+        properties = {"compression": decided["compression"], "sync": decided["sync"], **own}
+        context.engine.create_volume(
+            decided["dataset"], decided["size"], volblocksize=decided["block_size"], thick=decided["thick"], properties=properties
+        )
+
+    def clone_properties(self, decided: Parameters) -> dict[str, str]:
+        """See Kind."""
+        properties = {"compression": decided["compression"], "sync": decided["sync"]}
+        if decided["thick"]:  # refused at once where there is no room for the promise, which the target keeps from then on
+            properties["refreservation"] = str(decided["refreservation"])
+        return properties
+
+    def numbers(self, decided: Parameters) -> dict[str, str]:
+        """See Kind."""
+        thick = {} if decided.get("thick") is None else {identity.THICK: "on" if decided["thick"] else "off"}
+        return {identity.LUN: str(decided["lun"]), **thick}
+
+    def show(self, session: Session, decided: Parameters) -> None:
+        """See Kind."""
+        domain.present(session, decided["uuid"], decided["lun"], decided["host_groups"])
+
+    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
+        """See Kind."""
+
+
+class Nfs(Kind):
+    """A file system that hosts mount."""
+
+    name = domain.NFS
+    own_fields = frozenset(("record_size", "clients", "versions", "squash"))
+
+    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
+        """See Kind."""
+        domain.check_quota(asked["size"])
+        return {"size": asked["size"], "record_size": asked.get("record_size") or domain.RECORD_SIZE}
+
+    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
+        """See Kind."""
+        with context.store.reading() as session:
+            numbers = pending_values(context, "export") | _foreign(context)
+            number = exports.free_number(session, kept.export if kept else None, numbers)
+            share = exports.free_share(session, name, uuid, kept.share if kept else None, pending_values(context, "share"))
+        return {
+            "export": number,
+            "share": share,
+            "path": f"{context.mounts}/{name}-{uuid[:8]}",
+            "host_groups": asked.get("host_groups") or [],
+            "clients": exports.check_clients(asked.get("clients") or ()),
+            "versions": list(asked.get("versions") or exports.VERSIONS),
+            "squash": asked.get("squash") or "none",
+        }
+
+    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
+        """See Kind."""
+        return {"size": store.size, "record_size": store.block_size}
+
+    def _native(self, decided: Parameters) -> dict[str, str]:
+        # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
+        properties = {"acltype": "posix", "xattr": "sa", "atime": "off", "canmount": "on", "mountpoint": decided["path"]}
+        properties |= {"compression": decided["compression"], "sync": decided["sync"]}
+        properties |= {"recordsize": str(decided["record_size"])}
+        return properties | ({"refquota": str(decided["size"])} if decided["size"] else {})
+
+    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
+        """See Kind."""
+        context.engine.create_filesystem(decided["dataset"], properties={**self._native(decided), **own})
+
+    def clone_properties(self, decided: Parameters) -> dict[str, str]:
+        """See Kind."""
+        return self._native(decided)
+
+    def numbers(self, decided: Parameters) -> dict[str, str]:
+        """See Kind."""
+        return {identity.EXPORT: str(decided["export"]), identity.SHARE: decided["share"]}
+
+    def show(self, session: Session, decided: Parameters) -> None:
+        """See Kind."""
+        told: dict[str, Any] = {key: decided[key] for key in ("versions", "squash", "clients")}
+        exports.show(session, decided["uuid"], decided["export"], decided["share"], groups=decided["host_groups"], **told)
+
+    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
+        """See Kind. Its mountpoint changes, so it must not be in use: OpenZFS refuses that."""
+        properties = {"acltype": "posix", "xattr": "sa", "canmount": "on"}
+        if not isinstance(found, Filesystem) or found.mountpoint != decided["path"]:
+            context.engine.unmount(found.name)
+            properties["mountpoint"] = decided["path"]
+        context.engine.set_properties(found.name, properties)
+
+    def aside(self, context: Context, dataset: str) -> None:
+        """See Kind. It is not mounted again by itself."""
+        _not_covered(context, dataset)
+        context.engine.set_properties(dataset, {"canmount": "noauto"})
+        context.engine.unmount(dataset)
+
+    def back(self, context: Context, dataset: str) -> None:
+        """See Kind."""
+        context.engine.set_properties(dataset, {"canmount": "on"})
+        context.engine.mount(dataset)
+
+    def closed(self, context: Context, dataset: str) -> None:
+        """See Kind. Who works in it keeps it from being unmounted; the reconciler mounts it again."""
+        _not_covered(context, dataset)
+        context.engine.unmount(dataset)
+
+
+def _not_covered(context: Context, dataset: str) -> None:
+    """What is unmounted is what is seen: that has to be this one."""
+    found = context.engine.filesystem(dataset)
+    if found.mounted and (problem := covered(context.topmost, context.path(found), dataset)):
+        raise ConflictError(problem)
+
+
+def _foreign(context: Context) -> set[int]:
+    """Numbers of exports that are served and not ours; none while the daemon does not answer, which refuses one of them later."""
+    with contextlib.suppress(GaneshaUnreachableError):
+        return {one.export_id for one in context.nfs.served() if one.text is None}
+    return set()
+
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Vmfs(), Nfs())}
+
+
+def kind_of(decided: Parameters) -> Kind:
+    """Of a job, or of what was asked for."""
+    return KINDS[decided.get("kind") or domain.VMFS]
+
+
+def only_own(kind: Kind, asked: Parameters) -> None:
+    """Refuses what the other kind has."""
+    for other in KINDS.values():
+        for field in sorted(other.own_fields - kind.own_fields):
+            if other is not kind and asked.get(field) not in (None, False):
+                raise InvalidError(field, f"a datastore of kind {kind.name} has none", f"with kind {other.name}")
+
+
+def dataset_kind(found: Volume | Filesystem) -> Kind:
+    """By its dataset."""
+    return KINDS[domain.VMFS if isinstance(found, Volume) else domain.NFS]

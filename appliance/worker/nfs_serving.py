@@ -1,0 +1,133 @@
+"""How NFS datastores are served: mounted, and exported to their clients; and who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.dataplane import reconcile_exports
+from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
+from appliance.dataplane.reconcile import Failure, Outcome
+from appliance.dataplane.reconcile_exports import WantedExports
+from appliance.domain import datastores as domain
+from appliance.domain import exports
+from appliance.domain.datastores import Datastore
+from appliance.zfs import errors as zfs
+from appliance.zfs.engine import ZfsEngine
+
+MOUNTS = "/srv/zvaai"
+"""What the root helper allows (appliance.helper.checks)."""
+SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
+
+
+def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allowed: Sequence[str]) -> list[str]:
+    """Clients that use an export: "HOST (ADDRESS)". `names` are addresses of hosts that may, `allowed` others and networks.
+
+    ganesha tells when a client and when an export were used last, not by whom which. So a client uses all exports that it may
+    use, and that somebody has used lately; or that it may use, while it has files open by NFSv4. Too many are named, never too
+    few: but who mounts by NFSv3 and is silent, as ESXi never is. A daemon that began a moment ago knows nobody yet: then all that
+    may use it do.
+    """
+    now = clients.now
+    if now - clients.since < exports.IDLE_SECONDS:
+        return sorted([*(f"{name} ({address})" for address, name in names.items()), *allowed])
+    lately = served.used_at is not None and now - served.used_at < exports.IDLE_SECONDS
+    found = set()
+    for client in clients.known:
+        if now - client.seen_at < exports.IDLE_SECONDS and (lately or client.opens):
+            if client.address in names:
+                found.add(f"{names[client.address]} ({client.address})")
+            elif exports.is_within(client.address, allowed):
+                found.add(client.address)
+    return sorted(found)
+
+
+def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Export:
+    """What ganesha is to serve for a datastore; `addresses` are those of each host group."""
+    hosts = {address for group_id in store.host_groups for address in addresses.get(group_id, ())}
+    clients = sorted({*hosts, *store.clients})
+    squash = SQUASH[store.squash or "none"]
+    rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
+    return Export(
+        store.export or 0, Path(store.path), store.share or "", access="None", squash=squash, clients=rights,
+        protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset,
+    )  # fmt: skip
+
+
+@dataclass
+class Serving:
+    """One round of the reconciler for NFS datastores."""
+
+    engine: ZfsEngine
+    control: ExportControl
+    mounts: str
+    out: set[str]
+    """Datastores that a job has taken out of service."""
+    addresses: Mapping[str, Sequence[str]]
+    topmost: Callable[[str], str | None] | None
+    """What is mounted at a path: appliance.zfs.mountinfo. None for a simulator's, which are folders."""
+    numbers: Mapping[str, int]
+    """Of the export of each datastore that was ever shown to hosts and not forgotten."""
+
+    def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
+        """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
+        wanted, unmounted = self._wanted(stores)
+        try:
+            outcome = reconcile_exports.reconcile(self.control, wanted)
+            served = {one.export_id: one for one in self.control.served() if one.served}
+        except GaneshaUnreachableError:
+            if wanted.exports or wanted.kept or unmounted:
+                raise
+            return Outcome((), ()), set()  # who has no NFS datastore needs no NFS server
+        serving = {
+            wanted.subjects[number]
+            for number, export in wanted.exports.items()
+            if number in served and served[number].pseudo == export.pseudo
+        }
+        return Outcome(outcome.differences, outcome.failures + tuple(unmounted)), serving
+
+    def _wanted(self, stores: Sequence[Datastore]) -> tuple[WantedExports, list[Failure]]:
+        wanted: dict[int, Export] = {}
+        subjects: dict[int, str] = {}
+        # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
+        seen = {store.uuid for store in stores if store.state != "missing"}
+        kept = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
+        failures: list[Failure] = []
+        for store in stores:
+            if store.kind != domain.NFS or store.state != "active" or store.uuid is None or store.export is None:
+                continue
+            subjects[store.export] = store.uuid
+            if store.uuid in self.out:
+                continue
+            problem = self._mounted(store)
+            if problem is None:
+                export = export_of(store, self.addresses)
+                try:
+                    export.block()
+                    wanted[store.export] = export
+                except ValueError as error:
+                    problem = f"{store.name} can't be exported: {error}"
+            if problem is not None:
+                kept.add(store.export)
+                failures.append(Failure(store.uuid, problem))
+        return WantedExports(wanted, self.mounts, subjects, frozenset(kept)), failures
+
+    def _mounted(self, store: Datastore) -> str | None:
+        """Why it can't be exported: of a file system that is not mounted the folder below it would be."""
+        if not store.path.startswith(f"{self.mounts}/"):
+            return f"{store.dataset} is mounted at {store.path or 'no place'}, and has to be below {self.mounts}"
+        try:
+            if not store.mounted:
+                self.engine.mount(store.dataset)
+        except (zfs.EngineUnavailable, zfs.Timeout):
+            raise
+        except zfs.ZfsError as error:
+            return f"{store.dataset} can't be mounted, and so is not exported: {error}"
+        return covered(self.topmost, store.path, store.dataset)
+
+
+def covered(topmost: Callable[[str], str | None] | None, path: str, dataset: str) -> str | None:
+    """Why what is seen at a path is not the dataset, though that is mounted there: a received copy has its mountpoint too."""
+    there = topmost(path) if topmost else dataset
+    return None if there == dataset else f"at {path} is {there or 'nothing'} mounted, and not {dataset}: unmount it"

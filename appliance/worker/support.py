@@ -1,0 +1,208 @@
+"""The support bundle: what somebody needs who is to find out what is wrong, in one file, without secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import platform
+import re
+import sqlite3
+import sys
+import tarfile
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance import __version__
+from appliance.database.models import Alert, AuditEntry, Base, Event, Host, Job, Webhook, WebhookDelivery
+from appliance.domain import backup, support
+from appliance.domain.secrets import SealedError
+from appliance.worker import measures
+from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.steps import Advance, Operation, Parameters, Plan
+
+NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, WebhookDelivery: 500}
+LARGEST_MEMBER = 32 << 20
+_SHORTEST = 4
+"""What is shorter is in every text."""
+_PATTERNS = (
+    r"zvaai_[0-9a-f]{32}_[A-Za-z0-9_-]{43}",  # API tokens
+    r"\$argon2id\$[^\"'\s\\]+",
+    r"gAAAA[A-Za-z0-9_-]{40,}={0,2}",  # what is sealed with the installation's key
+    r"whsec_[A-Za-z0-9+/]{20,}={0,2}",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
+)
+_SECRET = re.compile("|".join(_PATTERNS), re.DOTALL)
+_log = logging.getLogger(__name__)
+Telling = Callable[[], Any]
+
+
+class Redaction:
+    """Takes secrets out of a text: those of the installation by what they are, others by how they look."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        forms: set[str] = set()
+        for secret in known:
+            once = json.dumps(secret)[1:-1]
+            forms |= {secret, once, json.dumps(once)[1:-1]} if len(secret) >= _SHORTEST else set()
+        self._known = sorted(forms, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Without them."""
+        for secret in self._known:
+            text = text.replace(secret, "(secret)")
+        return _SECRET.sub("(secret)", text)
+
+
+def known_secrets(context: Context) -> Iterator[str]:
+    """That could have come into a log or a job. Passwords and tokens are known to nobody."""
+    with context.store.reading() as session:
+        sealed = [one for one in session.scalars(select(Host.chap_secret)) if one]
+        hooks = list(session.scalars(select(Webhook)))
+    for one in [*sealed, *(hook.secret for hook in hooks)]:
+        with suppress(SealedError):
+            yield context.seal.open(one)
+    for hook in hooks:
+        parts = urlsplit(hook.url)  # it may have a token in it
+        yield hook.url
+        yield from (part for part in re.split("[/=&?]", f"{parts.path}?{parts.query}") if len(part) >= 2 * _SHORTEST)
+    with suppress(OSError):
+        yield context.configuration.setup_code.read_text().strip()
+
+
+class Bundle(Operation):
+    """Makes one; of those that are there the newest are kept."""
+
+    kind = "support.bundle"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """One at a time."""
+        return Plan("support bundle", {"bundle": str(uuid.uuid4())})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """What can't be had is in it as the reason why. A file under its name is whole."""
+        folder = context.configuration.support_directory
+        folder.mkdir(mode=0o700, exist_ok=True)
+        file = support.file_of(folder, decided["bundle"])
+        new = file.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        redact = Redaction(known_secrets(context))
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+            with tarfile.open(fileobj=written, mode="w:gz") as archive:
+                parts = list(_parts(context).items())
+                for place, (name, telling) in enumerate(parts):
+                    advance(name, 10 + 80 * place // len(parts))
+                    _add(archive, name, redact(_told(name, telling)))
+                for log in sorted(context.configuration.log_directory.glob("*.log*")):
+                    advance(log.name, 90)
+                    with suppress(OSError):
+                        _add(archive, f"logs/{log.name}", redact(log.read_text(errors="replace")))
+            written.flush()
+            os.fsync(written.fileno())
+        new.rename(file)
+        support.forget_old(folder)
+        return {"bundle": decided["bundle"], "size": file.stat().st_size}
+
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """No half one stays."""
+        support.file_of(context.configuration.support_directory, decided["bundle"]).with_suffix(".new").unlink(missing_ok=True)
+
+
+def _told(name: str, telling: Telling) -> str:
+    try:
+        told = telling()
+    except Exception as error:  # whatever is wrong is why somebody wants a bundle
+        _log.warning("%s: %s", name, error)
+        return json.dumps({"not_told": traceback.format_exception(error)}, indent=1)
+    return told if isinstance(told, str) else json.dumps(told, indent=1, default=str)
+
+
+def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
+    data = text.encode()[:LARGEST_MEMBER]
+    member = tarfile.TarInfo(f"zvaai-support/{name}")
+    member.size, member.mtime, member.mode = len(data), int(time.time()), 0o600
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _parts(context: Context) -> Mapping[str, Telling]:
+    def rows(table: type[Base]) -> Telling:
+        return lambda: _newest(context, table)
+
+    return {
+        "versions.json": lambda: _versions(context),
+        "appliance.json": lambda: context.configuration.model_dump(mode="json"),
+        "configuration.json": lambda: _reading(context, lambda session: backup.content(session).model_dump()),
+        "pools.json": lambda: [asdict(pool) for pool in context.look().pools],
+        "datastores.json": lambda: [asdict(store) for store in context.datastores()],
+        "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.look(60).snapshots],
+        "disks.json": lambda: _disks(context),
+        "target.json": lambda: _target(context),
+        "measures.json": lambda: measures.collect(context, 60),
+        "jobs.jsonl": rows(Job),
+        "alerts.jsonl": rows(Alert),
+        "audit.jsonl": rows(AuditEntry),
+        "events.jsonl": rows(Event),
+        "webhook-deliveries.jsonl": rows(WebhookDelivery),
+    }
+
+
+def _reading(context: Context, tell: Callable[[Session], Any]) -> Any:
+    with context.store.reading() as session:
+        return tell(session)
+
+
+def _newest(context: Context, table: type[Base]) -> str:
+    """The newest rows, a line each, oldest first."""
+    order: Any = Job.sequence if table is Job else table.__table__.c.id
+    with context.store.reading() as session:
+        rows = session.execute(select(table.__table__).order_by(order.desc()).limit(NEWEST[table])).mappings().all()
+    return "".join(json.dumps(dict(row), default=str) + "\n" for row in reversed(rows))
+
+
+def _disks(context: Context) -> Any:
+    with as_domain_errors():
+        return [asdict(disk) | {"smart": asdict(context.engine.disk_health(disk.path))} for disk in context.engine.disks()]
+
+
+def _target(context: Context) -> Any:
+    with as_domain_errors():
+        return {
+            "status": asdict(context.target.status()),
+            "targets": [asdict(one) for one in context.target.targets()],
+            "host_groups": [asdict(one) for one in context.target.host_groups()],
+            "sessions": [asdict(one) for one in context.target.sessions(context.configuration.target.name)],
+        }
+
+
+def _versions(context: Context) -> dict[str, Any]:
+    def first_of(path: str) -> str | None:
+        with suppress(OSError):
+            return Path(path).read_text().strip()
+        return None
+
+    return {
+        "appliance": __version__,
+        "python": sys.version,
+        "sqlite": sqlite3.sqlite_version,
+        "system": platform.platform(),
+        "debian": first_of("/etc/debian_version"),
+        "openzfs_module": first_of("/sys/module/zfs/version"),
+        "zvol_clone_module": first_of("/sys/module/zvol_clone/version"),
+        "reconciled_at": context.reconciled_at,
+        "reconcile_problem": context.reconcile_problem,
+        "at": time.time(),
+    }
+
+
+OPERATIONS: Mapping[str, Operation] = {operation.kind: operation for operation in (Bundle(),)}

@@ -1,0 +1,134 @@
+"""Encrypted datastores: their key is made, kept, loaded before they are served, and told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain.access import Role
+from appliance.testing import GIB, Appliance
+from appliance.zfs.keys import KeptKeys
+from appliance.zfs.model import KeyStatus
+
+ROOT = "tank/zvaai-encrypted"
+
+
+def served(appliance: Appliance) -> set[str]:
+    return {lun.lun.uuid for target in appliance.target.targets() for lun in target.luns}
+
+
+def key(appliance: Appliance) -> Any:
+    (told,) = appliance.get("/encryption-keys")["items"]
+    return told
+
+
+def lock(appliance: Appliance) -> None:
+    """As after a restart of the server, where nothing is loaded and nothing served."""
+    assert isinstance(appliance.target, TargetSimulator)
+    for target in appliance.target.targets():
+        for lun in target.luns:
+            appliance.target.delete_lun(target.name, lun.lun.number)
+    appliance.simulator.unload_key(ROOT)
+
+
+def test_a_life_under_one_key(appliance: Appliance) -> None:
+    assert appliance.get("/encryption-keys")["items"] == []
+    plain = appliance.datastore("plain")
+    store = appliance.datastore("secret", encrypted=True)
+    told = appliance.get(f"/datastores/{store}")
+    assert told["dataset"].startswith(f"{ROOT}/secret-")
+    assert (told["encryption"], told["key_status"]) == ("aes-256-gcm", "available")
+    assert appliance.get(f"/datastores/{plain}")["encryption"] is None
+    assert key(appliance) | {"pool": "tank", "kept": True, "key_status": "available", "exported_at": None} == key(appliance)
+    # A second one has the same root; a clone, what is put aside and what comes back stay below it.
+    appliance.datastore("more", encrypted=True)
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
+    appliance.job("DELETE", f"/datastores/{clone}")
+    assert appliance.get(f"/datastores/{clone}")["dataset"].startswith(f"{ROOT}/zvaai-deleted/clone-")
+    appliance.job("POST", f"/datastores/{clone}/restore", {})
+    assert {one.encryption.root for one in appliance.simulator.volumes(ROOT) if one.encryption} == {ROOT}
+    appliance.job("DELETE", f"/datastores/{clone}")
+    appliance.job("POST", f"/datastores/{clone}/purge")
+    assert len(appliance.simulator.volumes(ROOT)) == 2
+
+
+def test_keys_are_loaded_before_what_they_open_is_served(appliance: Appliance) -> None:
+    plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
+    lock(appliance)
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == {plain, store} and key(appliance)["key_status"] == "available"
+    # With its pool it comes back too.
+    appliance.job("POST", "/pools/tank/export", None)
+    appliance.job("POST", "/pools/import", {"pool": "tank", "force": False})
+    assert served(appliance) == {plain, store} and key(appliance)["key_status"] == "available"
+
+
+def test_an_nfs_datastore_too(appliance: Appliance) -> None:
+    store = appliance.datastore("secret", kind="nfs", encrypted=True)
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    assert dataset.startswith(f"{ROOT}/secret-")
+    appliance.simulator.unmount(dataset)
+    appliance.simulator.unload_key(ROOT)
+    appliance.request("POST", "/reconcile")
+    assert appliance.simulator.filesystem(dataset).mounted and key(appliance)["key_status"] == "available"
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    assert appliance.get("/filesystems")["items"] == []
+
+
+def test_without_its_key_it_is_not_served_and_that_is_told(appliance: Appliance) -> None:
+    plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
+    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+    assert secret is not None and secret["pool"] == "tank"
+    kept = appliance.configuration.state_directory / "keys"
+    (file,) = kept.glob("*.key")
+    file.unlink()
+    lock(appliance)
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == {plain}
+    assert appliance.get(f"/datastores/{store}")["key_status"] == "unavailable" and not key(appliance)["kept"]
+    assert any(store in alert["key"] and "its key" in alert["text"] for alert in appliance.get("/alerts")["items"])
+    refused = appliance.job("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB), "encrypted": True}, "failed")
+    assert "key" in refused["problem"]["text"]
+    # Another key opens nothing, and is not kept; the right one is brought, and all is served.
+    wrong = appliance.request("PUT", "/encryption-keys/tank", {"secret": "00" * 32})
+    assert wrong.status_code == 422 and not list(kept.glob("*.key"))
+    assert appliance.request("PUT", "/encryption-keys/tank", {"secret": secret["secret"]}).status_code == 200
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == {plain, store}
+    assert not [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
+
+
+def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) -> None:
+    """The target finds it not ready: a disk that will come back, not one that is gone."""
+    store = appliance.datastore("secret", encrypted=True)
+    next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
+    appliance.simulator.unload_key(ROOT)
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == {store}
+
+
+def test_a_key_is_told_once_to_admins_and_to_nobody_else(appliance: Appliance) -> None:
+    appliance.datastore("secret", encrypted=True)
+    for role in (Role.VIEWER, Role.OPERATOR):
+        assert appliance.request("POST", "/encryption-keys/tank/export", role=role.label).status_code == 403
+    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+    assert secret is not None and len(bytes.fromhex(secret["secret"])) == 32
+    again = appliance.request("POST", "/encryption-keys/tank/export")
+    assert again.status_code == 409 and "once" in again.text
+    assert key(appliance)["exported_at"] is not None
+    # Who did is in the audit, the key in no file, answer or log of ours.
+    entries = [entry for entry in appliance.get("/audit")["items"] if entry["action"] == "key.export"]
+    assert [entry["status"] for entry in entries] == [409, 200, 403, 403]
+    directory: Path = appliance.configuration.state_directory
+    for file in (file for file in directory.rglob("*") if file.is_file()):
+        content = file.read_bytes()
+        assert secret["secret"].encode() not in content and bytes.fromhex(secret["secret"]) not in content, file
+    assert appliance.request("POST", "/encryption-keys/absent/export").status_code == 404
+    root = appliance.simulator.filesystem(ROOT)
+    assert root.encryption is not None and root.encryption.key_status == KeyStatus.AVAILABLE
+    appliance.simulator.unload_key(ROOT)
+    KeptKeys(appliance.simulator, directory / "keys").load_kept_key(ROOT)

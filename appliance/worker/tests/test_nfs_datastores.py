@@ -1,0 +1,472 @@
+"""The life of NFS datastores: what is done, what is refused, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.database.models import Export as ExportRow
+from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
+from appliance.domain.exports import IDLE_SECONDS
+from appliance.testing import GIB, Appliance
+from appliance.zfs.errors import DatasetBusy
+
+ESX = "192.0.2.11"
+
+
+def nfs(appliance: Appliance) -> GaneshaSimulator:
+    assert isinstance(appliance.nfs, GaneshaSimulator)
+    return appliance.nfs
+
+
+def served(appliance: Appliance) -> dict[int, ServedExport]:
+    return {one.export_id: one for one in appliance.nfs.served()}
+
+
+def told(appliance: Appliance, store: str) -> Any:
+    return appliance.get(f"/datastores/{store}")
+
+
+def uses(appliance: Appliance, address: str = ESX, *, idle: float = 0, opens: int = 0, exports: bool = True) -> None:
+    """A client, and that somebody has used all exports."""
+    fake = nfs(appliance)
+    fake.known.append(NfsClient(address, fake.now - idle, opens))
+    if exports:
+        fake.used = dict.fromkeys(served(appliance), fake.now - idle)
+
+
+def may(*clients: str) -> set[str]:
+    """What they may who are not told otherwise."""
+    return {f"{client} RW No_Root_Squash v3,4" for client in clients}
+
+
+def cluster(appliance: Appliance, name: str = "cluster", address: str = ESX) -> str:
+    """A host group with a host of this address."""
+    group = appliance.request("POST", "/host-groups", {"name": name}).json
+    assert group is not None
+    body = {"name": f"host of {name}", "group": group["id"], "iqns": [], "addresses": [address]}
+    assert appliance.request("POST", "/hosts", body).status_code == 201
+    return str(group["id"])
+
+
+def everything(appliance: Appliance) -> tuple[Any, ...]:
+    """All that a refusal must not change."""
+    simulator = appliance.simulator
+    return simulator.filesystems(), simulator.volumes(), simulator.snapshots(), appliance.nfs.served(), appliance.get("/jobs")
+
+
+def refused(appliance: Appliance, method: str, path: str, body: Any = None, status: int = 409) -> Any:
+    """The problem, after which all is as it was."""
+    before = everything(appliance)
+    answer = appliance.request(method, path, body)
+    assert answer.status_code == status, answer.text
+    assert everything(appliance) == before
+    return answer.json
+
+
+def test_its_dataset_is_what_ganesha_needs_and_its_identity_lies_with_it(appliance: Appliance) -> None:
+    group = cluster(appliance)
+    store = appliance.nfs_datastore(
+        "first", host_groups=[group], clients=["198.51.100.0/24"], soft_threshold=80, record_size=131072, sync="always"
+    )
+    (found,) = [one for one in appliance.simulator.filesystems() if "zvaai:uuid" in one.properties]
+    own = {name: one.value for name, one in found.properties.items() if name.startswith("zvaai:")}
+    assert own == {
+        "zvaai:uuid": store, "zvaai:guid": str(found.guid), "zvaai:name": "first", "zvaai:export": "1",
+        "zvaai:share": "/first", "zvaai:soft_threshold": "80",
+    }  # fmt: skip
+    natives = {name: found.properties[name].value for name in ("acltype", "xattr", "sync", "compression", "canmount")}
+    assert natives == {"acltype": "posix", "xattr": "sa", "sync": "always", "compression": "lz4", "canmount": "on"}
+    assert (found.refquota, found.recordsize, found.mounted) == (GIB, 131072, True)
+    export = served(appliance)[1]
+    assert (export.path, export.pseudo) == (found.mountpoint, "/first")
+    assert export.clients == may(ESX, "198.51.100.0/24")
+    assert export.text is not None
+    others = re.findall(r"^  Access_Type = (.*);$", export.text, re.MULTILINE)
+    assert others == ["None"], "whom it does not name it does not admit"
+    shown = told(appliance, store)
+    assert (shown["kind"], shown["size"], shown["share"], shown["host_groups"]) == ("nfs", str(GIB), "/first", [group])
+
+
+def test_one_list_has_both_kinds(appliance: Appliance) -> None:
+    block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
+    assert {one["id"]: one["kind"] for one in appliance.get("/datastores")["items"]} == {block: "vmfs", files: "nfs"}
+    assert [one["id"] for one in appliance.get("/datastores?kind=nfs")["items"]] == [files]
+    refused(appliance, "POST", "/datastores", {"kind": "nfs", "name": "BLOCK", "pool": "tank", "size": str(GIB)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [("nfs", "lun", 3), ("nfs", "block_size", 65536), ("nfs", "thick", True), ("vmfs", "clients", ["192.0.2.1"]),
+     ("vmfs", "squash", "all"), ("vmfs", "versions", ["3"]), ("vmfs", "record_size", 65536), ("nfs", "clients", ["192.0.2.1/24"]),
+     ("nfs", "clients", ["::g"]), ("nfs", "size", str(GIB + 1))],
+)  # fmt: skip
+def test_what_is_not_of_its_kind_or_no_value_is_named(kind: str, field: str, value: Any, appliance: Appliance) -> None:
+    body = {"kind": kind, "name": "first", "pool": "tank", "size": str(GIB), field: value}
+    problem = refused(appliance, "POST", "/datastores", body, status=422)
+    assert problem["errors"][0]["field"].startswith(field)
+
+
+def test_a_new_name_leaves_path_and_export(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    before = served(appliance)
+    appliance.job("PATCH", f"/datastores/{store}", {"name": "other"})
+    assert told(appliance, store)["name"] == "other" and told(appliance, store)["share"] == "/first"
+    assert served(appliance) == before
+    second = appliance.nfs_datastore("first")
+    assert told(appliance, second)["share"] == f"/first-{second[:8]}"
+
+
+def test_the_quota_grows_and_shrinks_but_not_below_what_it_holds(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", 4 * GIB)
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.write(dataset, 2 * GIB)
+    problem = refused(appliance, "POST", f"/datastores/{store}/quota", {"size": str(GIB)}, status=422)
+    assert problem["errors"][0]["field"] == "size" and str(2 * GIB)[:3] in problem["errors"][0]["allowed"]
+    appliance.job("POST", f"/datastores/{store}/quota", {"size": str(3 * GIB)})
+    assert appliance.simulator.filesystem(dataset).refquota == 3 * GIB
+    appliance.simulator.set_properties(dataset, {"refreservation": str(5 * GIB // 2)})  # what the FSAL has promised
+    refused(appliance, "POST", f"/datastores/{store}/quota", {"size": str(9 * GIB // 4)}, status=422)
+    appliance.job("POST", f"/datastores/{store}/grow", {"size": str(8 * GIB)})
+    assert told(appliance, store)["size"] == str(8 * GIB)
+    block = appliance.datastore("block")
+    refused(appliance, "POST", f"/datastores/{block}/quota", {"size": str(2 * GIB)})
+
+
+def test_who_has_it_mounted_keeps_it(appliance: Appliance) -> None:
+    group = cluster(appliance)
+    store = appliance.nfs_datastore("first", host_groups=[group], clients=["198.51.100.0/24"])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    uses(appliance)
+    for method, path, body in (
+        ("DELETE", f"/datastores/{store}", None),
+        ("POST", f"/datastores/{store}/snapshots/one/rollback", {}),
+        ("PATCH", f"/datastores/{store}", {"host_groups": []}),
+        ("PATCH", f"/datastores/{store}", {"clients": []}),
+        ("PATCH", f"/datastores/{store}", {"squash": "all"}),
+        ("PATCH", f"/datastores/{store}", {"versions": ["4"]}),
+        ("POST", "/pools/tank/export", None),
+    ):
+        problem = refused(appliance, method, path, body)
+        assert problem["can_force"] and problem["blocking"] == [f"host of cluster ({ESX})"], problem
+    host = appliance.get("/hosts")["items"][0]["id"]
+    changes: list[tuple[str, Any]] = [("PATCH", {"addresses": []}), ("PATCH", {"group": None}), ("DELETE", None)]
+    for method, body in changes:
+        assert appliance.request(method, f"/hosts/{host}", body).status_code == 409
+    (client,) = appliance.get("/nfs-clients")["items"]
+    assert (client["address"], client["datastores"]) == (ESX, [store])
+    appliance.job("PATCH", f"/datastores/{store}", {"clients": ["198.51.100.0/24", "203.0.113.7"]})  # more is no loss
+    appliance.job("DELETE", f"/datastores/{store}?force=true")
+    assert served(appliance) == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "idle", "opens", "exports", "in_use"),
+    [(ESX, 0, 0, True, True), (ESX, IDLE_SECONDS, 0, True, False), ("203.0.113.1", 0, 9, True, False),
+     (ESX, 0, 0, False, False), (ESX, 0, 1, False, True), (ESX, IDLE_SECONDS, 1, False, False)],
+)  # fmt: skip
+def test_who_uses_it(address: str, idle: float, opens: int, exports: bool, in_use: bool, appliance: Appliance) -> None:
+    """Who may, was seen lately, and either somebody used the export lately or the client has files open."""
+    store = appliance.nfs_datastore("first", clients=["192.0.2.0/24"])
+    uses(appliance, address, idle=idle, opens=opens, exports=exports)
+    assert appliance.request("DELETE", f"/datastores/{store}").status_code == (409 if in_use else 202)
+
+
+def test_who_comes_while_a_job_waits_keeps_it(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    appliance.simulator.delay_next("create_volume", 0.5)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    waiting = appliance.request("DELETE", f"/datastores/{store}").json
+    uses(appliance)
+    assert waiting is not None
+    job = appliance.ended(waiting["id"])
+    assert job["state"] == "failed" and ESX in job["problem"]["text"]
+    assert told(appliance, store)["export"] in served(appliance)
+
+
+def test_deleted_restored_purged(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    before = told(appliance, store)
+    appliance.job("DELETE", f"/datastores/{store}")
+    aside = told(appliance, store)
+    found = appliance.simulator.filesystem(aside["dataset"])
+    assert aside["state"] == "deleted" and not found.mounted and found.properties["canmount"].value == "noauto"
+    assert served(appliance) == {}
+    other = appliance.nfs_datastore("first")
+    refused(appliance, "POST", f"/datastores/{store}/restore", {})
+    appliance.job("POST", f"/datastores/{store}/restore", {"name": "back", "clients": [ESX]})
+    after = told(appliance, store)
+    assert after["uuid"] == before["uuid"] and after["guid"] == before["guid"]
+    assert after["share"] == "/back", "its own path is another's now"
+    assert {one.pseudo for one in appliance.nfs.served()} == {"/first", "/back"}
+    assert appliance.simulator.filesystem(after["dataset"]).mounted
+    appliance.job("DELETE", f"/datastores/{other}")
+    appliance.job("POST", f"/datastores/{other}/purge")
+    assert len([one for one in appliance.simulator.filesystems() if "zvaai:uuid" in one.properties]) == 1
+
+
+def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
+    appliance.nfs_datastore("first")
+    store = appliance.nfs_datastore("second")
+    before = told(appliance, store)
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    after = told(appliance, store)
+    assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/second")
+
+
+def test_both_kinds_in_one_snapshot(appliance: Appliance) -> None:
+    stores = [appliance.datastore("block"), appliance.nfs_datastore("files")]
+    appliance.job("POST", "/snapshots", {"name": "both", "datastores": stores})
+    taken = appliance.simulator.snapshots()
+    assert len(taken) == 2 and len({one.createtxg for one in taken}) == 1
+
+
+def test_a_clone_is_its_own_from_then_on(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", 2 * GIB, record_size=131072, clients=[ESX])
+    job = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second", "clients": ["192.0.2.12"]})
+    clone = told(appliance, job["result"]["datastore"])
+    assert clone["origin"] and clone["uuid"] != store and clone["share"] == "/second" and clone["size"] == str(2 * GIB)
+    assert clone["block_size"] == 131072
+    found = appliance.simulator.filesystem(clone["dataset"])
+    assert found.mounted and found.properties["acltype"].value == "posix" and found.properties["xattr"].value == "sa"
+    assert served(appliance)[clone["export"]].clients == may("192.0.2.12")
+    appliance.job("DELETE", f"/datastores/{clone['id']}")
+    appliance.job("POST", f"/datastores/{clone['id']}/purge")
+    assert not appliance.simulator.snapshots(), "the snapshot that was taken for it is gone too"
+
+
+def test_rollback_takes_it_out_of_service_and_back(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    dataset = told(appliance, store)["dataset"]
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    appliance.simulator.write(dataset, GIB // 4)
+    seen: list[tuple[bool, set[int]]] = []
+    real = appliance.simulator.rollback
+
+    def rollback(*arguments: Any, **named: Any) -> None:
+        seen.append((appliance.simulator.filesystem(dataset).mounted, set(served(appliance))))
+        real(*arguments, **named)
+
+    appliance.simulator.rollback = rollback  # type: ignore[method-assign]
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {})
+    assert seen == [(False, set())], "nobody could use it meanwhile"
+    assert appliance.simulator.filesystem(dataset).mounted and 1 in served(appliance)
+    assert appliance.simulator.filesystem(dataset).space.referenced < GIB // 4
+
+
+def test_a_rollback_that_fails_leaves_it_served(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    appliance.simulator.fail_next("unmount", DatasetBusy(told(appliance, store)["dataset"], ("qemu",)))
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}, expect="failed")
+    appliance.request("POST", "/reconcile")
+    assert 1 in served(appliance) and appliance.simulator.filesystem(told(appliance, store)["dataset"]).mounted
+
+
+def test_a_pool_that_can_not_be_seen_keeps_its_exports(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    before = served(appliance)
+    appliance.simulator.export_pool("tank")
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and answer["differences"] == [] and served(appliance) == before
+    missing = told(appliance, store)
+    assert (missing["state"], missing["kind"], missing["share"]) == ("missing", "nfs", "/first")
+    appliance.simulator.import_pool("tank")
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == before and told(appliance, store)["state"] == "active"
+
+
+def test_a_missing_one_is_forgotten(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    appliance.simulator.export_pool("tank")
+    uses(appliance)
+    refused(appliance, "POST", f"/datastores/{store}/forget")
+    appliance.job("POST", f"/datastores/{store}/forget?force=true")
+    assert served(appliance) == {}
+    with appliance.store.reading() as session:
+        assert session.get(ExportRow, store) is None
+
+
+def test_one_that_came_with_its_pool_has_its_number_and_path(appliance: Appliance) -> None:
+    appliance.nfs_datastore("zero")
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    before = told(appliance, store)
+    appliance.job("DELETE", f"/datastores/{appliance.get('/datastores?kind=nfs')['items'][1]['id']}")
+    appliance.simulator.export_pool("tank")
+    appliance.job("POST", f"/datastores/{store}/forget")
+    assert served(appliance) == {}
+    appliance.simulator.import_pool("tank")
+    appliance.request("POST", "/reconcile")
+    after = told(appliance, store)
+    assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/first")
+    assert served(appliance)[2].clients == frozenset(), "who sees it an admin says"
+
+
+def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.snapshot([f"{dataset}@s"])
+    own = {"zvaai:uuid": store, "zvaai:guid": told(appliance, store)["guid"], "zvaai:name": "first"}
+    appliance.simulator.clone(f"{dataset}@s", "tank/copy", properties={**own, "mountpoint": "/srv/zvaai/copy"})
+    appliance.request("POST", "/reconcile")
+    (copy,) = [one for one in appliance.get("/datastores")["items"] if one["dataset"] == "tank/copy"]
+    assert copy["state"] == "copy" and set(served(appliance)) == {1}
+    body = {"dataset": "tank/copy", "name": "second", "clients": ["192.0.2.12"]}
+    refused(appliance, "POST", "/volumes/adopt", {**body, "identity": "keep"})
+    job = appliance.job("POST", "/volumes/adopt", body)
+    adopted = told(appliance, job["result"]["datastore"])
+    assert adopted["state"] == "active" and served(appliance)[adopted["export"]].clients == may("192.0.2.12")
+
+
+def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", "acltype": "off"})
+    appliance.service.context.look()
+    assert {one["dataset"] for one in appliance.get("/filesystems")["items"]} >= {"tank/old"}
+    job = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old", "clients": [ESX]})
+    found = appliance.simulator.filesystem("tank/old")
+    assert found.mounted and found.properties["acltype"].value == "posix" and found.mountpoint != "/srv/zvaai/old"
+    assert told(appliance, job["result"]["datastore"])["size"] == "0", "it has no quota"
+    for own in ("tank/zvaai", "tank/zvaai-reservations"):
+        refused(appliance, "POST", "/volumes/adopt", {"dataset": own, "name": "own"}, status=422)
+    appliance.simulator.create_filesystem("tank/parent")
+    appliance.simulator.create_filesystem("tank/parent/child")
+    refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/parent", "name": "parent"})
+    refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank", "name": "whole"}, status=422)
+
+
+def test_drift_is_seen_and_mended(appliance: Appliance) -> None:
+    appliance.nfs_datastore("first", clients=[ESX])
+    before = served(appliance)
+    export = Export(1, path=Path(before[1].path), pseudo="/first", access="RW")
+    appliance.nfs.change(export)
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and "other clients" in answer["differences"][0] and served(appliance) == before
+    appliance.nfs.remove(1)
+    appliance.nfs.add(Export(1, path=export.path, pseudo="/stolen"))
+    appliance.nfs.add(Export(7, path=Path("/srv/zvaai/x"), pseudo="/x", access="RW"))
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and len(answer["differences"]) == 3 and served(appliance) == before
+    assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
+
+
+def test_what_is_not_mounted_is_not_exported(appliance: Appliance) -> None:
+    """Of a file system that is not mounted, the folder where it would be is another file system's."""
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    dataset = told(appliance, store)["dataset"]
+    appliance.nfs.remove(1)
+    appliance.simulator.unmount(dataset)
+    appliance.simulator.fail_next("mount", DatasetBusy(dataset), times=1)
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and answer["failures"][0]["subject"] == store and served(appliance) == {}
+    appliance.request("POST", "/reconcile")
+    assert 1 in served(appliance) and appliance.simulator.filesystem(dataset).mounted
+
+
+def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> Any:
+        raise GaneshaUnreachableError("it is not on the bus")
+
+    monkeypatch.setattr(appliance.nfs, "served", gone)
+    appliance.datastore("block")  # whoever has no NFS datastore needs no NFS server
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    job = appliance.job("POST", "/datastores", {"kind": "nfs", "name": "files", "pool": "tank", "size": str(GIB)})
+    assert job["result"]["served"] is False and "bus" in job["result"]["problem"]
+    block = appliance.datastore("more")
+    assert appliance.ended(appliance.get("/jobs")["items"][0]["id"])["result"]["served"] is True, "its LUN is"
+    appliance.job("DELETE", f"/datastores/{block}")
+    appliance.job("POST", f"/datastores/{block}/restore", {})
+    keys = {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert "unavailable:nfs" in keys and "unavailable:reconcile" not in keys
+    assert len([lun for target in appliance.target.targets() for lun in target.luns]) == 2
+    assert appliance.request("POST", "/reconcile").status_code == 503
+    monkeypatch.undo()
+    appliance.request("POST", "/reconcile")
+    assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
+
+
+def test_an_export_that_is_refused_is_told(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ExportRefusedError("no such path")
+
+    monkeypatch.setattr(appliance.nfs, "add", refuse)
+    job = appliance.job("POST", "/datastores", {"kind": "nfs", "name": "files", "pool": "tank", "size": str(GIB)})
+    assert job["result"]["served"] is False and "no such path" in job["result"]["problem"]
+    store = job["result"]["datastore"]
+    assert f"reconcile-nfs:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    monkeypatch.undo()
+    appliance.request("POST", "/reconcile")
+    assert appliance.get("/alerts")["items"] == []
+
+
+def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Appliance) -> None:
+    """A received copy has the mountpoint of what it is of, and OpenZFS mounts it over that."""
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    dataset = told(appliance, store)["dataset"]
+    before = served(appliance)
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    context = appliance.service.context
+    context.topmost = lambda _path: "tank/received"
+    for method, path in (("DELETE", f"/datastores/{store}"), ("POST", f"/datastores/{store}/snapshots/one/rollback")):
+        job = appliance.job(method, path, {} if method == "POST" else None, expect="failed")
+        assert "tank/received" in job["problem"]["text"] and appliance.simulator.filesystem(dataset).mounted
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and answer["failures"][0]["subject"] == store
+    assert served(appliance) == {}, "what a job took away is not given back at another's place"
+    context.topmost = lambda _path: dataset
+    appliance.request("POST", "/reconcile")
+    assert served(appliance) == before
+
+
+def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(GIB), "clients": ["fe80::1%eth0"]}
+    refused(appliance, "POST", "/datastores", asked, status=422)
+    assert appliance.request("POST", "/hosts", {"name": "h", "iqns": [], "addresses": ["fe80::1%eth0"]}).status_code == 422
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(appliance.nfs, "add", full)
+    files, block = appliance.nfs_datastore("files"), appliance.datastore("block")
+    assert told(appliance, block)["state"] == "active"
+    alerts = {one["subject"]: one["text"] for one in appliance.get("/alerts")["items"]}
+    assert "No space left" in alerts[files] and block not in alerts
+    monkeypatch.undo()
+    appliance.request("POST", "/reconcile")
+    assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
+
+
+def test_a_daemon_that_began_a_moment_ago_knows_nobody_yet(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ESX])
+    nfs(appliance).since = nfs(appliance).now - 1
+    assert refused(appliance, "DELETE", f"/datastores/{store}")["blocking"] == [ESX]
+    nfs(appliance).since = 0
+    appliance.job("DELETE", f"/datastores/{store}")
+
+
+def test_readiness_tells_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def results(store: str) -> dict[str, str]:
+        return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
+
+    assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
+    store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
+    assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
+    assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)
+    (line,) = [one["remedy"] for one in appliance.get("/readiness")["checks"] if one["id"] == "clients"]
+    assert line.startswith("esxcli storage nfs add -H SERVER -s /first -v first")
+    appliance.job("PATCH", f"/datastores/{store}", {"squash": "all", "versions": ["4"], "host_groups": []})
+    assert results(store).items() >= {"squash": "failed", "version": "warning", "clients": "warning"}.items()
+    appliance.nfs.remove(1)
+    assert results(store)["exported"] == "failed"
+
+    def gone() -> Any:
+        raise GaneshaUnreachableError("it is not on the bus")
+
+    monkeypatch.setattr(appliance.nfs, "served", gone)
+    assert results(store).items() >= {"nfs": "failed", "exported": "unknown"}.items()

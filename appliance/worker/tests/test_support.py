@@ -1,0 +1,151 @@
+"""The support bundle: all there is to know, and no secret, wherever it has come to lie."""
+
+import base64
+import io
+import json
+import logging
+import tarfile
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import logs
+from appliance.dataplane.target import TargetUnreachableError
+from appliance.domain import support as files
+from appliance.domain.secrets import Seal
+from appliance.testing import PASSWORD, Appliance
+from appliance.worker.support import Redaction
+from appliance.zfs.errors import EngineUnavailable
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+CHAP_SECRET = 'a "quoted" secret'
+
+
+def bundle(appliance: Appliance) -> dict[str, str]:
+    """A new one: what is in it, by name."""
+    made = appliance.job("POST", "/support-bundles")["result"]["bundle"]
+    answer = appliance.request("GET", f"/support-bundles/{made}")
+    assert answer.status_code == 200 and answer.content_type == "application/gzip"
+    with tarfile.open(fileobj=io.BytesIO(answer.data)) as archive:
+        members = {member.name: archive.extractfile(member) for member in archive.getmembers()}
+        return {name.removeprefix("zvaai-support/"): file.read().decode() for name, file in members.items() if file is not None}
+
+
+def test_what_is_in_it(appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.simulator.offline("tank", appliance.simulator.disks()[0].path)
+    appliance.service.context.look()
+    appliance.service.watch.pools()
+    found = bundle(appliance)
+    assert json.loads(found["versions.json"])["appliance"]
+    assert json.loads(found["pools.json"])[0]["health"] == "DEGRADED"
+    assert [one["id"] for one in json.loads(found["datastores.json"])] == [store]
+    assert json.loads(found["configuration.json"])["host_groups"][0]["name"] == "cluster"
+    assert any(one["kind"] == "datastore.create" for one in map(json.loads, found["jobs.jsonl"].splitlines()))
+    assert any("OFFLINE" in one["text"] for one in map(json.loads, found["alerts.jsonl"].splitlines()))
+    assert any(one["action"] == "datastore.create" for one in map(json.loads, found["audit.jsonl"].splitlines()))
+    assert json.loads(found["target.json"])["targets"] and json.loads(found["measures.json"])["storage"]
+    assert len(json.loads(found["disks.json"])) == 8 and found["events.jsonl"]
+    assert not [name for name, text in found.items() if "not_told" in text]
+
+
+def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just then somebody wants one."""
+
+    def away(*_: Any) -> Any:
+        raise TargetUnreachableError("nobody answers")
+
+    monkeypatch.setattr(appliance.target, "targets", away)
+    appliance.simulator.fail_next("disks", EngineUnavailable("the helper is away"))
+    found = bundle(appliance)
+    assert "nobody answers" in found["target.json"] and "the helper is away" in found["disks.json"]
+    assert json.loads(found["pools.json"])
+
+
+def test_no_secret_is_in_it(appliance: Appliance) -> None:
+    """Those that the appliance was given, and each where it should never be: in a log, and in an event."""
+    chap = {"name": "esx1", "secret": CHAP_SECRET}
+    assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX], "chap": chap}).status_code == 201
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+    hook = appliance.request("POST", "/webhooks", {"name": "pager", "url": "https://192.0.2.1/t0ken-of-url"}).json
+    token = appliance.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
+    user = {"name": "somebody", "role": "viewer", "password": "another good password"}
+    assert appliance.request("POST", "/users", user).status_code == 201
+    backup = appliance.request("POST", "/configuration/backup", {"passphrase": "a long passphrase"}).json
+    assert hook is not None and token is not None and backup is not None
+    with appliance.store.reading() as session:
+        connection = session.connection().exec_driver_sql
+        hashes = [row[0] for row in connection("SELECT password_hash FROM users")]
+        sealed = [row[0] for row in connection("SELECT chap_secret FROM hosts UNION SELECT secret FROM webhooks")]
+    key = Seal(appliance.configuration.secrets_key)
+    opened = [key.open(one) for one in sealed]
+    assert set(opened) == {CHAP_SECRET, hook["secret"]}
+    secrets = {CHAP_SECRET, "t0ken-of-url", hook["secret"], token["secret"], *appliance.tokens.values(), *hashes, *sealed}
+    leaked = "; ".join([*sorted(secrets), json.dumps(CHAP_SECRET)])
+    logs.to_files(appliance.configuration.log_directory, "worker")
+    handler = logging.getLogger().handlers[-1]
+    logging.getLogger("test").warning("by mistake: %s", leaked)
+    logging.getLogger().removeHandler(handler)
+    handler.close()
+    with appliance.store.session() as session:
+        session.connection().exec_driver_sql(
+            "INSERT INTO events (at, kind, subject, data) VALUES (1, 'odd', 'odd', ?)", (json.dumps({"text": leaked}),)
+        )
+    found = bundle(appliance)
+    assert "by mistake" in found["logs/worker.log"] and '"kind": "odd"' in found["events.jsonl"], "it was there to be found"
+    never = {PASSWORD, "another good password", "a long passphrase", appliance.configuration.secrets_key.read_text()}
+    for secret in secrets | never:
+        disguises = {
+            secret,
+            json.dumps(secret)[1:-1],
+            urllib.parse.quote(secret, safe=""),
+            base64.b64encode(secret.encode()).decode(),
+        }
+        for name, text in found.items():
+            assert not [one for one in disguises if one in text], (secret, name)
+
+
+def test_patterns() -> None:
+    redact = Redaction(["known"])
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"
+    assert redact(f"a known b {pem} c") == "a (secret) b (secret) c"
+    assert redact("nothing here") == "nothing here"
+
+
+def test_only_the_newest_are_kept(appliance: Appliance) -> None:
+    made = [appliance.job("POST", "/support-bundles")["result"]["bundle"] for _ in range(files.KEPT + 1)]
+    assert {one["id"] for one in appliance.get("/support-bundles")["items"]} == set(made[1:])
+    assert appliance.request("GET", f"/support-bundles/{made[0]}").status_code == 404
+    assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 200
+    assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 404
+    folder = appliance.configuration.support_directory
+    assert len(list(folder.iterdir())) == files.KEPT - 1 and folder.stat().st_mode & 0o077 == 0
+    assert all(file.stat().st_mode & 0o077 == 0 for file in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["..", "..%2f..%2fsecrets.key", "absent", "0" * 36])
+def test_other_files_are_not_to_be_had(name: str, shared: Appliance) -> None:
+    assert shared.request("GET", f"/support-bundles/{name}").status_code == 404
+
+
+def test_each_answer_names_its_request(shared: Appliance) -> None:
+    given = shared.request("GET", "/pools", X_Request_Id="abcdefgh-1").headers["X-Request-Id"]
+    assert given == "abcdefgh-1"
+    for odd in ("short", "x" * 100, "with blanks and such", 'quote"quote'):
+        made = shared.request("GET", "/pools", X_Request_Id=odd).headers["X-Request-Id"]
+        assert made != odd and len(made) == 32
+
+
+def test_files_of_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
+    logs.to_files(tmp_path / "logs", "one")
+    handler = logging.getLogger().handlers[-1]
+    for number in range(200):
+        logging.getLogger("test").warning("line %d", number)
+    logging.getLogger().removeHandler(handler)
+    handler.close()
+    written = sorted((tmp_path / "logs").iterdir())
+    assert len(written) == logs.FILES and all(file.stat().st_size <= 1000 for file in written)
+    assert json.loads((tmp_path / "logs" / "one.log").read_text().splitlines()[-1])["message"] == "line 199"

@@ -1,0 +1,170 @@
+"""Pools, their devices and disks that go wrong are told as alerts, which go by themselves when it is over."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.database.models import Event
+from appliance.domain import disks
+from appliance.domain.errors import InvalidError
+from appliance.testing import Appliance
+from appliance.worker import watch
+from appliance.zfs.errors import Timeout
+from appliance.zfs.model import DiskHealth
+
+WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pending=0)
+
+
+def alerts(appliance: Appliance, area: str) -> dict[str, str]:
+    """Severities of the open ones, by what they are about."""
+    found = appliance.get("/alerts")["items"]
+    return {one["key"].split(":")[1]: one["severity"] for one in found if one["key"].startswith(f"{area}:")}
+
+
+def look(appliance: Appliance) -> None:
+    appliance.service.context.look()
+    appliance.service.watch.pools()
+
+
+def event(appliance: Appliance, event_class: str, **more: Any) -> Any:
+    told = {"class": event_class, "pool": "tank", "vdev": "/dev/sda", "state": "", "eid": 7, **more}
+    return appliance.service.call("zfs_event", told)
+
+
+def test_devices_that_fail_and_come_back(appliance: Appliance) -> None:
+    first, second = (disk.path for disk in appliance.simulator.disks()[:2])
+    look(appliance)
+    assert alerts(appliance, "pool") == {}
+    appliance.simulator.fault_disk(first, checksum=12)
+    look(appliance)
+    assert alerts(appliance, "pool") == {"errors": "warning"}
+    appliance.simulator.fault_disk(first, read=3)
+    look(appliance)
+    assert alerts(appliance, "pool") == {"errors": "warning", "device": "critical"}
+    text = " ".join(one["text"] for one in appliance.get("/alerts")["items"])
+    assert "3 read, 0 write, 12 checksum errors" in text and first in text and second not in text
+    appliance.simulator.clear("tank")
+    look(appliance)
+    assert "errors" not in alerts(appliance, "pool") and "device" not in alerts(appliance, "pool")
+    appliance.simulator.offline("tank", second)
+    look(appliance)
+    assert alerts(appliance, "pool")["device"] == "warning"
+
+
+def test_a_scrub_that_ended_well_is_told_once(appliance: Appliance) -> None:
+    """In the alerts' history: it asks for nothing, so none is open."""
+    appliance.simulator.scrub_start("tank")
+    while (scan := appliance.simulator.pool("tank").scan) is None or scan.ended is None:
+        time.sleep(0.01)
+    for _ in range(2):
+        look(appliance)
+    assert alerts(appliance, "pool") == {}
+    found = [one for one in appliance.get("/alerts?open=false")["items"] if one["key"].startswith("pool:scan:")]
+    assert [one["severity"] for one in found] == ["info"] and "scrub of pool tank has ended" in found[0]["text"]
+
+
+def test_events_are_kept_and_have_pools_looked_at(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is not; a storm is cut off, and what it changed is seen nevertheless, without waiting for the clock."""
+    monkeypatch.setattr(watch, "EVENTS_A_MINUTE", 3)
+    appliance.service.watch.now = lambda: 1_800_000_000.0
+    assert event(appliance, "sysevent.fs.zfs.history_event") == {"kept": False}
+    first = appliance.simulator.disks()[0].path
+    appliance.simulator.fault_disk(first, read=1)
+    assert [event(appliance, "ereport.fs.zfs.io")["kept"] for _ in range(5)] == [True, True, True, False, False]
+    with appliance.store.reading() as session:
+        assert session.query(Event).filter(Event.kind == "zfs").count() == 3
+    limit = time.monotonic() + 20
+    while "device" not in alerts(appliance, "pool"):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_slow_devices_are_told_for_an_hour(appliance: Appliance) -> None:
+    now = [1_800_000_000.0]
+    appliance.service.watch.now = lambda: now[0]
+    event(appliance, "ereport.fs.zfs.delay")
+    look(appliance)
+    assert alerts(appliance, "slow") == {"tank": "warning"}
+    event(appliance, "ereport.fs.zfs.deadman")
+    look(appliance)
+    assert alerts(appliance, "slow") == {"tank": "critical"}
+    now[0] += 3601
+    look(appliance)
+    assert alerts(appliance, "slow") == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"class": "no class!"}, {"class": ""}, {"class": 5}, {"pool": "a\nb"}, {"vdev": "x" * 2000}, {"eid": "7"}, {"eid": -1}],
+)
+def test_what_is_no_event_is_refused(shared: Appliance, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidError):
+        shared.service.call("zfs_event", {"class": "a.b", "pool": "tank", "vdev": "", "state": "", "eid": 1, **wrong})
+
+
+# --- SMART
+
+
+def test_what_disks_say_is_shown_and_told(appliance: Appliance) -> None:
+    path = appliance.simulator.disks()[0].path
+    others = {disk.path for disk in appliance.simulator.disks()[1:]}
+
+    def says(health: DiskHealth) -> dict[str, str]:
+        appliance.simulator.smart[path] = health
+        appliance.service.watch.ask_disks()
+        return alerts(appliance, "disk")
+
+    assert says(WELL) == {}
+    shown = {one["path"]: one["smart"] for one in appliance.get("/disks")["items"]}
+    assert shown[path]["passed"] and shown[path]["temperature"] == 35 and shown[path]["asked_at"]
+    assert all(not shown[other]["available"] and shown[other]["reason"] for other in others), "who has none says so"
+    assert says(replace(WELL, passed=False)) == {"failing": "critical"}
+    assert says(replace(WELL, pending=4, reallocated=1)) == {"pending": "warning", "reallocated": "warning"}
+    assert says(replace(WELL, wear=92)) == {"wear": "warning"} and says(replace(WELL, wear=101)) == {"wear": "critical"}
+    assert says(replace(WELL, spare=4, spare_limit=10)) == {"spare": "critical"}
+    assert says(replace(WELL, critical_warning=8)) == {"failing": "critical"}
+    assert "takes no writes" in appliance.get("/alerts")["items"][0]["text"]
+    assert says(WELL) == {}
+
+
+def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
+    path = appliance.simulator.disks()[0].path
+
+    def at(degrees: int, limit: int | None = None) -> dict[str, str]:
+        appliance.simulator.smart[path] = replace(WELL, temperature=degrees, temperature_limit=limit)
+        appliance.service.watch.ask_disks()
+        return alerts(appliance, "disk")
+
+    hot = {"temperature": "warning"}
+    assert [at(one) for one in (59, 60, 58, 55, 54, 58)] == [{}, hot, hot, hot, {}, {}]
+    assert at(disks.HOT, 84) == {} and at(84, 84) == hot
+
+
+def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> None:
+    """Also for a worker that was started meanwhile: a disk that said it fails, and then says nothing, is not well again."""
+    path = appliance.simulator.disks()[0].path
+
+    def says(health: DiskHealth) -> dict[str, str]:
+        appliance.simulator.smart[path] = health
+        appliance.service.watch.ask_disks()
+        return alerts(appliance, "disk")
+
+    before = says(replace(WELL, passed=False, pending=1))
+    assert before == {"failing": "critical", "pending": "warning"}
+    asleep = DiskHealth(available=False, asleep=True, reason="Device is in STANDBY mode")
+    unanswered = DiskHealth(available=False, unanswered=True, reason="Smartctl open device failed: Input/output error")
+    assert says(asleep) == before
+    appliance.service.watch._healths = {}  # as after a start
+    assert says(asleep) == before
+    for _ in range(2):
+        assert says(unanswered) == {**before, "silent": "warning"}
+        appliance.service.watch._healths = {}
+    appliance.simulator.fail_next("disk_health", Timeout("disk_health", 60), times=8)
+    assert "failing" in says(replace(WELL, passed=False))
+    assert says(WELL) == {}
+    says(replace(WELL, pending=1))
+    appliance.simulator.pull_disk(path)
+    appliance.service.watch.ask_disks()
+    assert alerts(appliance, "disk") == {}

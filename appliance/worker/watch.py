@@ -1,0 +1,176 @@
+"""What goes wrong by itself: pools and their devices, events of OpenZFS, and what disks say by SMART. Each becomes an alert."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from appliance.database.models import Alert
+from appliance.domain import disks, pool_health
+from appliance.domain.errors import DomainError
+from appliance.domain.journal import Finding, note, settle, tell
+from appliance.worker.context import Context, as_domain_errors
+from appliance.zfs import errors as zfs
+from appliance.zfs.model import Disk, DiskHealth
+
+EVENTS_A_MINUTE = 60
+"""That are kept; a disk that fails makes more. What they changed is seen in the pool's state."""
+_LOOKED_AFTER_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Of one worker. `look` has the pools looked at soon."""
+
+    def __init__(self, context: Context, look: Callable[[], None]) -> None:
+        self._context, self._look = context, look
+        self.now: Callable[[], float] = time.time
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._disks_by_the_clock, name="disks")
+        self._lock = threading.Lock()
+        self._settling = threading.Lock()
+        self._slow: dict[str, tuple[Finding, float]] = {}
+        self._minute, self._kept = 0, 0
+        self._looked = 0.0
+        self._waiting = False
+        self._healths: dict[str, tuple[Disk, DiskHealth, float]] = {}
+
+    def start(self) -> None:
+        """Disks are asked in the background: one that sleeps or fails takes its time."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After the disk that is being asked."""
+        self._stopping.set()
+        self._thread.join()
+
+    # --- pools
+
+    def pools(self) -> None:
+        """As last looked at."""
+        with self._settling:  # what was looked at first is settled first
+            inventory, now = self._context.look(60), self.now()
+            found = pool_health.findings(inventory.pools, now)
+            with self._lock:
+                names = {pool.name for pool in inventory.pools}
+                self._slow = {
+                    key: (finding, at)
+                    for key, (finding, at) in self._slow.items()
+                    if now - at < pool_health.SLOW_TOLD_S and finding.subject in names
+                }
+                slow = [finding for finding, _ in self._slow.values()]
+            with self._context.store.session() as session:
+                settle(session, pool_health.AREA, found)
+                settle(session, pool_health.SLOW_AREA, slow)
+                for ended in pool_health.scans(inventory.pools, now):
+                    note(session, ended)
+
+    def event(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """One of OpenZFS: kept, and the pools are looked at. Raises InvalidError."""
+        told = pool_health.event(asked)
+        if told.noise:
+            return {"kept": False}
+        with self._lock:
+            if told.slow:
+                finding = pool_health.slow_finding(told)
+                self._slow[finding.key] = (finding, self.now())
+            minute = int(self.now()) // 60
+            if minute != self._minute:
+                self._minute, self._kept = minute, 0
+            self._kept += 1
+            kept = self._kept <= EVENTS_A_MINUTE
+            soon = time.monotonic() - self._looked >= _LOOKED_AFTER_S
+            later = not soon and not self._waiting
+            if soon:
+                self._looked = time.monotonic()
+            elif later:
+                self._waiting = True
+        if kept:
+            with self._context.store.session() as session:
+                tell(session, "zfs", told.pool, event_class=told.event_class, vdev=told.vdev, state=told.state, eid=told.number)
+        if soon:
+            self._look()
+        elif later:  # in a storm of events not for each, but for the last of them too
+            timer = threading.Timer(_LOOKED_AFTER_S, self._look_later)
+            timer.daemon = True
+            timer.start()
+        return {"kept": kept}
+
+    def _look_later(self) -> None:
+        with self._lock:
+            self._waiting, self._looked = False, time.monotonic()
+        self._look()
+
+    # --- disks
+
+    def disks(self) -> list[dict[str, Any]]:
+        """All disks, with what they said last. Raises DomainError."""
+        with as_domain_errors():
+            found = self._context.engine.disks()
+        told = []
+        for disk in found:
+            known = self._healths.get(disk.path)
+            same = known is not None and known[0].serial == disk.serial
+            health = {**asdict(known[1]), "asked_at": known[2]} if known is not None and same else None
+            told.append({**asdict(disk), "smart": health})
+        return told
+
+    def _disks_by_the_clock(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.ask_disks()
+            except DomainError as error:
+                _log.warning("disks: %s", error)
+            except Exception:
+                _log.exception("disks")
+            self._stopping.wait(self._context.configuration.worker.disk_health_seconds)
+
+    def ask_disks(self) -> None:
+        """Each; of one that does not answer, or is asleep, it stays as it was. Raises DomainError when none can be asked."""
+        with as_domain_errors():
+            found = self._context.engine.disks()
+        healths = {}
+        unknown: list[tuple[Disk, DiskHealth, bool]] = []
+        for disk in found:
+            if self._stopping.is_set():
+                return
+            known = self._healths.get(disk.path)
+            before = known if known is not None and known[0].serial == disk.serial else None
+            try:
+                health = self._context.engine.disk_health(disk.path)
+            except zfs.NoSuchDevice:
+                continue
+            except zfs.ZfsError as error:
+                _log.warning("disk %s: %s", disk.path, error)
+                health = DiskHealth(available=False, unanswered=True, reason=str(error))
+            if health.unanswered or health.asleep:
+                unknown.append((disk, health, before is not None and before[1].available))
+                if before is not None and before[1].available:
+                    healths[disk.path] = (disk, before[1], before[2])
+                    continue
+            healths[disk.path] = (disk, health, self.now())
+        self._healths = healths
+        with self._context.store.session() as session:
+            opened = session.scalars(
+                select(Alert).where(Alert.cleared_at.is_(None), Alert.key.startswith(f"{disks.AREA}:"))
+            ).all()
+            now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(opened))}
+            for disk, health, told_before in unknown:
+                kept = [one for one in opened if one.key.endswith(f":{disks.identity(disk)}")]
+                for one in kept:  # of what it said before the worker was started
+                    now_found.setdefault(one.key, Finding(one.key, one.severity, one.subject, one.text, one.remedy))
+                if health.unanswered and (kept or told_before):
+                    silent = disks.silent(disk, health)
+                    now_found[silent.key] = silent
+            settle(session, disks.AREA, now_found.values())
+
+
+def hot_of(opened: Sequence[Alert]) -> set[str]:
+    """Keys of the alerts of disks that were too warm."""
+    return {one.key for one in opened if one.key.startswith(f"{disks.AREA}:temperature:")}

@@ -1,0 +1,202 @@
+"""Keys of encrypted datasets: made and kept by who holds the engine, loaded where a pool comes, told once.
+
+A key is made here, never leaves but by `export_kept_key`, and lies in a file of its own below a directory of root's, sealed with
+a master key (Fernet: AES-128-CBC and HMAC-SHA256). The encryption root names its key by a user property; the file system is made
+after its key is on stable storage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import (
+    DatasetExists,
+    KeyLoaded,
+    KeyToldAlready,
+    NoKeptKey,
+    NotEncryptionRoot,
+    UnexpectedFailure,
+    WrongKey,
+)
+from appliance.zfs.model import NewEncryption
+
+PROPERTY = "zvaai:key"
+"""Which key an encryption root has."""
+KEY_BYTES = 32
+_IDENTIFIER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptKey:
+    """A key that is here."""
+
+    identifier: str
+    made_at: int
+    told_at: int | None
+    """When it was exported; it is not again."""
+
+
+class Keys(ABC):
+    """Keys of encryption roots. Any method raises what the engine's do."""
+
+    @abstractmethod
+    def create_encryption_root(self, name: str, identifier: str) -> None:
+        """Makes a key of this identifier and with it a file system that is mounted nowhere, aes-256-gcm. Again it does nothing.
+
+        Raises DatasetExists for another dataset of the name.
+        """
+
+    @abstractmethod
+    def load_kept_key(self, name: str) -> None:
+        """Loads the key of an encryption root; loaded already is well. Raises NoKeptKey, WrongKey, NotEncryptionRoot."""
+
+    @abstractmethod
+    def export_kept_key(self, name: str) -> str:
+        """The key in hexadecimal digits, once. Raises NoKeptKey, KeyToldAlready."""
+
+    @abstractmethod
+    def keep_key(self, name: str, key: bytes) -> None:
+        """Keeps the key of a root that came with its pool, and loads it; no other kept key is lost by it.
+
+        Raises WrongKey, KeyLoaded, NotEncryptionRoot.
+        """
+
+    @abstractmethod
+    def kept_keys(self) -> list[KeptKey]:
+        """All that are here, by identifier."""
+
+
+class KeptKeys(Keys):
+    """In a directory, for an engine in the same process. `master` is the file with the master key, made at the first use."""
+
+    def __init__(self, engine: ZfsEngine, directory: Path, master: Path | None = None) -> None:
+        self._engine, self._directory = engine, directory
+        self._master = master or directory / "master"
+        self._lock = threading.Lock()
+
+    def create_encryption_root(self, name: str, identifier: str) -> None:
+        """See Keys."""
+        with self._lock:
+            if not self._file(identifier).exists():
+                kept = {"key": self._sealed(os.urandom(KEY_BYTES)), "made_at": int(time.time()), "told_at": None}
+                self._write(self._file(identifier), json.dumps(kept).encode())
+            key = self._key(name, identifier)
+        properties = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}
+        try:
+            self._engine.create_filesystem(name, properties=properties, encryption=NewEncryption(key=key))
+        except DatasetExists:
+            if self._identifier(name) != identifier:
+                raise
+
+    def load_kept_key(self, name: str) -> None:
+        """See Keys."""
+        identifier = self._identifier(name)
+        with self._lock:
+            key = self._key(name, identifier)
+        try:
+            self._engine.load_key(name, key)
+        except KeyLoaded:
+            return
+
+    def export_kept_key(self, name: str) -> str:
+        """See Keys: that it was told is on stable storage before it is."""
+        identifier = self._identifier(name)
+        with self._lock:
+            key, kept = self._key(name, identifier), self._read(name, identifier)
+            if kept["told_at"] is not None:
+                raise KeyToldAlready(name)
+            self._write(self._file(identifier), json.dumps({**kept, "told_at": int(time.time())}).encode())
+        return key.hex()
+
+    def keep_key(self, name: str, key: bytes) -> None:
+        """See Keys: only what has opened the dataset is kept. Who brought it has it: it is not told again.
+
+        A raw replica names the key of what it was made of, and has another one since either changed it: it gets an identifier
+        of its own.
+        """
+        if len(key) != KEY_BYTES:
+            raise WrongKey(name)
+        identifier = self._identifier(name)
+        self._engine.load_key(name, key)
+        now = int(time.time())
+        with self._lock:
+            if self._file(identifier).exists():
+                if self._key(name, identifier) == key:
+                    return
+                identifier = str(uuid.uuid4())
+            kept = {"key": self._sealed(key), "made_at": now, "told_at": now}
+            self._write(self._file(identifier), json.dumps(kept).encode())
+            self._engine.set_properties(name, {PROPERTY: identifier})
+
+    def kept_keys(self) -> list[KeptKey]:
+        """See Keys."""
+        found = []
+        with self._lock:
+            for file in sorted(self._directory.glob("*.key")):
+                kept = json.loads(file.read_text())
+                found.append(KeptKey(identifier=file.stem, made_at=kept["made_at"], told_at=kept["told_at"]))
+        return found
+
+    def _identifier(self, name: str) -> str:
+        found = self._engine.filesystem(name)
+        if found.encryption is None or found.encryption.root != name:
+            raise NotEncryptionRoot(name, found.encryption.root if found.encryption else "")
+        told = found.properties.get(PROPERTY)
+        if told is None or not _IDENTIFIER.fullmatch(told.value):
+            raise NoKeptKey(name)
+        return told.value
+
+    def _file(self, identifier: str) -> Path:
+        return self._directory / f"{identifier}.key"
+
+    def _read(self, name: str, identifier: str) -> dict[str, Any]:
+        try:
+            kept: dict[str, Any] = json.loads(self._file(identifier).read_text())
+        except FileNotFoundError:
+            raise NoKeptKey(name) from None
+        return kept
+
+    def _key(self, name: str, identifier: str) -> bytes:
+        sealed = str(self._read(name, identifier)["key"])
+        try:
+            return self._fernet().decrypt(sealed.encode())
+        except InvalidToken:
+            raise UnexpectedFailure("keys", f"{self._master} is not the key that {identifier} was sealed with") from None
+
+    def _sealed(self, key: bytes) -> str:
+        return self._fernet().encrypt(key).decode()
+
+    def _fernet(self) -> Fernet:
+        if not self._master.exists():
+            if any(self._directory.glob("*.key")):  # a new one would open none of them
+                raise UnexpectedFailure("keys", f"{self._master} is not there: put it back")
+            self._write(self._master, Fernet.generate_key())
+        return Fernet(self._master.read_bytes().strip())
+
+    def _write(self, file: Path, content: bytes) -> None:
+        """Whole, readable for its owner alone, and on stable storage."""
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_name(f"{file.name}.new")
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        new.replace(file)
+        directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

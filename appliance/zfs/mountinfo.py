@@ -1,0 +1,23 @@
+"""What is mounted where, as this process sees it: proc_pid_mountinfo(5)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def topmost(path: str, table: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The source of what is mounted at a path: of OpenZFS a dataset's name. None where nothing is.
+
+    Of several that are mounted over each other it is the one that is seen.
+    """
+    found = None
+    for line in table.read_text(errors="surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        if _plain(before.split(" ")[4]) == path:
+            found = _plain(after.split(" ")[1])  # later lines were mounted later
+    return found
+
+
+def _plain(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,146 @@
+"""What smartctl prints becomes what a disk says.
+
+No machine of the project has disks with SMART: these documents have the fields and the nesting that smartctl 7.4 writes, with
+invented values. The program itself runs in the last test.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.zfs.errors import UnexpectedFailure
+from appliance.zfs.kernel import commands, smart
+from appliance.zfs.kernel.smart import read
+
+
+def attribute(number: int, name: str, value: int, raw: int) -> dict[str, Any]:
+    return {
+        "id": number, "name": name, "value": value, "worst": value, "thresh": 10, "when_failed": "",
+        "flags": {"value": 51, "string": "PO--CK ", "prefailure": True}, "raw": {"value": raw, "string": str(raw)},
+    }  # fmt: skip
+
+
+HEADER: dict[str, Any] = {"json_format_version": [1, 0], "smartctl": {"version": [7, 4], "exit_status": 0}}
+TURNING = {
+    **HEADER,
+    "device": {"name": "/dev/sda", "info_name": "/dev/sda [SAT]", "type": "sat", "protocol": "ATA"},
+    "rotation_rate": 7200,
+    "smart_status": {"passed": True},
+    "ata_smart_attributes": {
+        "revision": 16,
+        "table": [
+            attribute(5, "Reallocated_Sector_Ct", 100, 8),
+            attribute(177, "Wear_Leveling_Count", 1, 0),
+            attribute(197, "Current_Pending_Sector", 100, 2),
+            attribute(198, "Offline_Uncorrectable", 100, 1),
+        ],
+    },
+    "power_on_time": {"hours": 31337},
+    "temperature": {"current": 38},
+}
+FLASH = {
+    **HEADER,
+    "rotation_rate": 0,
+    "smart_status": {"passed": False},
+    "ata_smart_attributes": {"table": [attribute(5, "Reallocated_Sector_Ct", 100, 0), attribute(231, "SSD_Life_Left", 7, 0)]},
+    "temperature": {"current": 41},
+}
+NVME = {
+    **HEADER,
+    "device": {"name": "/dev/nvme0n1", "type": "nvme", "protocol": "NVMe"},
+    "smart_status": {"passed": False, "nvme": {"value": 1}},
+    "nvme_smart_health_information_log": {
+        "critical_warning": 1, "temperature": 52, "available_spare": 4, "available_spare_threshold": 10, "percentage_used": 103,
+        "media_errors": 3, "power_on_hours": 900,
+    },
+    "temperature": {"current": 52, "op_limit_max": 84, "critical_limit_max": 88},
+    "power_on_time": {"hours": 900},
+}  # fmt: skip
+SCSI = {
+    **HEADER,
+    "device": {"name": "/dev/sdb", "type": "scsi", "protocol": "SCSI"},
+    "smart_status": {"passed": True},
+    "temperature": {"current": 30, "drive_trip": 65},
+    "scsi_grown_defect_list": 4,
+    "scsi_error_counter_log": {"read": {"total_uncorrected_errors": 2}, "write": {"total_uncorrected_errors": 1}},
+}
+ASLEEP = {**HEADER, "smartctl": {"exit_status": 2, "messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
+NONE = {
+    **HEADER,
+    "smartctl": {"exit_status": 1, "messages": [{"string": "/dev/ubda: Unable to detect device type", "severity": "error"}]},
+}
+
+
+def test_a_turning_disk() -> None:
+    told = read(TURNING)
+    assert told.available and told.passed and (told.reallocated, told.pending, told.uncorrectable) == (8, 2, 1)
+    assert (told.temperature, told.power_on_hours, told.wear) == (38, 31337, None), "what wears in flash is another thing here"
+
+
+def test_flash() -> None:
+    told = read(FLASH)
+    assert told.passed is False and told.wear == 93 and told.reallocated == 0 and told.pending is None
+    assert read({**FLASH, "endurance_used": {"current_percent": 12}}).wear == 12
+
+
+def test_nvme() -> None:
+    told = read(NVME)
+    assert (told.passed, told.critical_warning, told.wear, told.uncorrectable) == (False, 1, 103, 3)
+    assert (told.spare, told.spare_limit, told.temperature, told.temperature_limit) == (4, 10, 52, 84)
+
+
+def test_scsi() -> None:
+    told = read(SCSI)
+    assert (told.reallocated, told.uncorrectable, told.temperature_limit) == (4, 3, 65)
+
+
+def test_who_has_none_and_who_sleeps() -> None:
+    none, asleep = read(NONE), read(ASLEEP)
+    assert not none.available and "Unable to detect" in none.reason and not none.asleep
+    assert not asleep.available and asleep.asleep
+    assert not read({}).available
+
+
+@pytest.mark.parametrize("document", [
+    {"smart_status": "odd", "ata_smart_attributes": {"table": [{"id": 5}, {}]}},
+    {"nvme_smart_health_information_log": {"critical_warning": "1", "media_errors": None}},
+    {"smart_status": {"passed": True}, "temperature": [], "scsi_error_counter_log": []},
+    {"smartctl": {"messages": ["text"]}},
+])  # fmt: skip
+def test_what_is_odd_is_not_told(document: dict[str, Any]) -> None:
+    told = read(document)
+    assert (told.temperature, told.reallocated, told.uncorrectable, told.critical_warning) == (None, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "unanswered"),
+    [
+        (2, {"smartctl": {"messages": [{"string": "Smartctl open device: /dev/sda failed: No such device"}]}}, True),
+        (4, {"smartctl": {"messages": []}}, True),
+        (4, {"smart_support": {"available": False}}, False),
+        (2, ASLEEP, False),
+        (1, NONE, False),
+        (4, TURNING, False),
+    ],
+)
+def test_a_disk_that_fails_to_answer_is_none_without_smart(
+    status: int, document: dict[str, Any], unanswered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = commands.Result(status, json.dumps(document).encode(), "")
+    monkeypatch.setattr(commands, "run", lambda *_, **__: result)
+    assert smart.health("/dev/sda").unanswered is unanswered
+
+
+def test_the_program_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's smartctl, asked with these very options: of a file it tells nothing, and that is no error."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(1 << 20))
+    told = smart.health(str(file))
+    assert not told.available and told.reason
+    absent = smart.health(str(tmp_path / "absent"))
+    assert not absent.available and "Unable to detect" in absent.reason
+    monkeypatch.setattr(smart, "_OPTIONS", ("--json=c", "--nocheck=wrong"))
+    with pytest.raises(UnexpectedFailure):  # so the options above are right
+        smart.health(str(file))

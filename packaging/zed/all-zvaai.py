@@ -1,0 +1,37 @@
+#!/usr/bin/python3 -IS
+"""Hands each event of OpenZFS to the appliance's worker. Belongs into /etc/zfs/zed.d, which is zed(8)'s folder of such programs.
+
+Without it the worker sees the state of pools every half minute, and no single events. While the worker is away an event is lost;
+what it has changed is seen in the state of the pool. A file `zvaai-socket` beside it names another socket than the usual one.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import sys
+
+SOCKET = "/run/zvaai/worker.sock"
+SECONDS = 5
+FIELDS = {"class": "ZEVENT_CLASS", "pool": "ZEVENT_POOL", "vdev": "ZEVENT_VDEV_PATH", "state": "ZEVENT_VDEV_STATE_STR"}
+
+
+def main() -> int:
+    """Says nothing when nobody listens: that is for the appliance's own readiness to tell."""
+    event = {name: os.environ.get(variable, "")[:1024] for name, variable in FIELDS.items()}
+    number = os.environ.get("ZEVENT_EID", "")
+    told = {**event, "eid": int(number) if number.isdecimal() else 0}
+    other = pathlib.Path(__file__).with_name("zvaai-socket")
+    path = other.read_text().strip() if other.exists() else SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(SECONDS)
+            connection.connect(path)
+            connection.sendall(json.dumps({"method": "zfs_event", "params": told}).encode() + b"\n")
+            return 0 if b'"result"' in connection.recv(65536) else 1
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
