@@ -1,0 +1,165 @@
+// Datastores from nothing: the empty list, the wizard by keyboard and mouse, progress that is found again, each tab, a snapshot, deleting.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, ensureAdmin, GIB, logIn, look, openBrowser, openPage, PASSWORD } from "./harness.js";
+
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+});
+after(() => browser.close());
+
+test("a wrong password is told, and nothing else", async () => {
+  await ensureAdmin(page);
+  await page.goto("/login");
+  await look(page, "login");
+  await page.getByRole("textbox", { name: "User name" }).fill("admin");
+  await page.getByRole("textbox", { name: "Password" }).fill("not the password");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("The user name or the password is wrong.").waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "Password" }).inputValue(), "");
+  await logIn(page);
+});
+
+test("without datastores the list says how to begin", async () => {
+  await page.goto("/datastores");
+  await page.getByText("No datastores yet").waitFor();
+  await look(page, "datastores-empty");
+});
+
+test("the wizard checks each step, and shows exactly what will be set", async () => {
+  const group = await apiOf(page).told("POST", "/host-groups", { name: "cluster" });
+  await apiOf(page).told("POST", "/hosts", { name: "esx1", group: group.id, iqns: ["iqn.1998-01.com.vmware:esx1"] });
+  // What the page was told seconds ago counts as new: it does not know of a group that others have made since.
+  await page.reload();
+  await page.getByRole("link", { name: "New datastore" }).click();
+  await page.getByText("What kind of datastore?").waitFor();
+  await look(page, "wizard-type");
+  const next = page.getByRole("button", { name: "Next" });
+  await next.click();
+  await page.getByRole("textbox", { name: "Name" }).fill("-no name");
+  await page.getByText("A name has 1 to 42").waitFor();
+  assert.ok(await next.isDisabled());
+  await page.getByRole("textbox", { name: "Name" }).fill("vmfs1");
+  await look(page, "wizard-place");
+  // By keyboard alone.
+  await next.press("Enter");
+  await page.getByRole("textbox", { name: "Size" }).fill("much");
+  await page.keyboard.press("Tab");
+  await page.getByText("This is no size.").waitFor();
+  assert.ok(await next.isDisabled());
+  await page.getByRole("textbox", { name: "Size" }).fill("2 TiB");
+  await page.getByRole("button", { name: "More settings" }).click();
+  await page.getByRole("textbox", { name: "Warn hosts at" }).fill("85");
+  await look(page, "wizard-size");
+  await next.click();
+  await page.getByRole("checkbox", { name: "cluster" }).check();
+  await look(page, "wizard-hosts");
+  await next.click();
+  await page.getByText("Exactly what will be set.").waitFor();
+  for (const text of ["2 TiB (2,199,023,255,552)", "64 KiB", "85 %", "cluster"]) await page.getByText(text).first().waitFor();
+  await look(page, "wizard-review");
+  await page.getByRole("button", { name: "Make the datastore" }).click();
+  await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
+  await page.getByText("Done").first().waitFor();
+  await look(page, "job");
+  const [made] = (await apiOf(page).told("GET", "/datastores")).items;
+  assert.deepEqual(
+    [made.name, made.size, made.thick, made.soft_threshold, made.host_groups],
+    ["vmfs1", String(2n * 1024n * GIB), false, 85, [group.id]],
+  );
+});
+
+test("the job is found again in the list of jobs", async () => {
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Jobs" }).click();
+  await page.getByRole("link", { name: "Create datastore" }).waitFor();
+  await look(page, "jobs");
+});
+
+test("each tab of a datastore", async () => {
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
+  await page.getByRole("link", { name: "vmfs1" }).waitFor();
+  await look(page, "datastores");
+  await page.getByRole("link", { name: "vmfs1" }).click();
+  await page.getByText("naa.6").waitFor();
+  await look(page, "datastore-overview");
+  for (const [tab, shown] of [
+    ["VAAI", "Locks files without reserving the whole LUN"],
+    ["Capacity", "What it takes of the pool"],
+    ["Snapshots", "No snapshots"],
+    ["Hosts", "Not logged in"],
+    ["Events", "Create datastore"],
+  ]) {
+    await page.getByRole("tab", { name: tab }).click();
+    await page.getByText(shown).first().waitFor();
+    assert.ok(await page.getByRole("tab", { name: tab }).evaluate((node) => node === document.activeElement), "the focus is kept");
+    await look(page, `datastore-${tab.toLowerCase()}`);
+  }
+});
+
+test("a snapshot is taken, and the rollback says what will be lost and asks for the name", async () => {
+  await page.getByRole("tab", { name: "Snapshots" }).click();
+  for (const name of ["before", "after"]) {
+    await page.getByRole("button", { name: "Actions", exact: true }).click();
+    await page.getByRole("menuitem", { name: "Take snapshot" }).click();
+    await page.getByRole("textbox", { name: "Name" }).fill(name);
+    await page.getByRole("button", { name: "Take it" }).click();
+    await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
+  }
+  await look(page, "datastore-snapshots");
+  await page.getByRole("button", { name: "Actions for snapshot before" }).click();
+  await page.getByRole("menuitem", { name: "Roll back" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("1 newer snapshot is destroyed:").waitFor();
+  const button = dialog.getByRole("button", { name: "Roll back" });
+  assert.ok(await button.isDisabled());
+  await dialog.getByRole("textbox").fill("vmfs1");
+  await look(page, "rollback");
+  await button.click();
+  // The service refuses, says what is in the way, and that it can be forced.
+  await dialog.getByText("Something is in the way").waitFor();
+  await dialog.getByText("Nothing was changed.").waitFor();
+  await look(page, "rollback-refused");
+  await dialog.getByRole("checkbox").check();
+  await dialog.getByRole("button", { name: "Do it nevertheless" }).click();
+  await page.getByText("Roll back: done").waitFor();
+  await page.getByRole("button", { name: "Actions for snapshot after" }).waitFor({ state: "detached" });
+});
+
+test("a viewer sees no button that he may not press", async () => {
+  await apiOf(page).told("POST", "/users", { name: "watcher", role: "viewer", password: `${PASSWORD} too` });
+  const other = await openPage(browser);
+  await logIn(other, "watcher", `${PASSWORD} too`);
+  await look(other, "dashboard");
+  await other.goto("/datastores");
+  await other.getByRole("link", { name: "vmfs1" }).click();
+  await other.getByText("naa.6").waitFor();
+  assert.equal(await other.getByRole("button", { name: "Actions" }).count(), 0);
+  await other.goto("/datastores");
+  await other.getByRole("link", { name: "vmfs1" }).waitFor();
+  assert.equal(await other.getByRole("link", { name: "New datastore" }).count(), 0);
+  await other.goto("/datastores/new");
+  await other.getByText("You may not do this").waitFor();
+  // Logged out, not even the back button shows what was there.
+  await other.getByRole("button", { name: "User menu of watcher" }).click();
+  await other.getByRole("menuitem", { name: "Log out" }).click();
+  await other.getByRole("button", { name: "Log in" }).waitFor();
+  await other.goBack();
+  await other.getByRole("button", { name: "Log in" }).waitFor();
+  await closePage(other);
+});
+
+test("readiness and alerts", async () => {
+  for (const [address, shown, name] of [
+    ["/readiness", "On each ESXi host, once", "readiness"],
+    ["/alerts", "Alerts", "alerts"],
+    ["/nowhere", "There is no such page", "not-found"],
+  ]) {
+    await page.goto(address);
+    await page.getByText(shown).first().waitFor();
+    await look(page, name);
+  }
+  await closePage(page);
+});

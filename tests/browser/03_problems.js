@@ -1,0 +1,111 @@
+// What goes wrong: an ended session, a lost connection, refusals and faults of the service, on forms and on screens.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { closePage, ensureDatastore, logIn, look, openBrowser, openPage, PASSWORD, problem, refuse } from "./harness.js";
+
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+  await ensureDatastore(page);
+});
+after(() => browser.close());
+
+const STORES = "**/api/v1/datastores?*";
+
+async function openGrow(size = "3 TiB") {
+  await page.goto("/datastores");
+  await page.getByRole("link", { name: "vmfs1" }).click();
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Grow" }).click();
+  await page.getByRole("textbox", { name: "New size" }).fill(size);
+}
+
+for (const [status, code, detail, shown] of [
+  [409, "conflict", "a job is under way for it (datastore.grow)", "A job is under way for it (datastore.grow)."],
+  [412, "precondition_failed", "it has changed since it was read", "It has changed meanwhile"],
+  [403, "forbidden", "this needs the role operator", "You may not do this"],
+  [429, "too_many_requests", "slowly", "Too many attempts"],
+  [500, "internal", "Traceback: secret of the service", "The appliance is at fault"],
+  [503, "unavailable", "the worker does not answer", "A part of the appliance does not answer"],
+]) {
+  test(`a form that is answered ${status} says what happened and what was not changed, and can be sent again`, async () => {
+    await openGrow();
+    await refuse(page, "**/grow", status, problem(status, code, detail));
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Grow" }).click();
+    await dialog.getByText(shown).waitFor();
+    await dialog.getByText(status < 500 ? "Nothing was changed." : "Whether something was changed is not known.").waitFor();
+    assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
+    assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "3 TiB");
+    if (status === 409 || status === 500) await look(page, `form-${status}`);
+  });
+}
+
+test("a refused field is marked, and told to who can't see it", async () => {
+  await openGrow();
+  const errors = [{ field: "size", reason: "it is too large for the pool", allowed: "up to 2 TiB" }];
+  await refuse(page, "**/grow", 422, problem(422, "invalid", "size: too large", { errors }));
+  await page.getByRole("dialog").getByRole("button", { name: "Grow" }).click();
+  await page.getByText("it is too large for the pool; allowed: up to 2 TiB").waitFor();
+  const field = page.getByRole("textbox", { name: "New size" });
+  assert.equal(await field.getAttribute("aria-invalid"), "true");
+  await look(page, "form-422");
+});
+
+test("a request that got no answer is done once, however often it is sent", async () => {
+  await openGrow();
+  const keys = [];
+  let answered = 0;
+  await page.route("**/grow", async (route) => {
+    keys.push(route.request().headers()["idempotency-key"]);
+    // The first time the service does it, and its answer is lost.
+    const answer = await route.fetch();
+    answered += 1;
+    if (answered === 1) await route.abort("connectionreset");
+    else await route.fulfill({ response: answer });
+  });
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Grow" }).click();
+  await dialog.getByText("The appliance does not answer").waitFor();
+  await dialog.getByRole("button", { name: "Grow" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await page.unroute("**/grow");
+  assert.equal(keys.length, 2);
+  assert.equal(keys[0], keys[1]);
+  await page.getByText("Grow datastore: done").waitFor();
+});
+
+test("a screen that can't be read says so, and asks again", async () => {
+  await refuse(page, STORES, 500, problem(500, "internal", "no"), 1);
+  await page.goto("/datastores");
+  await page.getByText("The appliance is at fault").waitFor();
+  await look(page, "screen-500");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("link", { name: "vmfs1" }).waitFor();
+});
+
+test("a lost connection is told, what was known stays, and all comes back by itself", async () => {
+  await page.context().setOffline(true);
+  await page.getByText("No connection to the appliance.").waitFor({ timeout: 25_000 });
+  assert.ok(await page.getByRole("link", { name: "vmfs1" }).isVisible());
+  await look(page, "lost-connection");
+  await page.context().setOffline(false);
+  await page.getByText("No connection to the appliance.").waitFor({ state: "detached" });
+});
+
+test("an ended session is asked for over the page, and what was typed there stays", async () => {
+  // It has 3 TiB since it was grown above.
+  await openGrow("4 TiB");
+  await page.context().clearCookies();
+  await page.getByRole("dialog").getByRole("button", { name: "Grow" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await look(page, "session-ended");
+  await page.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
+  await page.getByRole("button", { name: "Log in again" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "4 TiB");
+  await closePage(page);
+});

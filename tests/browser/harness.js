@@ -1,0 +1,162 @@
+// What the stories share: a browser with an eye on what no page may do, the API as a script uses it, and pictures.
+// Run by test_console.py, which starts the appliance and says where it is.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+const require = createRequire(`${process.env.ZVAAI_CONSOLE_MODULES}/`);
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+export const URL_ = process.env.ZVAAI_URL;
+export const PASSWORD = "correct horse battery";
+export const GIB = 2n ** 30n;
+const PICTURES = process.env.ZVAAI_PICTURES;
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+/** Longest a screen may take to show what a story waits for. */
+const PATIENCE_MS = 10_000;
+
+export async function openBrowser() {
+  // --no-sandbox only because tests run as root, where Chromium has no sandbox; the only pages it opens are the appliance's.
+  return chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox"] });
+}
+
+/**
+ * A page that is watched: `page.faults` are violations of the Content-Security-Policy, errors of scripts, requests to elsewhere, and
+ * messages on the console but for answers that a story provokes.
+ */
+export async function openPage(browser, { dark = false, ...options } = {}) {
+  const context = await browser.newContext({
+    baseURL: URL_,
+    ignoreHTTPSErrors: true, // its certificate is its own
+    viewport: { width: 1280, height: 1000 },
+    colorScheme: dark ? "dark" : "light",
+    locale: "en-US",
+    timezoneId: "Europe/Berlin",
+    reducedMotion: "reduce",
+    ...options,
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const page = await context.newPage();
+  page.faults = [];
+  page.messages = [];
+  await page.addInitScript(() => {
+    window.addEventListener("securitypolicyviolation", (event) =>
+      console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`),
+    );
+  });
+  page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    page.messages.push(message.text());
+    const provoked = /Failed to load resource: (the server responded|net::)/.test(message.text());
+    if (["error", "warning"].includes(message.type()) && !provoked) page.faults.push(`console: ${message.text()}`);
+  });
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (origin !== new URL(URL_).origin && protocol !== "data:") page.faults.push(`request to ${origin}`);
+  });
+  return page;
+}
+
+/** Fails with what the page should not have done, and closes it. */
+export async function closePage(page) {
+  const { faults } = page;
+  await page.context().close();
+  assert.deepEqual(faults, []);
+}
+
+/** Makes the first administrator where the story of the first start has not. */
+export async function ensureAdmin(page) {
+  const { request } = page.context();
+  if (!(await (await request.get("/api/v1/setup")).json()).needed) return;
+  const data = { code: process.env.ZVAAI_SETUP_CODE, name: "admin", password: PASSWORD };
+  assert.equal((await request.post("/api/v1/setup", { data })).status(), 201);
+}
+
+export async function logIn(page, name = "admin", password = PASSWORD) {
+  await ensureAdmin(page);
+  await page.goto("/login");
+  await page.getByLabel("User name").fill(name);
+  await page.getByRole("textbox", { name: "Password", exact: true }).fill(password);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Dashboard", level: 1 }).waitFor();
+}
+
+/** What axe-core finds wrong with the page as it is: nothing. */
+export async function checkAccessible(page, where) {
+  // Run by the debugger's protocol, which the Content-Security-Policy does not bind; the page itself may not.
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate((rules) => window.axe.run(document, { runOnly: rules }), RULES);
+  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  assert.deepEqual(found, [], where);
+}
+
+/** Looks at a screen in light and dark: axe, and a picture for the artefacts. */
+export async function look(page, name) {
+  for (const scheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.waitForFunction(
+      (dark) => document.documentElement.classList.contains("pf-v6-theme-dark") === dark,
+      scheme === "dark",
+    );
+    if (PICTURES) {
+      mkdirSync(PICTURES, { recursive: true });
+      await page.screenshot({ path: join(PICTURES, `${name}-${scheme}.png`), animations: "disabled" });
+    }
+    await checkAccessible(page, `${name}, ${scheme}`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** The API by the session of a page, as a script would use it: what is not the subject of a story is made so. */
+export function apiOf(page) {
+  const { request } = page.context();
+  let csrf;
+  async function send(method, path, body) {
+    csrf ??= (await (await request.get("/api/v1/session")).json()).csrf_token;
+    const answer = await request.fetch(`/api/v1${path}`, {
+      method,
+      headers: { "X-CSRF-Token": csrf, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      data: body === undefined ? undefined : JSON.stringify(body),
+    });
+    return { status: answer.status(), body: await answer.json() };
+  }
+  async function told(method, path, body) {
+    const answer = await send(method, path, body);
+    assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  }
+  async function job(method, path, body) {
+    let now = await told(method, path, body);
+    const until = Date.now() + 20_000;
+    while (["queued", "running"].includes(now.state)) {
+      assert.ok(Date.now() < until, `the job does not end: ${JSON.stringify(now)}`);
+      now = await told("GET", `/jobs/${now.id}`);
+    }
+    assert.equal(now.state, "succeeded", JSON.stringify(now));
+    return now;
+  }
+  return { send, told, job };
+}
+
+/** A datastore `vmfs1` where no earlier story has made one. */
+export async function ensureDatastore(page) {
+  const { told, job } = apiOf(page);
+  if ((await told("GET", "/datastores")).items.length > 0) return;
+  await job("POST", "/datastores", { name: "vmfs1", pool: "tank", size: String(2048n * GIB) });
+}
+
+/** Answers requests whose address matches with a refusal, `times` times. */
+export async function refuse(page, pattern, status, body, times = 1) {
+  await page.route(
+    pattern,
+    (route) => route.fulfill({ status, contentType: "application/problem+json", body: JSON.stringify(body) }),
+    { times },
+  );
+}
+
+export function problem(status, code, detail, more = {}) {
+  const base = { type: `urn:zvaai:problem:${code}`, title: "", status, detail, code, errors: [], blocking: [] };
+  return { ...base, can_force: false, retry_after: null, ...more };
+}

@@ -1,0 +1,52 @@
+/** The one way to the service: types of its OpenAPI document, CSRF token, idempotency keys, problems. */
+
+import createClient, { type Middleware } from "openapi-fetch";
+import { reportLost, reportReached } from "./connection";
+import { connectionProblem, problemOf } from "./problem";
+import type { paths } from "./schema";
+
+/** Of the session, in memory only: a page that is loaded anew asks for it again. */
+let csrfToken: string | null = null;
+
+export function setCsrfToken(token: string | null): void {
+  csrfToken = token;
+}
+
+const LONGEST_MS = 30_000;
+
+const guard: Middleware = {
+  onRequest({ request }) {
+    if (request.method !== "GET" && csrfToken !== null) request.headers.set("X-CSRF-Token", csrfToken);
+    return new Request(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(LONGEST_MS)]) });
+  },
+  onResponse() {
+    reportReached();
+  },
+  onError({ request, error }) {
+    if (request.signal.aborted && error instanceof DOMException && error.name === "AbortError") return undefined;
+    reportLost();
+    return connectionProblem();
+  },
+};
+
+/** Calls by path and method; use `told` on what comes back. */
+export const api = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
+api.use(guard);
+
+interface Outcome<Body> {
+  data?: Body;
+  error?: unknown;
+  response: Response;
+}
+
+/** What the service told. Throws ApiProblem. */
+export async function told<Body>(outcome: Promise<Outcome<Body>>): Promise<NonNullable<Body>> {
+  const { data, error, response } = await outcome;
+  if (!response.ok || data === undefined || data === null) throw problemOf(response.status, error);
+  return data;
+}
+
+/** The header by which a request that is sent twice is done once. */
+export function idempotent(key: string): { "Idempotency-Key": string } {
+  return { "Idempotency-Key": key };
+}

@@ -1,0 +1,32 @@
+/** Whether the service can be reached, as the last requests showed. */
+
+type Listener = () => void;
+
+const listeners = new Set<Listener>();
+let lost = false;
+
+function set(now: boolean): void {
+  if (now === lost) return;
+  lost = now;
+  for (const listener of listeners) listener();
+}
+
+/** A request got no answer. */
+export function reportLost(): void {
+  set(true);
+}
+
+/** One got any answer. */
+export function reportReached(): void {
+  set(false);
+}
+
+export function isLost(): boolean {
+  return lost;
+}
+
+/** Calls `listener` at each change; returns what ends that. */
+export function onConnectionChange(listener: Listener): Listener {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}

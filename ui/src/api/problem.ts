@@ -1,0 +1,74 @@
+/** What a request can come to instead of an answer, in one form for all screens. */
+
+import type { components } from "./schema";
+
+export type ProblemDocument = components["schemas"]["Problem"];
+
+/** How far a request came: what the reader has to know before sending it again. */
+export type Effect = "nothing-changed" | "unknown";
+
+/** The service refused (RFC 9457), or could not be asked (`status` 0). */
+export class ApiProblem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly fields: ReadonlyMap<string, string>;
+  readonly blocking: readonly string[];
+  readonly canForce: boolean;
+  readonly retryAfter: number | null;
+  readonly effect: Effect;
+
+  constructor(status: number, code: string, detail: string, more: Partial<ProblemDocument> = {}, effect?: Effect) {
+    super(detail);
+    this.name = "ApiProblem";
+    this.status = status;
+    this.code = code;
+    this.fields = new Map((more.errors ?? []).map((one) => [one.field, fieldText(one)]));
+    this.blocking = more.blocking ?? [];
+    this.canForce = more.can_force ?? false;
+    this.retryAfter = more.retry_after ?? null;
+    // A refusal has changed nothing; of a fault of the service, or of an answer that did not come, nobody here knows.
+    this.effect = effect ?? (status >= 400 && status < 500 ? "nothing-changed" : "unknown");
+  }
+
+  /** No answer came. */
+  get isConnection(): boolean {
+    return this.status === 0;
+  }
+
+  /** Nobody is logged in any more. */
+  get isSession(): boolean {
+    return this.status === 401;
+  }
+}
+
+function fieldText(one: { reason: string; allowed?: string }): string {
+  return one.allowed ? `${one.reason}; allowed: ${one.allowed}` : one.reason;
+}
+
+/** Of an answer that is no success. What is no problem document becomes one without details: nothing of it is shown. */
+export function problemOf(status: number, body: unknown): ApiProblem {
+  if (isProblem(body)) return new ApiProblem(status, body.code, body.detail, body);
+  return new ApiProblem(status, "no_problem_document", "");
+}
+
+/** Of a request that got no answer. */
+export function connectionProblem(): ApiProblem {
+  return new ApiProblem(0, "connection", "");
+}
+
+/** Any thrown value: what is none of ours is a fault of the console. */
+export function asProblem(error: unknown): ApiProblem {
+  if (error instanceof ApiProblem) return error;
+  return new ApiProblem(-1, "console", error instanceof Error ? error.message : "", {}, "unknown");
+}
+
+function isProblem(body: unknown): body is ProblemDocument {
+  return (
+    typeof body === "object" &&
+    body !== null &&
+    "detail" in body &&
+    typeof body.detail === "string" &&
+    "code" in body &&
+    typeof body.code === "string"
+  );
+}

@@ -1,0 +1,118 @@
+/** What can be asked, each with its place in the cache. Server-sent events say what of it is old (events.ts). */
+
+import { queryOptions } from "@tanstack/react-query";
+import { api, told } from "./client";
+
+const PAGE = 500;
+const SLOW_MS = 30_000;
+const LIVE_MS = 2_000;
+
+interface Page<Item> {
+  readonly items: readonly Item[];
+  readonly next_cursor: string | null;
+}
+
+/** All pages of a list. */
+async function all<Item>(read: (query: { limit: number; cursor?: string }) => Promise<Page<Item>>): Promise<Item[]> {
+  const items: Item[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Page<Item> = await read(cursor === null ? { limit: PAGE } : { limit: PAGE, cursor });
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return items;
+}
+
+export const setupQuery = queryOptions({
+  queryKey: ["setup"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/setup", { signal })),
+  staleTime: 0,
+});
+
+export const statusQuery = queryOptions({
+  queryKey: ["status"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/status", { signal })),
+  refetchInterval: 10_000,
+});
+
+export const poolsQuery = queryOptions({
+  queryKey: ["pools"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/pools", { params: { query }, signal }))),
+  refetchInterval: SLOW_MS,
+});
+
+export const disksQuery = queryOptions({
+  queryKey: ["disks"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/disks", { params: { query }, signal }))),
+});
+
+export const datastoresQuery = queryOptions({
+  queryKey: ["datastores"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/datastores", { params: { query }, signal }))),
+  refetchInterval: SLOW_MS,
+});
+
+export const datastoreQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["datastores", id],
+    queryFn: ({ signal }) =>
+      told(api.GET("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: id } }, signal })),
+    refetchInterval: SLOW_MS,
+  });
+
+export const snapshotsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["snapshots", id],
+    queryFn: ({ signal }) =>
+      all((query) =>
+        told(api.GET("/api/v1/datastores/{datastore_id}/snapshots", { params: { path: { datastore_id: id }, query }, signal })),
+      ),
+  });
+
+export const groupsQuery = queryOptions({
+  queryKey: ["host-groups"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/host-groups", { params: { query }, signal }))),
+});
+
+export const hostsQuery = queryOptions({
+  queryKey: ["hosts"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/hosts", { params: { query }, signal }))),
+});
+
+export const sessionsQuery = queryOptions({
+  queryKey: ["iscsi-sessions"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/sessions", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
+export const offloadsQuery = queryOptions({
+  queryKey: ["offloads"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/offloads", { signal })),
+  refetchInterval: LIVE_MS,
+});
+
+export const readinessQuery = queryOptions({
+  queryKey: ["readiness"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/readiness", { signal })),
+});
+
+/** The newest ones; the list is the cache's, so one page is enough. */
+export const jobsQuery = queryOptions({
+  queryKey: ["jobs"],
+  queryFn: async ({ signal }) => (await told(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
+});
+
+export const jobQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["jobs", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
+    // Events tell of it at once; where no stream can be had it is asked for.
+    refetchInterval: ({ state: { data } }) => (data?.ended_at == null ? 3_000 : false),
+  });
+
+export const alertsQuery = queryOptions({
+  queryKey: ["alerts"],
+  queryFn: async ({ signal }) =>
+    (await told(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
+});

@@ -1,0 +1,22 @@
+/** Names for what the service tells. */
+
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+type Item<Page extends keyof Schemas> = Schemas[Page] extends { items: (infer One)[] } ? One : never;
+
+export type Alert = Item<"AlertPage">;
+export type Datastore = Item<"DatastorePage">;
+export type DatastoreAsked = Schemas["DatastoreAsked"];
+export type Disk = Item<"DiskPage">;
+export type Group = Item<"GroupPage">;
+export type Host = Item<"HostPage">;
+export type Job = Item<"JobPage">;
+export type Offloads = Schemas["OffloadsTold"];
+export type Pool = Item<"PoolPage">;
+export type Readiness = Schemas["ReadinessTold"];
+export type Check = Readiness["checks"][number];
+export type Session = Schemas["SessionTold"];
+export type Snapshot = Item<"SnapshotPage">;
+export type Status = Schemas["StatusTold"];
+export type Role = Session["role"];

@@ -1,0 +1,84 @@
+/** Providers, the cache, and which screen is at which address. */
+
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
+import { BrowserRouter, Navigate, Route, Routes } from "react-router";
+import { asProblem } from "./api/problem";
+import { Loading } from "./parts/states";
+import { AlertsScreen } from "./screens/alerts";
+import { DashboardScreen } from "./screens/dashboard/dashboard";
+import { DatastoresScreen } from "./screens/datastores/list";
+import { FirstStartScreen } from "./screens/first-start/first-start";
+import { JobScreen, JobsScreen } from "./screens/jobs";
+import { LoginScreen } from "./screens/login";
+import { NotFoundScreen } from "./screens/not-found";
+import { ReadinessScreen } from "./screens/readiness";
+import { endSession, SessionProvider, sessionQuery } from "./session/session";
+import { Boundary } from "./shell/boundary";
+import { Gate } from "./shell/gate";
+import { Shell } from "./shell/shell";
+import { Toasts } from "./shell/toasts";
+import { text } from "./text";
+
+const NewDatastoreScreen = lazy(() => import("./screens/datastores/wizard"));
+const DatastoreScreen = lazy(() => import("./screens/datastores/detail"));
+
+function refused(error: Error): void {
+  if (asProblem(error).isSession) endSession(client);
+}
+
+const client = new QueryClient({
+  queryCache: new QueryCache({ onError: refused }),
+  mutationCache: new MutationCache({ onError: refused }),
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      // Whether the appliance can be reached is seen by asking it; the browser knows of its own network cards only.
+      networkMode: "always",
+      // What is refused is refused again; what got no answer is asked for again, while the banner says so.
+      retry: (count, error) => asProblem(error).isConnection && count < 2,
+      retryDelay: 1_000,
+    },
+  },
+});
+// Asked for at once, beside what the screen needs: nothing waits for who is logged in.
+void client.query(sessionQuery).catch(() => undefined);
+
+export function App() {
+  return (
+    <Boundary>
+      <QueryClientProvider client={client}>
+        <SessionProvider>
+          <Toasts>
+            <BrowserRouter>
+              <Suspense fallback={<Loading what={text.common.product} />}>
+                <Routes>
+                  <Route path="/login" element={<LoginScreen />} />
+                  <Route path="/first-start" element={<FirstStartScreen />} />
+                  <Route
+                    element={
+                      <Gate>
+                        <Shell />
+                      </Gate>
+                    }
+                  >
+                    <Route index element={<DashboardScreen />} />
+                    <Route path="/datastores" element={<DatastoresScreen />} />
+                    <Route path="/datastores/new" element={<NewDatastoreScreen />} />
+                    <Route path="/datastores/:id" element={<Navigate to="overview" replace relative="path" />} />
+                    <Route path="/datastores/:id/:tab" element={<DatastoreScreen />} />
+                    <Route path="/jobs" element={<JobsScreen />} />
+                    <Route path="/jobs/:id" element={<JobScreen />} />
+                    <Route path="/alerts" element={<AlertsScreen />} />
+                    <Route path="/readiness" element={<ReadinessScreen />} />
+                    <Route path="*" element={<NotFoundScreen />} />
+                  </Route>
+                </Routes>
+              </Suspense>
+            </BrowserRouter>
+          </Toasts>
+        </SessionProvider>
+      </QueryClientProvider>
+    </Boundary>
+  );
+}

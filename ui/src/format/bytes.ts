@@ -1,0 +1,56 @@
+/** Sizes, always in binary units, always the same number of digits. */
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
+type Unit = (typeof UNITS)[number];
+
+const NUMBER = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const WHOLE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+
+/** "1.5 TiB", of the service's decimal string or a number. At most three digits that count, and never "1,024 GiB". */
+export function formatBytes(value: string | number): string {
+  let amount = Number(value);
+  let unit = 0;
+  while (Math.round(amount) >= 1000 && unit < UNITS.length - 1) {
+    amount /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? WHOLE.format(amount) : NUMBER.format(amount)} ${UNITS[unit] ?? ""}`;
+}
+
+/** "12.3 MiB/s". */
+export function formatRate(bytesPerSecond: number): string {
+  return `${formatBytes(Math.round(bytesPerSecond))}/s`;
+}
+
+/** All digits, for who wants to be exact. */
+export function formatExactBytes(value: string | number): string {
+  return `${BigInt(value).toLocaleString()} bytes`;
+}
+
+const TYPED = /^\s*([0-9]+(?:[.,][0-9]+)?)\s*([kmgtp]?)(i?b?)\s*$/i;
+
+/** Bytes of what somebody typed: "2T", "1.5 TiB", "500 GiB"; null for what is no size. A unit is always binary, and needed. */
+export function parseBytes(typed: string): bigint | null {
+  const match = TYPED.exec(typed);
+  const [, amount, letter] = match ?? [];
+  if (!amount || !letter) return null;
+  const power = "kmgtp".indexOf(letter.toLowerCase()) + 1;
+  const [whole = "0", fraction = ""] = amount.replace(",", ".").split(".");
+  const scale = 1024n ** BigInt(power);
+  const part = fraction ? (BigInt(fraction) * scale) / 10n ** BigInt(fraction.length) : 0n;
+  return BigInt(whole) * scale + part;
+}
+
+/** In one unit, for an axis. */
+export function inUnit(value: number, unit: Unit): number {
+  return value / 1024 ** UNITS.indexOf(unit);
+}
+
+/** "37 %"; never "100 %" before it is full, never "0 %" of something. */
+export function formatShare(part: number, whole: number): string {
+  if (whole <= 0) return "–";
+  const percent = (100 * part) / whole;
+  if (percent > 0 && percent < 1) return "< 1 %";
+  if (percent > 99 && percent < 100) return "> 99 %";
+  return `${WHOLE.format(percent)} %`;
+}

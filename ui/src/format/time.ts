@@ -1,0 +1,41 @@
+/** Times: local ones, with their zone for who points at them. */
+
+const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const EXACT = new Intl.DateTimeFormat(undefined, {
+  dateStyle: "full",
+  timeStyle: "long",
+});
+const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+
+const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+
+/** "22 Nov 2026, 09:30". */
+export function formatTime(at: string): string {
+  return LOCAL.format(new Date(at));
+}
+
+/** With day of the week, seconds and zone. */
+export function formatExactTime(at: string): string {
+  return EXACT.format(new Date(at));
+}
+
+/** "5 minutes ago"; "now" for less than a minute. */
+export function formatAgo(at: string, now: number = Date.now()): string {
+  const seconds = (new Date(at).getTime() - now) / 1000;
+  for (const [unit, length] of STEPS) {
+    if (Math.abs(seconds) >= length) return RELATIVE.format(Math.trunc(seconds / length), unit);
+  }
+  return RELATIVE.format(0, "second");
+}
+
+/** "1 h 5 min", "12 s", of milliseconds. */
+export function formatDuration(milliseconds: number): string {
+  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}

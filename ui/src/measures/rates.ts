@@ -1,0 +1,69 @@
+/** What changes by the second, of counters that only grow: kept while the page lives, whatever screen is shown. */
+
+import type { OperationCounters, Totals } from "./statistics";
+
+export interface Sample {
+  /** Seconds since 1970. */
+  readonly at: number;
+  readonly totals: Pick<Totals, "read" | "write">;
+}
+
+export interface Rate {
+  readonly at: number;
+  readonly readBytes: number;
+  readonly writeBytes: number;
+  readonly operations: number;
+  /** Milliseconds an operation took; null where there was none. */
+  readonly readLatency: number | null;
+  readonly writeLatency: number | null;
+}
+
+const KEPT_S = 300;
+
+function difference(now: OperationCounters, before: OperationCounters): OperationCounters {
+  return {
+    operations: now.operations - before.operations,
+    bytes: now.bytes - before.bytes,
+    errors: now.errors - before.errors,
+    microseconds: now.microseconds - before.microseconds,
+  };
+}
+
+function latency(counters: OperationCounters): number | null {
+  return counters.operations > 0 ? counters.microseconds / counters.operations / 1000 : null;
+}
+
+/** Between two samples; null when the counters began anew between them (the target was started, a LUN went away). */
+export function rateBetween(before: Sample, now: Sample): Rate | null {
+  const seconds = now.at - before.at;
+  const read = difference(now.totals.read, before.totals.read);
+  const write = difference(now.totals.write, before.totals.write);
+  const fewest = Math.min(read.bytes, write.bytes, read.operations, write.operations, read.microseconds, write.microseconds);
+  if (seconds <= 0 || fewest < 0) return null;
+  return {
+    at: now.at,
+    readBytes: read.bytes / seconds,
+    writeBytes: write.bytes / seconds,
+    operations: (read.operations + write.operations) / seconds,
+    readLatency: latency(read),
+    writeLatency: latency(write),
+  };
+}
+
+/** The rates of the last minutes. */
+export class RateHistory {
+  #last: Sample | null = null;
+  #rates: readonly Rate[] = [];
+
+  /** Takes a sample; one that is not newer than the last is no news. */
+  take(sample: Sample): void {
+    if (this.#last !== null && sample.at <= this.#last.at) return;
+    const rate = this.#last === null ? null : rateBetween(this.#last, sample);
+    this.#last = sample;
+    if (rate !== null) this.#rates = [...this.#rates.filter((one) => one.at > sample.at - KEPT_S), rate];
+  }
+
+  get rates(): readonly Rate[] {
+    return this.#rates;
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * Counters of the target (zvol_target/docs/control.md, statistics.get) and of the NFS server (docs/vaai_nas.md), read with care:
+ * the service passes them on untyped.
+ */
+
+import type { Offloads } from "../api/types";
+
+export const PRIMITIVES = ["compare_and_write", "extended_copy", "write_same", "unmap", "token"] as const;
+export type Primitive = (typeof PRIMITIVES)[number];
+
+export interface OperationCounters {
+  readonly operations: number;
+  readonly bytes: number;
+  readonly errors: number;
+  /** Sum over all operations. */
+  readonly microseconds: number;
+}
+
+export interface LunCounters {
+  readonly uuid: string;
+  readonly read: OperationCounters;
+  readonly write: OperationCounters;
+  readonly primitives: Readonly<Record<Primitive, OperationCounters>>;
+  readonly cloned: number;
+  readonly copied: number;
+  readonly zeroed: number;
+  readonly reclaimed: number;
+  readonly miscompares: number;
+  /** Bytes that were copied and not cloned, by reason; only reasons that occurred. */
+  readonly fallbacks: ReadonlyMap<string, number>;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+function object(value: unknown): Json {
+  return typeof value === "object" && value !== null ? (value as Json) : {};
+}
+
+function count(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : 0;
+}
+
+function operation(value: unknown): OperationCounters {
+  const { operations, bytes, errors, latency } = object(value);
+  return {
+    operations: count(operations),
+    bytes: count(bytes),
+    errors: count(errors),
+    microseconds: count(object(latency)["total_microseconds"]),
+  };
+}
+
+function fallbacksOf(offload: Json): Map<string, number> {
+  const fallbacks = Object.entries(object(offload["fallback_bytes"])).map(([reason, bytes]) => [reason, count(bytes)] as const);
+  return new Map(fallbacks.filter(([, bytes]) => bytes > 0));
+}
+
+function lun(value: unknown): LunCounters {
+  const told = object(value);
+  const offload = object(told["offload"]);
+  return {
+    uuid: typeof told["uuid"] === "string" ? told["uuid"] : "",
+    read: operation(told["read"]),
+    write: operation(told["write"]),
+    primitives: {
+      compare_and_write: operation(told["compare_and_write"]),
+      extended_copy: operation(told["extended_copy"]),
+      write_same: operation(told["write_same"]),
+      unmap: operation(told["unmap"]),
+      token: operation(told["token"]),
+    },
+    cloned: count(offload["cloned_bytes"]),
+    copied: count(offload["copied_bytes"]),
+    zeroed: count(offload["zeroed_bytes"]),
+    reclaimed: count(offload["unmapped_bytes"]),
+    miscompares: count(offload["miscompares"]),
+    fallbacks: fallbacksOf(offload),
+  };
+}
+
+export const NAS_OPERATIONS = ["clone", "fast_clone", "reserve", "statistics", "capabilities", "job"] as const;
+export type NasOperation = (typeof NAS_OPERATIONS)[number];
+
+export interface NasCounters {
+  readonly operations: number;
+  readonly errors: number;
+  /** Of the errors, those where access, space or kind of file were in the way. */
+  readonly refused: number;
+}
+
+export interface ExportCounters {
+  readonly operations: Readonly<Record<NasOperation, NasCounters>>;
+  readonly cloned: number;
+  readonly copied: number;
+  readonly holes: number;
+  readonly reserved: number;
+  /** Bytes that were copied and not cloned, by reason; only reasons that occurred. */
+  readonly fallbacks: ReadonlyMap<string, number>;
+}
+
+function addNas(one: NasCounters, value: unknown): NasCounters {
+  const { operations, errors, refused } = object(value);
+  return {
+    operations: one.operations + count(operations),
+    errors: one.errors + count(errors),
+    refused: one.refused + count(refused),
+  };
+}
+
+const NO_NAS: NasCounters = { operations: 0, errors: 0, refused: 0 };
+const NO_EXPORT: ExportCounters = {
+  operations: { clone: NO_NAS, fast_clone: NO_NAS, reserve: NO_NAS, statistics: NO_NAS, capabilities: NO_NAS, job: NO_NAS },
+  cloned: 0,
+  copied: 0,
+  holes: 0,
+  reserved: 0,
+  fallbacks: new Map(),
+};
+
+function addExport(one: ExportCounters, row: Json): ExportCounters {
+  const offload = object(row["offload"]);
+  const fallbacks = new Map(one.fallbacks);
+  for (const [reason, bytes] of fallbacksOf(offload)) fallbacks.set(reason, (fallbacks.get(reason) ?? 0) + bytes);
+  return {
+    operations: {
+      clone: addNas(one.operations.clone, row["clone"]),
+      fast_clone: addNas(one.operations.fast_clone, row["fast_clone"]),
+      reserve: addNas(one.operations.reserve, row["reserve"]),
+      statistics: addNas(one.operations.statistics, row["statistics"]),
+      capabilities: addNas(one.operations.capabilities, row["capabilities"]),
+      job: addNas(one.operations.job, row["job"]),
+    },
+    cloned: one.cloned + count(offload["cloned_bytes"]),
+    copied: one.copied + count(offload["copied_bytes"]),
+    holes: one.holes + count(offload["hole_bytes"]),
+    reserved: one.reserved + count(offload["reserved_bytes"]),
+    fallbacks,
+  };
+}
+
+/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined while nothing was asked of it. */
+export function exportOf(offloads: Pick<Offloads, "exports">, datastore: string): ExportCounters | undefined {
+  const rows = offloads.exports.map(object).filter((row) => row["datastore"] === datastore);
+  return rows.length === 0 ? undefined : rows.reduce(addExport, NO_EXPORT);
+}
+
+export function lunsOf(offloads: Pick<Offloads, "luns">): LunCounters[] {
+  return offloads.luns.map(lun);
+}
+
+const ZERO: OperationCounters = { operations: 0, bytes: 0, errors: 0, microseconds: 0 };
+
+function sum(one: OperationCounters, other: OperationCounters): OperationCounters {
+  return {
+    operations: one.operations + other.operations,
+    bytes: one.bytes + other.bytes,
+    errors: one.errors + other.errors,
+    microseconds: one.microseconds + other.microseconds,
+  };
+}
+
+export interface Totals {
+  readonly read: OperationCounters;
+  readonly write: OperationCounters;
+  readonly cloned: number;
+  readonly copied: number;
+  readonly zeroed: number;
+  readonly reclaimed: number;
+}
+
+export function totalsOf(luns: readonly LunCounters[]): Totals {
+  return luns.reduce<Totals>(
+    (total, one) => ({
+      read: sum(total.read, one.read),
+      write: sum(total.write, one.write),
+      cloned: total.cloned + one.cloned,
+      copied: total.copied + one.copied,
+      zeroed: total.zeroed + one.zeroed,
+      reclaimed: total.reclaimed + one.reclaimed,
+    }),
+    { read: ZERO, write: ZERO, cloned: 0, copied: 0, zeroed: 0, reclaimed: 0 },
+  );
+}
+
+const NETWORK_BYTES_PER_S = 1e9;
+
+/**
+ * Seconds that hosts would have spent moving it themselves, estimated: a copy goes over the network twice, zeros once.
+ */
+export function estimatedSavedSeconds({ cloned, copied, zeroed }: Pick<Totals, "cloned" | "copied" | "zeroed">): number {
+  return (2 * (cloned + copied) + zeroed) / NETWORK_BYTES_PER_S;
+}

@@ -1,0 +1,96 @@
+/** A dialog that sends something: what it says, a form, the problem, and, where the service offers it, doing it nevertheless. */
+
+import { Button, Checkbox, Form, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { useId, useState, type ReactNode } from "react";
+import type { ApiProblem } from "../api/problem";
+import { text } from "../text";
+import { TextField } from "./field";
+import { ProblemAlert } from "./problem-alert";
+
+interface Props {
+  readonly title: string;
+  readonly lead?: string;
+  readonly submit: string;
+  readonly danger?: boolean;
+  /** What has to be typed before it can be sent. */
+  readonly confirm?: string;
+  readonly ready?: boolean;
+  readonly pending: boolean;
+  readonly problem: ApiProblem | null;
+  readonly knownFields?: readonly string[];
+  readonly onSubmit: (force: boolean) => void;
+  readonly onClose: () => void;
+  readonly children?: ReactNode;
+}
+
+export function SendDialog({
+  title,
+  lead,
+  submit,
+  danger = false,
+  confirm,
+  ready = true,
+  pending,
+  problem,
+  knownFields,
+  onSubmit,
+  onClose,
+  children,
+}: Props) {
+  const id = useId();
+  const [typed, setTyped] = useState("");
+  const [force, setForce] = useState(false);
+  const words = text.datastores.detail.actions;
+  const canForce = problem?.canForce ?? false;
+  const sendable = ready && !pending && (confirm === undefined || typed === confirm);
+  return (
+    <Modal isOpen variant={ModalVariant.small} onClose={onClose} aria-labelledby={`${id}-title`}>
+      <ModalHeader title={title} labelId={`${id}-title`} titleIconVariant={danger ? "warning" : undefined} />
+      <ModalBody>
+        <Form
+          id={`${id}-form`}
+          noValidate
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (sendable) onSubmit(canForce && force);
+          }}
+        >
+          {lead !== undefined && <p>{lead}</p>}
+          {children}
+          {confirm !== undefined && (
+            <TextField
+              id={`${id}-confirm`}
+              label={text.common.typeToConfirm(confirm)}
+              value={typed}
+              onChange={setTyped}
+              required
+            />
+          )}
+          {problem !== null && <ProblemAlert problem={problem} knownFields={knownFields} />}
+          {canForce && (
+            <Checkbox
+              id={`${id}-force`}
+              label={words.forceHelp}
+              isChecked={force}
+              onChange={(_event, checked) => setForce(checked)}
+            />
+          )}
+        </Form>
+      </ModalBody>
+      <ModalFooter>
+        <Button
+          type="submit"
+          form={`${id}-form`}
+          variant={danger ? "danger" : "primary"}
+          isLoading={pending}
+          isDisabled={!sendable || (canForce && !force)}
+        >
+          {canForce ? words.force : submit}
+        </Button>
+        <Button variant="link" onClick={onClose}>
+          {text.common.cancel}
+        </Button>
+      </ModalFooter>
+    </Modal>
+  );
+}

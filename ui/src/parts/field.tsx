@@ -1,0 +1,62 @@
+/** A field of a form, with its help, and what is wrong with it tied to it for screen readers. */
+
+import { FormGroup, FormHelperText, HelperText, HelperTextItem, TextInput, type TextInputProps } from "@patternfly/react-core";
+import type { ReactNode } from "react";
+
+interface FrameProps {
+  readonly id: string;
+  readonly label: string;
+  readonly help?: string;
+  readonly problem?: string;
+  readonly required?: boolean;
+  readonly children: ReactNode;
+}
+
+/** Where help and problem of a field are, for its `aria-describedby`. */
+export function describedBy(id: string): string {
+  return `${id}-help`;
+}
+
+export function Field({ id, label, help, problem, required = false, children }: FrameProps) {
+  const words = problem ?? help;
+  return (
+    <FormGroup label={label} fieldId={id} isRequired={required}>
+      {children}
+      <FormHelperText>
+        <HelperText id={describedBy(id)} isLiveRegion>
+          {words !== undefined && <HelperTextItem variant={problem === undefined ? "default" : "error"}>{words}</HelperTextItem>}
+        </HelperText>
+      </FormHelperText>
+    </FormGroup>
+  );
+}
+
+interface TextFieldProps extends Omit<FrameProps, "children"> {
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly type?: TextInputProps["type"];
+  readonly autoComplete?: string;
+  readonly onBlur?: () => void;
+}
+
+export function TextField({ value, onChange, type = "text", autoComplete = "off", onBlur, ...frame }: TextFieldProps) {
+  const { id, problem, required } = frame;
+  return (
+    <Field {...frame}>
+      <TextInput
+        id={id}
+        name={id}
+        type={type}
+        value={value}
+        isRequired={required}
+        autoComplete={autoComplete}
+        spellCheck={false}
+        validated={problem === undefined ? "default" : "error"}
+        aria-describedby={describedBy(id)}
+        aria-invalid={problem !== undefined}
+        onChange={(_event, typed) => onChange(typed)}
+        onBlur={onBlur}
+      />
+    </Field>
+  );
+}

@@ -1,0 +1,59 @@
+/** Jobs: how they are called, how far they are, how they ended. */
+
+import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
+import { takeJobEnd } from "../api/events";
+import { jobQuery } from "../api/queries";
+import type { Job } from "../api/types";
+import { useToast } from "../shell/toasts";
+import { text } from "../text";
+
+export function jobName(job: Pick<Job, "kind">): string {
+  return text.common.job.kind[job.kind] ?? job.kind;
+}
+
+export function isActive(job: Pick<Job, "state">): boolean {
+  return job.state === "queued" || job.state === "running";
+}
+
+const STATUS = { queued: "custom", running: "info", succeeded: "success", failed: "danger", cancelled: "warning" } as const;
+
+export function JobState({ job }: { readonly job: Job }) {
+  return <Label status={STATUS[job.state]}>{text.common.job.state[job.state]}</Label>;
+}
+
+/** Its bar while it is under way, else its state. */
+export function JobProgress({ job }: { readonly job: Job }) {
+  if (!isActive(job)) return <JobState job={job} />;
+  return (
+    <Progress
+      aria-label={text.common.job.progress(jobName(job))}
+      title={job.step}
+      value={job.percent}
+      size={ProgressSize.sm}
+      measureLocation={ProgressMeasureLocation.outside}
+    />
+  );
+}
+
+/** Tells once how a job that was begun on this page has ended; nothing while it is under way. */
+export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (job: Job) => void }) {
+  const { data: job } = useQuery(jobQuery(id));
+  const client = useQueryClient();
+  const tell = useToast();
+  const told = useRef(false);
+  useEffect(() => {
+    if (job === undefined || isActive(job) || told.current) return;
+    told.current = true;
+    // Where no stream of events can be had, nobody else says so.
+    takeJobEnd(client);
+    const words = text.common.job;
+    const name = jobName(job);
+    if (job.state === "succeeded") tell({ variant: "success", title: words.done(name) });
+    else if (job.state === "cancelled") tell({ variant: "info", title: words.cancelled(name) });
+    else tell({ variant: "danger", title: words.failed(name), body: `${job.problem?.text ?? ""} ${words.tookBack}` });
+    onEnd?.(job);
+  }, [job, client, tell, onEnd]);
+  return null;
+}

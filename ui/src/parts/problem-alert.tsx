@@ -1,0 +1,111 @@
+/** A problem, as everywhere: what happened, what was not changed, what to do. */
+
+import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
+import type { ReactNode } from "react";
+import type { ApiProblem } from "../api/problem";
+import { text } from "../text";
+
+const SHOWN = 5;
+
+interface Words {
+  readonly title: string;
+  readonly body?: string;
+  readonly remedy: string;
+}
+
+/** What is said of it. What the service said of a 500 is for its log, not for here. */
+export function wordsOf(problem: ApiProblem): Words {
+  const words = text.problems;
+  const detail = sentence(problem.message);
+  switch (problem.status) {
+    case -1:
+      return words.console;
+    case 0:
+      return words.connection;
+    case 401:
+      return words.session;
+    case 403:
+      return { ...words.forbidden, body: detail };
+    case 404:
+      return { ...words.notFound, body: detail };
+    case 409:
+      return { ...words.conflict, body: detail };
+    case 412:
+      return { ...words.changed, body: detail };
+    case 422:
+      return { ...words.invalid, body: problem.fields.size > 0 ? undefined : detail };
+    case 429:
+      return { ...words.tooMany, body: detail, remedy: words.tooMany.remedy(problem.retryAfter) };
+    case 503:
+      return { ...words.unavailable, body: detail };
+    default:
+      return problem.status < 500 ? { ...words.conflict, body: detail } : words.internal;
+  }
+}
+
+function sentence(detail: string): string {
+  const trimmed = detail.trim();
+  if (trimmed === "") return "";
+  return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?]$/.test(trimmed) ? "" : "."}`;
+}
+
+interface Props {
+  readonly problem: ApiProblem;
+  /** Reading changes nothing, so nothing is said of it. */
+  readonly reading?: boolean;
+  readonly onRetry?: () => void;
+  /** What else can be done: a button that forces, for instance. */
+  readonly action?: ReactNode;
+  /** Fields that are shown in the form already. */
+  readonly knownFields?: readonly string[];
+}
+
+export function ProblemAlert({ problem, reading = false, onRetry, action, knownFields = [] }: Props) {
+  const words = wordsOf(problem);
+  const effect = problem.effect === "nothing-changed" ? text.problems.nothingChanged : text.problems.unknown;
+  const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : null;
+  const others = [...problem.fields].filter(([field]) => !knownFields.includes(field));
+  const more = problem.blocking.length - SHOWN;
+  return (
+    <Alert
+      variant="danger"
+      isInline
+      component="p"
+      title={words.title}
+      actionLinks={
+        retry === null && action === undefined ? undefined : (
+          <>
+            {action}
+            {retry}
+          </>
+        )
+      }
+      className="zv-problem"
+      role="alert"
+    >
+      <Content component="p">
+        {words.body} {reading ? null : effect} {words.remedy}
+      </Content>
+      {others.length > 0 && (
+        <List isPlain>
+          {others.map(([field, reason]) => (
+            <ListItem key={field}>
+              {field}: {reason}
+            </ListItem>
+          ))}
+        </List>
+      )}
+      {problem.blocking.length > 0 && (
+        <>
+          <Content component="p">{text.problems.inTheWay}</Content>
+          <List>
+            {problem.blocking.slice(0, SHOWN).map((one) => (
+              <ListItem key={one}>{one}</ListItem>
+            ))}
+            {more > 0 && <ListItem>{text.problems.moreInTheWay(more)}</ListItem>}
+          </List>
+        </>
+      )}
+    </Alert>
+  );
+}

@@ -1,0 +1,61 @@
+/** Sending a form: once, however often it is pressed or the connection breaks, with the problem to show. */
+
+import { useCallback, useRef, useState } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import { asProblem, type ApiProblem } from "../api/problem";
+import { endSession } from "../session/session";
+
+interface Submission<Body, Answer> {
+  readonly send: (body: Body) => Promise<Answer | undefined>;
+  readonly pending: boolean;
+  readonly problem: ApiProblem | null;
+  /** What is wrong with a field, as the service says. */
+  readonly fieldProblem: (name: string) => string | undefined;
+  readonly forget: () => void;
+}
+
+/**
+ * `send` gets what is to be sent and an idempotency key. The key stays the same while nobody knows what became of the request, and
+ * the same is sent again: then the service does it once at most.
+ */
+export function useSubmission<Body, Answer>(
+  send: (body: Body, key: string) => Promise<Answer>,
+  onDone?: (answer: Answer) => void,
+): Submission<Body, Answer> {
+  const client = useQueryClient();
+  const [pending, setPending] = useState(false);
+  const [problem, setProblem] = useState<ApiProblem | null>(null);
+  const attempt = useRef<{ key: string; body: string } | null>(null);
+
+  const submit = useCallback(
+    async (body: Body) => {
+      const told = JSON.stringify(body);
+      if (attempt.current?.body !== told) attempt.current = { key: crypto.randomUUID(), body: told };
+      setPending(true);
+      setProblem(null);
+      try {
+        const answer = await send(body, attempt.current.key);
+        attempt.current = null;
+        onDone?.(answer);
+        return answer;
+      } catch (error) {
+        const found = asProblem(error);
+        if (found.effect === "nothing-changed") attempt.current = null;
+        if (found.isSession) endSession(client);
+        setProblem(found);
+        return undefined;
+      } finally {
+        setPending(false);
+      }
+    },
+    [send, onDone, client],
+  );
+
+  return {
+    send: submit,
+    pending,
+    problem,
+    fieldProblem: useCallback((name: string) => problem?.fields.get(name), [problem]),
+    forget: useCallback(() => setProblem(null), []),
+  };
+}

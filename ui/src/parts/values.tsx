@@ -1,0 +1,26 @@
+/** Sizes and times as everywhere: short, and exact for who points at them or asks a screen reader. */
+
+import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";
+import { formatBytes, formatExactBytes } from "../format/bytes";
+import { formatAgo, formatExactTime, formatTime } from "../format/time";
+
+export function Bytes({ value }: { readonly value: string | number }) {
+  return (
+    <span className="zv-number" title={formatExactBytes(value)}>
+      {formatBytes(value)}
+    </span>
+  );
+}
+
+/** With the zone in a tooltip that the keyboard reaches too. */
+export function Time({ at, ago = false }: { readonly at: string; readonly ago?: boolean }) {
+  return (
+    <Timestamp
+      date={new Date(at)}
+      tooltip={{ variant: TimestampTooltipVariant.custom, content: formatExactTime(at) }}
+      className="zv-time"
+    >
+      {ago ? formatAgo(at) : formatTime(at)}
+    </Timestamp>
+  );
+}

@@ -1,0 +1,58 @@
+import { Icon } from "@patternfly/react-core";
+import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
+import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
+import { useQuery } from "@tanstack/react-query";
+import { statusQuery } from "../../api/queries";
+import type { Status } from "../../api/types";
+import { Facts } from "../../parts/facts";
+import { Panel } from "../../parts/panel";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { text } from "../../text";
+
+const words = text.dashboard.health;
+
+/** What of the status needs somebody. */
+function troubles(status: Status): number {
+  const parts = [status.worker_problem, status.target?.problem, status.storage_problem, status.reconcile_problem];
+  return parts.filter((problem) => problem != null).length + status.open_alerts;
+}
+
+export function HealthCard() {
+  const query = useQuery(statusQuery);
+  return (
+    <Panel title={words.title} more={{ to: "/readiness", name: words.readiness }}>
+      <Told query={query} what={words.title} lines={5}>
+        {(status) => {
+          const count = troubles(status);
+          return (
+            <>
+              <p className="zv-verdict">
+                <Icon status={count === 0 ? "success" : "warning"} size="lg">
+                  {count === 0 ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
+                </Icon>
+                {count === 0 ? words.allWell : words.needs(count)}
+              </p>
+              <Facts
+                facts={[
+                  [words.worker, status.worker_problem ?? words.workerRuns],
+                  [words.target, status.target ? (status.target.problem ?? words.targetRuns(status.target.version)) : "–"],
+                  [words.luns, <Luns key="luns" status={status} />],
+                  [words.sessions, status.target?.sessions ?? "–"],
+                  status.storage_problem == null ? null : [words.pools, status.storage_problem],
+                  [words.reconciled, status.reconciled_at == null ? text.common.never : <Time at={status.reconciled_at} ago />],
+                ]}
+              />
+            </>
+          );
+        }}
+      </Told>
+    </Panel>
+  );
+}
+
+function Luns({ status }: { readonly status: Status }) {
+  if (!status.target) return "–";
+  const { luns_serving: serving, luns_failed: failed } = status.target;
+  return failed > 0 ? `${serving}, ${words.lunsFailed(failed)}` : String(serving);
+}

@@ -1,0 +1,60 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
+import { alertsQuery, jobsQuery } from "../../api/queries";
+import { JobProgress, jobName } from "../../parts/job";
+import { Panel } from "../../parts/panel";
+import { Severity } from "../../parts/severity";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { text } from "../../text";
+
+const SHOWN = 5;
+
+export function AlertsCard() {
+  const words = text.dashboard.alerts;
+  const query = useQuery(alertsQuery);
+  return (
+    <Panel title={words.title} more={{ to: "/alerts", name: words.all }}>
+      <Told query={query} what={words.title}>
+        {(alerts) =>
+          alerts.length === 0 ? (
+            <p>{words.none}</p>
+          ) : (
+            <ul className="zv-lines">
+              {alerts.slice(0, SHOWN).map((alert) => (
+                <li key={alert.id}>
+                  <Severity of={alert} /> <span>{alert.text}</span> <Time at={alert.raised_at} ago />
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Told>
+    </Panel>
+  );
+}
+
+export function JobsCard() {
+  const words = text.dashboard.jobs;
+  const query = useQuery(jobsQuery);
+  return (
+    <Panel title={words.title} more={{ to: "/jobs", name: words.all }}>
+      <Told query={query} what={words.title}>
+        {(jobs) => {
+          const active = jobs.filter((job) => job.state === "queued" || job.state === "running");
+          return active.length === 0 ? (
+            <p>{words.none}</p>
+          ) : (
+            <ul className="zv-lines">
+              {active.slice(0, SHOWN).map((job) => (
+                <li key={job.id}>
+                  <Link to={`/jobs/${job.id}`}>{jobName(job)}</Link> <JobProgress job={job} />
+                </li>
+              ))}
+            </ul>
+          );
+        }}
+      </Told>
+    </Panel>
+  );
+}

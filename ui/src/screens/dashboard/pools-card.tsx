@@ -1,0 +1,92 @@
+import {
+  Button,
+  EmptyState,
+  EmptyStateActions,
+  EmptyStateBody,
+  EmptyStateFooter,
+  EmptyStateVariant,
+  Label,
+} from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "react-router";
+import { datastoresQuery, poolsQuery } from "../../api/queries";
+import type { Datastore, Pool } from "../../api/types";
+import { formatBytes, formatShare } from "../../format/bytes";
+import { Facts } from "../../parts/facts";
+import { Fill } from "../../parts/fill";
+import { Panel } from "../../parts/panel";
+import { Told } from "../../parts/states";
+import { Bytes } from "../../parts/values";
+import { May } from "../../session/session";
+import { promised } from "../datastores/promise";
+import { text } from "../../text";
+
+const words = text.dashboard.pools;
+
+export function PoolsCard() {
+  const pools = useQuery(poolsQuery);
+  const datastores = useQuery(datastoresQuery);
+  return (
+    <Panel title={words.title}>
+      <Told query={pools} what={words.title} lines={4}>
+        {(told) =>
+          told.length === 0 ? <NoPool /> : told.map((pool) => <PoolFacts key={pool.guid} pool={pool} stores={datastores.data} />)
+        }
+      </Told>
+    </Panel>
+  );
+}
+
+function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: readonly Datastore[] | undefined }) {
+  const promise = stores === undefined ? null : promised(pool.name, stores);
+  const healthy = pool.health === "ONLINE" && pool.error_count === 0;
+  return (
+    <section className="zv-pool" aria-label={pool.name}>
+      <h3 className="zv-pool-name">
+        {pool.name} <Label color={healthy ? "green" : "orange"}>{pool.health}</Label>
+        {pool.scan?.state === "SCANNING" && (
+          <Label color="blue">{words.scrub(pool.scan.function, formatShare(pool.scan.progress, 1))}</Label>
+        )}
+      </h3>
+      <Fill
+        label={words.usage(pool.name)}
+        part={pool.allocated}
+        whole={pool.size}
+        words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
+      />
+      <Facts
+        columns={2}
+        facts={[
+          [words.free, <Bytes key="free" value={pool.free} />],
+          [
+            words.promised,
+            promise === null ? (
+              "–"
+            ) : (
+              <span key="promised" title={words.promisedHelp}>
+                {formatBytes(promise)} ({words.over(formatShare(promise, Number(pool.size)))})
+              </span>
+            ),
+          ],
+          [words.saved, <Bytes key="saved" value={pool.bclone_saved} />],
+        ]}
+      />
+    </section>
+  );
+}
+
+function NoPool() {
+  const navigate = useNavigate();
+  return (
+    <EmptyState titleText={words.none.title} headingLevel="h3" variant={EmptyStateVariant.sm}>
+      <EmptyStateBody>{words.none.body}</EmptyStateBody>
+      <May least="admin">
+        <EmptyStateFooter>
+          <EmptyStateActions>
+            <Button onClick={() => void navigate("/first-start")}>{words.none.action}</Button>
+          </EmptyStateActions>
+        </EmptyStateFooter>
+      </May>
+    </EmptyState>
+  );
+}

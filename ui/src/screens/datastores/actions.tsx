@@ -1,0 +1,286 @@
+/** What can be done with a datastore: a menu, and a dialog for each. Each begins a job, and says so. */
+
+import {
+  Checkbox,
+  Dropdown,
+  DropdownItem,
+  DropdownList,
+  FormGroup,
+  MenuToggle,
+  type MenuToggleElement,
+} from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState, type Ref } from "react";
+import { api } from "../../api/client";
+import type { ApiProblem } from "../../api/problem";
+import { groupsQuery } from "../../api/queries";
+import type { Datastore } from "../../api/types";
+import { formatBytes, parseBytes } from "../../format/bytes";
+import { TextField } from "../../parts/field";
+import { useMay } from "../../session/session";
+import { text } from "../../text";
+import { JobDialog, type DialogProps } from "./job-dialog";
+
+const words = text.datastores.detail.actions;
+const ACTIVE = {
+  vmfs: ["grow", "present", "snapshot", "clone", "delete"],
+  nfs: ["quota", "present", "snapshot", "clone", "delete"],
+} as const;
+const DELETED = ["restore", "purge"] as const;
+type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof DELETED)[number];
+
+export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
+  const [open, setOpen] = useState(false);
+  const [chosen, setChosen] = useState<Action | null>(null);
+  const admin = useMay("admin");
+  const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : store.state === "deleted" ? DELETED : [];
+  const allowed = actions.filter((one) => one !== "purge" || admin);
+  if (allowed.length === 0) return null;
+  const dialog = { store, onBegin, onClose: () => setChosen(null) };
+  return (
+    <>
+      <Dropdown
+        isOpen={open}
+        onOpenChange={setOpen}
+        onSelect={() => setOpen(false)}
+        popperProps={{ position: "right" }}
+        toggle={(ref: Ref<MenuToggleElement>) => (
+          <MenuToggle ref={ref} variant="primary" isExpanded={open} onClick={() => setOpen(!open)}>
+            {words.menu}
+          </MenuToggle>
+        )}
+      >
+        <DropdownList>
+          {allowed.map((one) => (
+            <DropdownItem key={one} isDanger={one === "delete" || one === "purge"} onClick={() => setChosen(one)}>
+              {words[one].action}
+            </DropdownItem>
+          ))}
+        </DropdownList>
+      </Dropdown>
+      {chosen === "grow" && <Grow {...dialog} />}
+      {chosen === "quota" && <Quota {...dialog} />}
+      {chosen === "present" && <Present {...dialog} />}
+      {chosen === "snapshot" && <TakeSnapshot {...dialog} />}
+      {chosen === "clone" && <Clone {...dialog} />}
+      {chosen === "delete" && <Delete {...dialog} />}
+      {chosen === "restore" && <Restore {...dialog} />}
+      {chosen === "purge" && <Purge {...dialog} />}
+    </>
+  );
+}
+
+/** The datastore, as addresses of the API name it. */
+function pathOf(store: Datastore) {
+  return { path: { datastore_id: store.id } };
+}
+
+interface SizeProps {
+  readonly label: string;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly problem: string | undefined;
+}
+
+function SizeField(field: SizeProps) {
+  return <TextField id="new-size" help={text.datastores.wizard.size.sizeHelp} required {...field} />;
+}
+
+/** As the service takes it: a whole number of MiB. */
+function sizeAsked(bytes: bigint | null): { size: string } {
+  return { size: String(((bytes ?? 0n) >> 20n) << 20n) };
+}
+
+function Grow({ store, ...job }: DialogProps) {
+  const [size, setSize] = useState("");
+  const bytes = parseBytes(size);
+  // Whose answer was lost may be done already: it is sent again to learn of that.
+  const larger = (problem: ApiProblem | null) => bytes !== null && (bytes > BigInt(store.size) || problem?.effect === "unknown");
+  return (
+    <JobDialog
+      {...job}
+      title={words.grow.title(store.name)}
+      lead={words.grow.lead(formatBytes(store.size))}
+      submit={words.grow.submit}
+      ready={larger}
+      knownFields={["size"]}
+      asked={() => sizeAsked(bytes)}
+      ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/grow", { params: pathOf(store), body, headers })}
+    >
+      {(problem) => (
+        <SizeField
+          label={words.grow.size}
+          value={size}
+          onChange={setSize}
+          problem={bytes !== null && !larger(problem) ? words.grow.notLarger : problem?.fields.get("size")}
+        />
+      )}
+    </JobDialog>
+  );
+}
+
+/** Of an NFS datastore: larger or smaller. */
+function Quota({ store, ...job }: DialogProps) {
+  const [size, setSize] = useState("");
+  const bytes = parseBytes(size);
+  return (
+    <JobDialog
+      {...job}
+      title={words.quota.title(store.name)}
+      lead={words.quota.lead(store.size === "0" ? text.datastores.noQuota.toLowerCase() : formatBytes(store.size))}
+      submit={words.quota.submit}
+      ready={() => bytes !== null}
+      knownFields={["size"]}
+      asked={() => sizeAsked(bytes)}
+      ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/quota", { params: pathOf(store), body, headers })}
+    >
+      {(problem) => <SizeField label={words.quota.size} value={size} onChange={setSize} problem={problem?.fields.get("size")} />}
+    </JobDialog>
+  );
+}
+
+interface GroupsProps {
+  readonly chosen: readonly string[];
+  readonly onChange: (chosen: readonly string[]) => void;
+}
+
+function Groups({ chosen, onChange }: GroupsProps) {
+  const { data: groups } = useQuery(groupsQuery);
+  if (groups?.length === 0) return <p>{text.datastores.wizard.hosts.none.title}</p>;
+  return (
+    <FormGroup role="group" label={text.datastores.wizard.hosts.groups} fieldId="groups">
+      {groups?.map((group) => (
+        <Checkbox
+          key={group.id}
+          id={`present-${group.id}`}
+          label={group.name}
+          isChecked={chosen.includes(group.id)}
+          onChange={(_event, checked) => onChange(checked ? [...chosen, group.id] : chosen.filter((id) => id !== group.id))}
+        />
+      ))}
+    </FormGroup>
+  );
+}
+
+function Present({ store, ...job }: DialogProps) {
+  const [groups, setGroups] = useState<readonly string[]>(store.host_groups);
+  return (
+    <JobDialog
+      {...job}
+      title={words.present.title(store.name)}
+      lead={words.present.lead}
+      submit={words.present.submit}
+      asked={(force) => ({ host_groups: [...groups], force })}
+      ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
+    >
+      {() => <Groups chosen={groups} onChange={setGroups} />}
+    </JobDialog>
+  );
+}
+
+function TakeSnapshot({ store, ...job }: DialogProps) {
+  const [name, setName] = useState(() => `manual-${new Date().toISOString().slice(0, 16).replace(":", "")}`);
+  return (
+    <JobDialog
+      {...job}
+      title={words.snapshot.title(store.name)}
+      lead={words.snapshot.lead}
+      submit={words.snapshot.submit}
+      ready={() => name !== ""}
+      knownFields={["name"]}
+      asked={() => ({ name, datastores: [store.id] })}
+      ask={(body, headers) => api.POST("/api/v1/snapshots", { body, headers })}
+    >
+      {(problem) => (
+        <TextField
+          id="snapshot-name"
+          label={words.snapshot.name}
+          help={words.snapshot.nameHelp}
+          value={name}
+          onChange={setName}
+          problem={problem?.fields.get("name")}
+          required
+        />
+      )}
+    </JobDialog>
+  );
+}
+
+/** Of now, or of a snapshot. */
+export function Clone({ store, snapshot = null, ...job }: DialogProps & { readonly snapshot?: string | null }) {
+  const [name, setName] = useState("");
+  const [groups, setGroups] = useState<readonly string[]>([]);
+  return (
+    <JobDialog
+      {...job}
+      title={words.clone.title(store.name)}
+      lead={snapshot === null ? words.clone.lead : `${words.clone.of(snapshot)}. ${words.clone.lead}`}
+      submit={words.clone.submit}
+      ready={() => name !== ""}
+      knownFields={["name"]}
+      asked={() => ({ name, snapshot, host_groups: [...groups] })}
+      ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/clone", { params: pathOf(store), body, headers })}
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="clone-name"
+            label={words.clone.name}
+            help={text.datastores.wizard.place.nameHelp}
+            value={name}
+            onChange={setName}
+            problem={problem?.fields.get("name")}
+            required
+          />
+          <Groups chosen={groups} onChange={setGroups} />
+        </>
+      )}
+    </JobDialog>
+  );
+}
+
+function Delete({ store, ...job }: DialogProps) {
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={words.delete.title(store.name)}
+      lead={words.delete.lead}
+      submit={words.delete.submit}
+      confirm={store.name}
+      asked={(force) => ({ force })}
+      ask={(query, headers) => api.DELETE("/api/v1/datastores/{datastore_id}", { params: { ...pathOf(store), query }, headers })}
+    />
+  );
+}
+
+function Restore({ store, ...job }: DialogProps) {
+  const [groups, setGroups] = useState<readonly string[]>([]);
+  return (
+    <JobDialog
+      {...job}
+      title={words.restore.title(store.name)}
+      lead={words.restore.lead}
+      submit={words.restore.submit}
+      asked={() => ({ host_groups: [...groups] })}
+      ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/restore", { params: pathOf(store), body, headers })}
+    >
+      {() => <Groups chosen={groups} onChange={setGroups} />}
+    </JobDialog>
+  );
+}
+
+function Purge({ store, ...job }: DialogProps) {
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={words.purge.title(store.name)}
+      lead={words.purge.lead}
+      submit={words.purge.submit}
+      confirm={store.name}
+      asked={() => null}
+      ask={(_asked, headers) => api.POST("/api/v1/datastores/{datastore_id}/purge", { params: pathOf(store), headers })}
+    />
+  );
+}

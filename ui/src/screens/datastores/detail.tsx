@@ -1,0 +1,96 @@
+/** One datastore, by tabs; which one is in the address. */
+
+import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
+import { useNavigate, useParams } from "react-router";
+import { datastoreQuery } from "../../api/queries";
+import type { Datastore } from "../../api/types";
+import { JobNews } from "../../parts/job";
+import { Screen } from "../../parts/page";
+import { Told } from "../../parts/states";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { ActionMenu } from "./actions";
+import { CapacityTab, OverviewTab } from "./overview-tab";
+import { EventsTab, HostsTab } from "./hosts-tab";
+import { SnapshotsTab } from "./snapshots-tab";
+import { StateLabel } from "./table";
+import { VaaiTab } from "./vaai-tab";
+
+const words = text.datastores.detail;
+const TABS = ["overview", "vaai", "capacity", "snapshots", "hosts", "events"] as const;
+
+export default function DatastoreScreen() {
+  const { id = "" } = useParams();
+  const query = useQuery(datastoreQuery(id));
+  return (
+    <Screen
+      title={query.data?.name ?? text.datastores.one}
+      parent={{ to: "/datastores", name: text.datastores.title }}
+      lead={query.data && <StateLabel store={query.data} />}
+      actions={
+        query.data && (
+          <May least="operator">
+            <Actions store={query.data} />
+          </May>
+        )
+      }
+    >
+      <Told query={query} what={text.datastores.one} lines={6}>
+        {(store) => <DatastoreTabs store={store} />}
+      </Told>
+    </Screen>
+  );
+}
+
+/** What is begun here is followed here: the jobs of this page. */
+function Actions({ store }: { readonly store: Datastore }) {
+  const [jobs, setJobs] = useState<readonly string[]>([]);
+  const begun = useCallback((id: string) => setJobs((before) => [...before, id]), []);
+  return (
+    <>
+      <ActionMenu store={store} onBegin={begun} />
+      {jobs.map((id) => (
+        <JobNews key={id} id={id} />
+      ))}
+    </>
+  );
+}
+
+function DatastoreTabs({ store }: { readonly store: Datastore }) {
+  const { tab = "overview" } = useParams();
+  const navigate = useNavigate();
+  return (
+    <>
+      <Tabs
+        activeKey={tab}
+        aria-label={words.tabsLabel}
+        onSelect={(_event, key) => void navigate(`/datastores/${store.id}/${key}`, { replace: true })}
+      >
+        {TABS.map((one) => (
+          <Tab
+            key={one}
+            eventKey={one}
+            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
+            tabContentId={`tab-${one}`}
+            aria-controls={`tab-${one}`}
+          />
+        ))}
+      </Tabs>
+      <section
+        id={`tab-${tab}`}
+        role="tabpanel"
+        aria-label={words.tabs[TABS.find((one) => one === tab) ?? "overview"]}
+        className="zv-below"
+      >
+        {tab === "overview" && <OverviewTab store={store} />}
+        {tab === "vaai" && <VaaiTab store={store} />}
+        {tab === "capacity" && <CapacityTab store={store} />}
+        {tab === "snapshots" && <SnapshotsTab store={store} />}
+        {tab === "hosts" && <HostsTab store={store} />}
+        {tab === "events" && <EventsTab store={store} />}
+      </section>
+    </>
+  );
+}

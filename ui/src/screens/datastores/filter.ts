@@ -1,0 +1,50 @@
+/** Which datastores are shown: of the address, so that a link or the back button shows the same. */
+
+import type { Datastore, Group } from "../../api/types";
+
+export interface Filter {
+  readonly search: string;
+  readonly state: string;
+  readonly pool: string;
+}
+
+export function filterOf(parameters: URLSearchParams): Filter {
+  return {
+    search: parameters.get("search") ?? "",
+    state: parameters.get("state") ?? "",
+    pool: parameters.get("pool") ?? "",
+  };
+}
+
+/** Names of the host groups that see it. */
+export function groupNames(store: Datastore, groups: readonly Group[]): string[] {
+  return store.host_groups.map((id) => groups.find((group) => group.id === id)?.name ?? id);
+}
+
+/** All words of the search are in its name, pool, dataset or host groups. */
+export function matches(store: Datastore, filter: Filter, groups: readonly Group[]): boolean {
+  if (filter.state !== "" && store.state !== filter.state) return false;
+  if (filter.pool !== "" && store.pool !== filter.pool) return false;
+  const searched = [store.name, store.pool, store.dataset, ...groupNames(store, groups)].join(" ").toLowerCase();
+  return filter.search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => searched.includes(word));
+}
+
+export type Column = "name" | "pool" | "lun" | "size" | "used";
+export type Direction = "asc" | "desc";
+
+const COLLATOR = new Intl.Collator(undefined, { numeric: true });
+const COMPARE: Readonly<Record<Column, (one: Datastore, other: Datastore) => number>> = {
+  name: (one, other) => COLLATOR.compare(one.name, other.name),
+  pool: (one, other) => COLLATOR.compare(one.pool, other.pool),
+  lun: (one, other) => (one.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
+  size: (one, other) => Number(one.size) - Number(other.size),
+  used: (one, other) => Number(one.referenced) - Number(other.referenced),
+};
+
+export function sorted(stores: readonly Datastore[], column: Column, direction: Direction): Datastore[] {
+  const sign = direction === "asc" ? 1 : -1;
+  return stores.toSorted((one, other) => sign * COMPARE[column](one, other) || COMPARE.name(one, other));
+}

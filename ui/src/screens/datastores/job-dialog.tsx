@@ -1,0 +1,67 @@
+/** A dialog that begins a job: sends it once, says that it goes on by itself, and hands it on. */
+
+import { useQueryClient } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { idempotent, told } from "../../api/client";
+import type { ApiProblem } from "../../api/problem";
+import type { Datastore, Job } from "../../api/types";
+import { SendDialog } from "../../parts/dialog";
+import { jobName } from "../../parts/job";
+import { useSubmission } from "../../parts/use-submission";
+import { useToast } from "../../shell/toasts";
+import { text } from "../../text";
+
+interface Place {
+  /** Takes the job that was begun. */
+  readonly onBegin: (job: string) => void;
+  readonly onClose: () => void;
+}
+
+/** What each dialog about a datastore is given. */
+export interface DialogProps extends Place {
+  readonly store: Datastore;
+}
+
+interface Props<Asked> extends Place {
+  readonly title: string;
+  readonly lead?: string;
+  readonly submit: string;
+  readonly danger?: boolean;
+  /** What has to be typed before it can be sent. */
+  readonly confirm?: string;
+  /** Fields that `children` shows with what is wrong with them. */
+  readonly knownFields?: readonly string[];
+  /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
+  readonly asked: (force: boolean) => Asked;
+  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Parameters<typeof told<Job>>[0];
+  /** Whether it can be sent, by what came of it the last time. */
+  readonly ready?: (problem: ApiProblem | null) => boolean;
+  readonly children?: (problem: ApiProblem | null) => ReactNode;
+}
+
+export function JobDialog<Asked>({ asked, ask, ready, onBegin, onClose, children, ...dialog }: Props<Asked>) {
+  const client = useQueryClient();
+  const tell = useToast();
+  const { send, pending, problem } = useSubmission(
+    (body: Asked, key: string) => told(ask(body, idempotent(key))),
+    (job: Job) => {
+      client.setQueryData(["jobs", job.id], job);
+      void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
+      tell({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn });
+      onBegin(job.id);
+      onClose();
+    },
+  );
+  return (
+    <SendDialog
+      {...dialog}
+      ready={ready?.(problem) ?? true}
+      pending={pending}
+      problem={problem}
+      onSubmit={(force) => void send(asked(force))}
+      onClose={onClose}
+    >
+      {children?.(problem)}
+    </SendDialog>
+  );
+}

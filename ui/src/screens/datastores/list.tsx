@@ -1,0 +1,188 @@
+import {
+  Button,
+  EmptyState,
+  EmptyStateActions,
+  EmptyStateBody,
+  EmptyStateFooter,
+  FormSelect,
+  FormSelectOption,
+  SearchInput,
+  Toolbar,
+  ToolbarContent,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useDeferredValue, useMemo, useState } from "react";
+import { Link, useSearchParams } from "react-router";
+import { datastoresQuery, groupsQuery } from "../../api/queries";
+import type { Datastore, Group } from "../../api/types";
+import { Screen } from "../../parts/page";
+import { Told } from "../../parts/states";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { filterOf, matches, sorted, type Column, type Direction } from "./filter";
+import { DatastoreTable } from "./table";
+
+const words = text.datastores;
+const STATES = ["active", "deleted", "copy", "missing"] as const;
+const NO_GROUPS: readonly Group[] = [];
+
+export function DatastoresScreen() {
+  const query = useQuery(datastoresQuery);
+  const groups = useQuery(groupsQuery);
+  return (
+    <Screen
+      title={words.title}
+      actions={
+        // Without datastores it is in the middle of the page.
+        query.data?.length !== 0 && (
+          <May least="operator">
+            <CreateLink />
+          </May>
+        )
+      }
+    >
+      <Told query={query} what={words.title} lines={8}>
+        {(stores) => (stores.length === 0 ? <Empty /> : <List stores={stores} groups={groups.data ?? NO_GROUPS} />)}
+      </Told>
+    </Screen>
+  );
+}
+
+function CreateLink() {
+  return (
+    <Button variant="primary" component={NewLink}>
+      {words.create}
+    </Button>
+  );
+}
+
+function NewLink(props: object) {
+  return <Link {...props} to="/datastores/new" />;
+}
+
+function Empty() {
+  return (
+    <EmptyState titleText={words.empty.title} headingLevel="h2">
+      <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+      <May least="operator">
+        <EmptyStateFooter>
+          <EmptyStateActions>
+            <CreateLink />
+          </EmptyStateActions>
+        </EmptyStateFooter>
+      </May>
+    </EmptyState>
+  );
+}
+
+function List({ stores, groups }: { readonly stores: readonly Datastore[]; readonly groups: readonly Group[] }) {
+  const [parameters, setParameters] = useSearchParams();
+  const [column, setColumn] = useState<Column>("name");
+  const [direction, setDirection] = useState<Direction>("asc");
+  const filter = filterOf(parameters);
+  const { search, state, pool } = useDeferredValue(filter);
+  const shown = useMemo(
+    () =>
+      sorted(
+        stores.filter((store) => matches(store, { search, state, pool }, groups)),
+        column,
+        direction,
+      ),
+    [stores, groups, search, state, pool, column, direction],
+  );
+  const pools = useMemo(() => [...new Set(stores.map((store) => store.pool))].toSorted(), [stores]);
+
+  function set(name: string, value: string): void {
+    setParameters(
+      (before) => {
+        if (value === "") before.delete(name);
+        else before.set(name, value);
+        return before;
+      },
+      { replace: true },
+    );
+  }
+
+  return (
+    <>
+      <Toolbar clearAllFilters={() => setParameters({}, { replace: true })}>
+        <ToolbarContent alignItems="center">
+          <ToolbarItem>
+            <SearchInput
+              className="zv-search"
+              aria-label={words.search}
+              placeholder={words.search}
+              value={filter.search}
+              onChange={(_event, typed) => set("search", typed)}
+              onClear={() => set("search", "")}
+            />
+          </ToolbarItem>
+          <ToolbarItem>
+            <Choice
+              label={words.filterState}
+              all={words.anyState}
+              value={filter.state}
+              options={STATES.map((one) => [one, words.state[one]])}
+              onChange={(value) => set("state", value)}
+            />
+          </ToolbarItem>
+          <ToolbarItem>
+            <Choice
+              label={words.filterPool}
+              all={words.anyPool}
+              value={filter.pool}
+              options={pools.map((one) => [one, one])}
+              onChange={(value) => set("pool", value)}
+            />
+          </ToolbarItem>
+          <ToolbarItem align={{ default: "alignEnd" }}>
+            <span role="status">{words.shown(shown.length, stores.length)}</span>
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
+      {shown.length === 0 ? (
+        <EmptyState titleText={words.noMatch.title} headingLevel="h2">
+          <EmptyStateBody>{words.noMatch.body}</EmptyStateBody>
+          <EmptyStateFooter>
+            <EmptyStateActions>
+              <Button variant="link" onClick={() => setParameters({}, { replace: true })}>
+                {text.common.clearFilters}
+              </Button>
+            </EmptyStateActions>
+          </EmptyStateFooter>
+        </EmptyState>
+      ) : (
+        <DatastoreTable
+          stores={shown}
+          groups={groups}
+          column={column}
+          direction={direction}
+          onSort={(newColumn, newDirection) => {
+            setColumn(newColumn);
+            setDirection(newDirection);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+interface ChoiceProps {
+  readonly label: string;
+  readonly all: string;
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, name: string])[];
+  readonly onChange: (value: string) => void;
+}
+
+function Choice({ label, all, value, options, onChange }: ChoiceProps) {
+  return (
+    <FormSelect aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen)}>
+      <FormSelectOption value="" label={all} />
+      {options.map(([one, name]) => (
+        <FormSelectOption key={one} value={one} label={name} />
+      ))}
+    </FormSelect>
+  );
+}

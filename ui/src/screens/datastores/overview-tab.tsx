@@ -1,0 +1,116 @@
+import { Grid, GridItem } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { groupsQuery, poolsQuery, readinessQuery } from "../../api/queries";
+import type { Datastore } from "../../api/types";
+import { formatBytes } from "../../format/bytes";
+import { Facts } from "../../parts/facts";
+import { Fill } from "../../parts/fill";
+import { Panel } from "../../parts/panel";
+import { Bytes, Time } from "../../parts/values";
+import { text } from "../../text";
+import { groupNames } from "./filter";
+
+const words = text.datastores.detail;
+
+/** Of an NFS datastore it is its quota, which may be none. */
+function Size({ store }: { readonly store: Datastore }) {
+  return store.size === "0" ? text.datastores.noQuota : <Bytes value={store.size} />;
+}
+
+/** The NAA as hosts see it; readiness tells it with the LUN. */
+function useNaa(store: Datastore): string | undefined {
+  const { data } = useQuery(readinessQuery);
+  const evidence = data?.checks.find((check) => check.id === "served" && check.subject === store.id)?.evidence;
+  return /naa\.[0-9a-f]+/.exec(evidence ?? "")?.[0];
+}
+
+export function OverviewTab({ store }: { readonly store: Datastore }) {
+  const { data: groups } = useQuery(groupsQuery);
+  const naa = useNaa(store);
+  const { overview } = words;
+  const nfs = store.kind === "nfs";
+  const names = groups === undefined ? store.host_groups : groupNames(store, groups);
+  return (
+    <Grid hasGutter>
+      <GridItem span={12} lg={6}>
+        <Panel title={overview.identity}>
+          <Facts
+            facts={[
+              [overview.dataset, <code key="dataset">{store.dataset}</code>],
+              nfs ? null : [text.datastores.columns.lun, store.lun ?? "–"],
+              store.share == null ? null : [overview.share, <code key="share">{store.share}</code>],
+              naa === undefined ? null : [overview.naa, <code key="naa">{naa}</code>],
+              store.uuid == null ? null : [overview.uuid, <code key="uuid">{store.uuid}</code>],
+              [overview.created, <Time key="created" at={store.created_at} />],
+              store.deleted_at == null ? null : [overview.deleted, <Time key="deleted" at={store.deleted_at} />],
+              store.origin == null ? null : [overview.origin, <code key="origin">{store.origin}</code>],
+              store.copy_of == null ? null : [overview.copyOf, store.copy_of],
+              store.copy_reason == null ? null : [overview.copyReason, store.copy_reason],
+            ]}
+          />
+        </Panel>
+      </GridItem>
+      <GridItem span={12} lg={6}>
+        <Panel title={overview.settings}>
+          <Facts
+            facts={[
+              [nfs ? words.capacity.quota : words.capacity.size, <Size key="size" store={store} />],
+              nfs ? null : [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
+              [nfs ? overview.recordSize : overview.blockSize, formatBytes(store.block_size)],
+              [overview.compression, store.compression],
+              [overview.sync, store.sync === "disabled" ? overview.syncDisabled : store.sync],
+              nfs ? null : [overview.threshold, store.soft_threshold == null ? text.common.never : `${store.soft_threshold} %`],
+              nfs ? [overview.versions, store.versions.join(", ")] : null,
+              store.squash == null ? null : [overview.squash, overview.squashed[store.squash] ?? store.squash],
+              nfs ? [overview.clients, store.clients.length === 0 ? text.common.none : store.clients.join(", ")] : null,
+              [overview.hosts, names.length === 0 ? text.datastores.noHosts : names.join(", ")],
+            ]}
+          />
+        </Panel>
+      </GridItem>
+    </Grid>
+  );
+}
+
+export function CapacityTab({ store }: { readonly store: Datastore }) {
+  const { data: pools } = useQuery(poolsQuery);
+  const pool = pools?.find((one) => one.name === store.pool);
+  const { capacity } = words;
+  const nfs = store.kind === "nfs";
+  return (
+    <Grid hasGutter>
+      <GridItem span={12} lg={6}>
+        <Panel title={capacity.byHosts} lead={nfs ? capacity.leadNfs : capacity.lead}>
+          {store.size !== "0" && (
+            <Fill
+              label={text.datastores.usage(store.name)}
+              part={store.referenced}
+              whole={store.size}
+              words={text.dashboard.pools.usedOf(formatBytes(store.referenced), formatBytes(store.size))}
+            />
+          )}
+          <div className="zv-below">
+            <Facts
+              facts={[
+                [nfs ? capacity.quota : capacity.size, <Size key="size" store={store} />],
+                [capacity.referenced, <Bytes key="referenced" value={store.referenced} />],
+              ]}
+            />
+          </div>
+        </Panel>
+      </GridItem>
+      <GridItem span={12} lg={6}>
+        <Panel title={capacity.inPool}>
+          <Facts
+            facts={[
+              [capacity.used, <Bytes key="used" value={store.used} />],
+              [capacity.snapshots, <Bytes key="snapshots" value={store.snapshot_bytes} />],
+              [capacity.reserved, <Bytes key="reserved" value={store.reserved} />],
+              pool === undefined ? null : [capacity.poolFree, <Bytes key="free" value={pool.free} />],
+            ]}
+          />
+        </Panel>
+      </GridItem>
+    </Grid>
+  );
+}

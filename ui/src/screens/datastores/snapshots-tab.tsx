@@ -1,0 +1,212 @@
+/** Snapshots of one datastore, the newest first, with what each keeps. */
+
+import {
+  Dropdown,
+  DropdownItem,
+  DropdownList,
+  EmptyState,
+  EmptyStateBody,
+  Label,
+  List,
+  ListItem,
+  MenuToggle,
+  type MenuToggleElement,
+} from "@patternfly/react-core";
+import EllipsisIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useState, type Ref } from "react";
+import { api } from "../../api/client";
+import { snapshotsQuery } from "../../api/queries";
+import type { Datastore, Snapshot } from "../../api/types";
+import { formatExactTime } from "../../format/time";
+import { JobNews } from "../../parts/job";
+import { Told } from "../../parts/states";
+import { Bytes, Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { Clone } from "./actions";
+import { JobDialog, type DialogProps } from "./job-dialog";
+
+const words = text.datastores.detail.snapshots;
+const actions = text.datastores.detail.actions;
+
+export function SnapshotsTab({ store }: { readonly store: Datastore }) {
+  const query = useQuery(snapshotsQuery(store.id));
+  const [jobs, setJobs] = useState<readonly string[]>([]);
+  const begun = useCallback((id: string) => setJobs((before) => [...before, id]), []);
+  return (
+    <>
+      <Told query={query} what={text.datastores.detail.tabs.snapshots}>
+        {(snapshots) =>
+          snapshots.length === 0 ? (
+            <EmptyState titleText={words.empty.title} headingLevel="h2">
+              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+            </EmptyState>
+          ) : (
+            <SnapshotTable store={store} snapshots={snapshots} onBegin={begun} />
+          )
+        }
+      </Told>
+      {jobs.map((id) => (
+        <JobNews key={id} id={id} />
+      ))}
+    </>
+  );
+}
+
+interface TableProps {
+  readonly store: Datastore;
+  readonly snapshots: readonly Snapshot[];
+  readonly onBegin: (id: string) => void;
+}
+
+function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
+  return (
+    <Table aria-label={words.list} variant="compact" className="zv-timeline">
+      <Thead>
+        <Tr>
+          <Th>{words.columns.created}</Th>
+          <Th>{words.columns.name}</Th>
+          <Th>{words.columns.used}</Th>
+          <Th>{words.columns.clones}</Th>
+          <Th screenReaderText={text.datastores.detail.actions.menu} />
+        </Tr>
+      </Thead>
+      <Tbody>
+        {snapshots.toReversed().map((snapshot, index) => (
+          <Tr key={snapshot.guid}>
+            <Td dataLabel={words.columns.created}>
+              <Time at={snapshot.created_at} />
+            </Td>
+            <Td dataLabel={words.columns.name} modifier="breakWord">
+              {snapshot.name} {snapshot.holds > 0 && <Label isCompact>{words.held}</Label>}
+            </Td>
+            <Td dataLabel={words.columns.used}>
+              <Bytes value={snapshot.used} />
+            </Td>
+            <Td dataLabel={words.columns.clones}>{snapshot.clones.length}</Td>
+            <Td isActionCell>
+              <May least="operator">
+                {store.state === "active" && (
+                  <SnapshotMenu
+                    store={store}
+                    snapshot={snapshot}
+                    newer={snapshots.slice(snapshots.length - index).map((one) => one.name)}
+                    onBegin={onBegin}
+                  />
+                )}
+              </May>
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+interface MenuProps {
+  readonly store: Datastore;
+  readonly snapshot: Snapshot;
+  /** Names of those that a rollback would destroy. */
+  readonly newer: readonly string[];
+  readonly onBegin: (id: string) => void;
+}
+
+function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
+  const [open, setOpen] = useState(false);
+  const [chosen, setChosen] = useState<"clone" | "rollback" | "delete" | null>(null);
+  const dialog = { store, onBegin, onClose: () => setChosen(null) };
+  return (
+    <>
+      <Dropdown
+        isOpen={open}
+        onOpenChange={setOpen}
+        onSelect={() => setOpen(false)}
+        popperProps={{ position: "right" }}
+        toggle={(ref: Ref<MenuToggleElement>) => (
+          <MenuToggle
+            ref={ref}
+            variant="plain"
+            icon={<EllipsisIcon />}
+            isExpanded={open}
+            aria-label={words.actions(snapshot.name)}
+            onClick={() => setOpen(!open)}
+          />
+        )}
+      >
+        <DropdownList>
+          <DropdownItem onClick={() => setChosen("clone")}>{actions.clone.action}</DropdownItem>
+          <DropdownItem onClick={() => setChosen("rollback")}>{actions.rollback.action}</DropdownItem>
+          <DropdownItem isDanger onClick={() => setChosen("delete")}>
+            {actions.deleteSnapshot.action}
+          </DropdownItem>
+        </DropdownList>
+      </Dropdown>
+      {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
+      {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={newer} />}
+      {chosen === "delete" && <DeleteSnapshot {...dialog} snapshot={snapshot} />}
+    </>
+  );
+}
+
+interface RollbackProps extends DialogProps {
+  readonly snapshot: Snapshot;
+  readonly newer: readonly string[];
+}
+
+/** The snapshot, as addresses of the API name it. */
+function pathOf(store: Datastore, snapshot: Snapshot) {
+  return { path: { datastore_id: store.id, name: snapshot.name } };
+}
+
+/** Says what will be lost, and asks for the datastore's name. */
+function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={actions.rollback.title(snapshot.name)}
+      lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
+      submit={actions.rollback.submit}
+      confirm={store.name}
+      asked={(force) => ({ force })}
+      ask={(body, headers) =>
+        api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
+          params: pathOf(store, snapshot),
+          body,
+          headers,
+        })
+      }
+    >
+      {() =>
+        newer.length > 0 && (
+          <>
+            <p>{actions.rollback.newer(newer.length)}</p>
+            <List>
+              {newer.map((name) => (
+                <ListItem key={name}>{name}</ListItem>
+              ))}
+            </List>
+          </>
+        )
+      }
+    </JobDialog>
+  );
+}
+
+function DeleteSnapshot({ store, snapshot, ...job }: DialogProps & { readonly snapshot: Snapshot }) {
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={actions.deleteSnapshot.title(snapshot.name)}
+      lead={actions.deleteSnapshot.lead}
+      submit={actions.deleteSnapshot.submit}
+      asked={() => null}
+      ask={(_asked, headers) =>
+        api.DELETE("/api/v1/datastores/{datastore_id}/snapshots/{name}", { params: pathOf(store, snapshot), headers })
+      }
+    />
+  );
+}

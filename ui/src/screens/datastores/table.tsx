@@ -1,0 +1,160 @@
+/** The list of datastores. Only rows in sight are in the page, so that thousands scroll. */
+
+import { Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { memo, useRef, type CSSProperties } from "react";
+import { Link } from "react-router";
+import type { Datastore, Group } from "../../api/types";
+import { Fill } from "../../parts/fill";
+import { Bytes } from "../../parts/values";
+import { text } from "../../text";
+import { groupNames, type Column, type Direction } from "./filter";
+
+const words = text.datastores;
+const ROW_PX = 45;
+const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", null];
+const NAMES = [
+  words.columns.name,
+  words.columns.type,
+  words.columns.state,
+  words.columns.pool,
+  words.columns.lun,
+  words.columns.size,
+  words.columns.used,
+  words.columns.hosts,
+];
+
+interface Props {
+  readonly stores: readonly Datastore[];
+  readonly groups: readonly Group[];
+  readonly column: Column;
+  readonly direction: Direction;
+  readonly onSort: (column: Column, direction: Direction) => void;
+}
+
+export function DatastoreTable({ stores, groups, column, direction, onSort }: Props) {
+  const scrolled = useRef<HTMLDivElement>(null);
+  const rows = useVirtualizer({
+    count: stores.length,
+    getScrollElement: () => scrolled.current,
+    estimateSize: () => ROW_PX,
+    overscan: 10,
+  });
+  const shown = rows.getVirtualItems();
+  const before = shown[0]?.start ?? 0;
+  const after = rows.getTotalSize() - (shown.at(-1)?.end ?? 0);
+  return (
+    // Who has no mouse scrolls it by the keyboard.
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+    <div ref={scrolled} className="zv-scrolled" tabIndex={0} role="region" aria-label={words.list}>
+      <Table aria-label={words.list} aria-rowcount={stores.length + 1} variant="compact" isStickyHeader className="zv-datastores">
+        <Head column={column} direction={direction} onSort={onSort} />
+        <Tbody>
+          <Space height={before} />
+          {shown.map(({ index }) => {
+            const store = stores[index];
+            return store && <Row key={store.id} store={store} groups={groups} index={index} />;
+          })}
+          <Space height={after} />
+        </Tbody>
+      </Table>
+    </div>
+  );
+}
+
+// Rows and head are kept while the list is scrolled, and only what comes into sight is made: cells of PatternFly measure
+// themselves each time they are made anew.
+const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "column" | "direction" | "onSort">) {
+  return (
+    <Thead>
+      <Tr aria-rowindex={1}>
+        {NAMES.map((name, index) => {
+          const sortable = COLUMNS[index];
+          return (
+            <Th
+              key={name}
+              sort={
+                sortable
+                  ? {
+                      columnIndex: index,
+                      sortBy: { index: COLUMNS.indexOf(column), direction },
+                      onSort: (_event, _index, chosen) => onSort(sortable, chosen),
+                    }
+                  : undefined
+              }
+            >
+              {name}
+            </Th>
+          );
+        })}
+      </Tr>
+    </Thead>
+  );
+});
+
+/** What stands for the rows out of sight. */
+function Space({ height }: { readonly height: number }) {
+  const style: CSSProperties = { height };
+  return height > 0 ? (
+    <tr aria-hidden="true">
+      <td colSpan={NAMES.length} style={style} />
+    </tr>
+  ) : null;
+}
+
+const COLORS = { active: "green", deleted: "grey", copy: "orange", missing: "orange" } as const;
+
+export function StateLabel({ store }: { readonly store: Datastore }) {
+  return (
+    <Label isCompact color={COLORS[store.state]} title={words.stateHelp[store.state]}>
+      {words.state[store.state]}
+    </Label>
+  );
+}
+
+interface RowProps {
+  readonly store: Datastore;
+  readonly groups: readonly Group[];
+  readonly index: number;
+}
+
+const Row = memo(function Row({ store, groups, index }: RowProps) {
+  const names = groupNames(store, groups);
+  return (
+    <Tr aria-rowindex={index + 2}>
+      <Td dataLabel={words.columns.name} className="zv-cut">
+        <Link to={`/datastores/${store.id}/overview`} title={store.name}>
+          {store.name}
+        </Link>
+      </Td>
+      <Td dataLabel={words.columns.type}>
+        {words.type[store.kind]}, {store.thick ? words.thick.toLowerCase() : words.thin.toLowerCase()}
+      </Td>
+      <Td dataLabel={words.columns.state}>
+        <StateLabel store={store} />
+      </Td>
+      <Td dataLabel={words.columns.pool} modifier="truncate">
+        {store.pool}
+      </Td>
+      <Td dataLabel={words.columns.lun}>{store.lun ?? "–"}</Td>
+      <Td dataLabel={words.columns.size}>{store.size === "0" ? words.noQuota : <Bytes value={store.size} />}</Td>
+      <Td dataLabel={words.columns.used}>
+        {store.size === "0" ? (
+          <Bytes value={store.referenced} />
+        ) : (
+          <Fill label={words.usage(store.name)} part={store.referenced} whole={store.size} />
+        )}
+      </Td>
+      <Td dataLabel={words.columns.hosts} modifier="truncate">
+        {names.length > 0 ? (
+          names.join(", ")
+        ) : store.state === "active" ? (
+          <span className="zv-subtle">{words.noHosts}</span>
+        ) : (
+          "–"
+        )}
+      </Td>
+    </Tr>
+  );
+});

@@ -1,0 +1,226 @@
+/** Offloads of one datastore: each primitive with where it is offered, how it was used, and why not in the best way. */
+
+import { Alert, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { groupsQuery, offloadsQuery } from "../../api/queries";
+import type { Datastore, Group } from "../../api/types";
+import {
+  exportOf,
+  lunsOf,
+  NAS_OPERATIONS,
+  PRIMITIVES,
+  type ExportCounters,
+  type LunCounters,
+  type Primitive,
+} from "../../measures/statistics";
+import { Panel } from "../../parts/panel";
+import { Told } from "../../parts/states";
+import { Bytes } from "../../parts/values";
+import { text } from "../../text";
+
+const words = text.datastores.detail.vaai;
+
+export function VaaiTab({ store }: { readonly store: Datastore }) {
+  const query = useQuery(offloadsQuery);
+  const { data: groups } = useQuery(groupsQuery);
+  return (
+    <Told query={query} what={text.datastores.detail.tabs.vaai} lines={6}>
+      {(offloads) => {
+        if (store.kind === "nfs") return <Nas counters={exportOf(offloads, store.id)} problem={offloads.nfs_problem ?? null} />;
+        const counters = lunsOf(offloads).find((lun) => lun.uuid === store.uuid);
+        if (counters === undefined) return <p>{words.notServed}</p>;
+        const seeing = (groups ?? []).filter((group) => store.host_groups.includes(group.id));
+        return (
+          <>
+            <p className="zv-lead">{words.lead}</p>
+            <Panel title={words.primitives}>
+              <Primitives counters={counters} groups={seeing} />
+            </Panel>
+            <div className="zv-below">
+              <Panel title={words.bytes}>
+                <dl className="zv-figures zv-figures-wide">
+                  <Figure name={words.cloned} value={counters.cloned} />
+                  <Figure name={words.copied} value={counters.copied} />
+                  <Figure name={words.zeroed} value={counters.zeroed} />
+                  <Figure name={words.reclaimed} value={counters.reclaimed} />
+                </dl>
+              </Panel>
+            </div>
+            <div className="zv-below">
+              <Panel title={words.fallbacks}>
+                <Fallbacks fallbacks={counters.fallbacks} reasons={words.reasons} />
+                {counters.miscompares > 0 && (
+                  <p className="zv-lead">{words.miscompares(counters.miscompares.toLocaleString())}</p>
+                )}
+              </Panel>
+            </div>
+          </>
+        );
+      }}
+    </Told>
+  );
+}
+
+function Figure({ name, value }: { readonly name: string; readonly value: number }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        <Bytes value={value} />
+      </dd>
+    </div>
+  );
+}
+
+function Primitives({ counters, groups }: { readonly counters: LunCounters; readonly groups: readonly Group[] }) {
+  return (
+    <Table aria-label={words.primitives} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={40}>{words.columns.primitive}</Th>
+          <Th>{words.columns.on}</Th>
+          <Th>{words.columns.used}</Th>
+          <Th>{words.columns.bytes}</Th>
+          <Th>{words.columns.errors}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {PRIMITIVES.map((primitive) => {
+          const [name, help] = words.names[primitive];
+          const used = counters.primitives[primitive];
+          return (
+            <Tr key={primitive}>
+              <Td dataLabel={words.columns.primitive}>
+                <b>{name}</b> <span className="zv-subtle">{help}</span>
+              </Td>
+              <Td dataLabel={words.columns.on}>
+                <Offered primitive={primitive} groups={groups} />
+              </Td>
+              <Td dataLabel={words.columns.used}>{used.operations.toLocaleString()}</Td>
+              <Td dataLabel={words.columns.bytes}>
+                <Bytes value={used.bytes} />
+              </Td>
+              <Td dataLabel={words.columns.errors}>{used.errors.toLocaleString()}</Td>
+            </Tr>
+          );
+        })}
+      </Tbody>
+    </Table>
+  );
+}
+
+function Offered({ primitive, groups }: { readonly primitive: Primitive; readonly groups: readonly Group[] }) {
+  if (groups.length === 0) return <Label isCompact>{words.nobody}</Label>;
+  const without = groups.filter((group) => group.disabled_offloads.includes(primitive)).map((group) => group.name);
+  return without.length === 0 ? (
+    <Label isCompact status="success">
+      {words.on}
+    </Label>
+  ) : (
+    <Label isCompact status="warning">
+      {words.off(without.join(", "))}
+    </Label>
+  );
+}
+
+interface FallbacksProps {
+  readonly fallbacks: ReadonlyMap<string, number>;
+  readonly reasons: Readonly<Record<string, readonly [string, string]>>;
+}
+
+function Fallbacks({ fallbacks, reasons }: FallbacksProps) {
+  if (fallbacks.size === 0) return <p>{words.noFallbacks}</p>;
+  return (
+    <Table aria-label={words.fallbacks} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{words.fallbackColumns.reason}</Th>
+          <Th>{words.fallbackColumns.bytes}</Th>
+          <Th>{words.fallbackColumns.remedy}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {[...fallbacks].map(([reason, bytes]) => {
+          const [name, remedy] = reasons[reason] ?? [reason, "–"];
+          return (
+            <Tr key={reason}>
+              <Td dataLabel={words.fallbackColumns.reason}>{name}</Td>
+              <Td dataLabel={words.fallbackColumns.bytes}>
+                <Bytes value={bytes} />
+              </Td>
+              <Td dataLabel={words.fallbackColumns.remedy}>{remedy}</Td>
+            </Tr>
+          );
+        })}
+      </Tbody>
+    </Table>
+  );
+}
+
+/** VAAI-NAS: what was asked of an export. */
+function Nas({ counters, problem }: { readonly counters: ExportCounters | undefined; readonly problem: string | null }) {
+  if (problem !== null) {
+    return (
+      <Alert variant="warning" isInline component="p" title={words.nas.unavailable}>
+        {problem}
+      </Alert>
+    );
+  }
+  if (counters === undefined) return <p>{words.nas.nothing}</p>;
+  return (
+    <>
+      <p className="zv-lead">{words.nas.lead}</p>
+      <Panel title={words.nas.operations}>
+        <NasOperations counters={counters} />
+      </Panel>
+      <div className="zv-below">
+        <Panel title={words.bytes}>
+          <dl className="zv-figures zv-figures-wide">
+            <Figure name={words.cloned} value={counters.cloned} />
+            <Figure name={words.copied} value={counters.copied} />
+            <Figure name={words.nas.holes} value={counters.holes} />
+            <Figure name={words.nas.reserved} value={counters.reserved} />
+          </dl>
+        </Panel>
+      </div>
+      <div className="zv-below">
+        <Panel title={words.fallbacks}>
+          <Fallbacks fallbacks={counters.fallbacks} reasons={words.nas.reasons} />
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function NasOperations({ counters }: { readonly counters: ExportCounters }) {
+  const { columns } = words.nas;
+  return (
+    <Table aria-label={words.nas.operations} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={60}>{columns.operation}</Th>
+          <Th>{columns.asked}</Th>
+          <Th>{columns.failed}</Th>
+          <Th>{columns.refused}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {NAS_OPERATIONS.map((operation) => {
+          const [name, help] = words.nas.names[operation];
+          const { operations, errors, refused } = counters.operations[operation];
+          return (
+            <Tr key={operation}>
+              <Td dataLabel={columns.operation}>
+                <b>{name}</b> <span className="zv-subtle">{help}</span>
+              </Td>
+              <Td dataLabel={columns.asked}>{operations.toLocaleString()}</Td>
+              <Td dataLabel={columns.failed}>{errors.toLocaleString()}</Td>
+              <Td dataLabel={columns.refused}>{refused.toLocaleString()}</Td>
+            </Tr>
+          );
+        })}
+      </Tbody>
+    </Table>
+  );
+}

@@ -1,0 +1,77 @@
+import { describe, expect, it } from "vitest";
+import type { Datastore } from "../../api/types";
+import { askedOf, clientsProblem, isThick, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./wanted";
+import { matches, sorted } from "./filter";
+
+function store(more: Partial<Datastore>): Datastore {
+  return {
+    id: "1",
+    name: "one",
+    pool: "tank",
+    dataset: "tank/one",
+    state: "active",
+    host_groups: [],
+    lun: 1,
+    ...more,
+  } as Datastore;
+}
+
+describe("what is wanted", () => {
+  it("is named as the service wants it", () => {
+    const taken = [store({ name: "vmfs1" }), store({ name: "old", state: "deleted" })];
+    expect(nameProblem({ ...NOTHING_YET, name: "vmfs2" }, taken)).toBeUndefined();
+    expect(nameProblem({ ...NOTHING_YET, name: "old" }, taken)).toBeUndefined();
+    for (const name of ["", "-a", "ä", "vmfs1", "x".repeat(43)]) {
+      expect(nameProblem({ ...NOTHING_YET, name }, taken)).toBeDefined();
+    }
+  });
+  it.each(["1 GiB", "64 TiB", "1.5 TiB"])("takes %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeUndefined());
+  it.each(["", "5", "1023 MiB", "65T"])("refuses %s", (size) => expect(sizeProblem({ ...NOTHING_YET, size })).toBeDefined());
+  it("has a threshold of 1 to 99 percent", () => {
+    expect(["", "1", "99"].map((threshold) => thresholdProblem({ ...NOTHING_YET, threshold }))).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    for (const threshold of ["0", "100", "a", "5.5"]) expect(thresholdProblem({ ...NOTHING_YET, threshold })).toBeDefined();
+  });
+  it("has of each kind what that has, whatever was chosen for the other before", () => {
+    const clients = "192.0.2.1, 2001:db8::/32";
+    const chosen = { ...NOTHING_YET, name: "a", size: "1 GiB", thick: true, threshold: "no", clients };
+    const nfs = askedOf({ ...chosen, kind: "nfs" });
+    expect(nfs).toHaveProperty("record_size", 65536);
+    expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
+    expect(nfs).not.toHaveProperty("thick");
+    expect(nfs).not.toHaveProperty("block_size");
+    expect(isThick({ ...chosen, kind: "nfs" })).toBe(false);
+    expect(thresholdProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
+    expect(thresholdProblem(chosen)).toBeDefined();
+    expect(askedOf(chosen)).not.toHaveProperty("clients");
+  });
+  it.each(["", "192.0.2.1", "192.0.2.0/24 2001:db8::1"])("takes clients %s", (clients) =>
+    expect(clientsProblem({ ...NOTHING_YET, kind: "nfs", clients })).toBeUndefined(),
+  );
+  it.each(["esx1.example", "*", "192.0.2.1 all"])("refuses clients %s", (clients) =>
+    expect(clientsProblem({ ...NOTHING_YET, kind: "nfs", clients })).toBeDefined(),
+  );
+  it("is asked for in whole MiB", () => {
+    expect(askedOf({ ...NOTHING_YET, name: "a", size: "1.0000001 GiB" }).size).toBe(String(1n << 30n));
+  });
+});
+
+describe("the list", () => {
+  const groups = [{ id: "g", name: "cluster", hosts: [], disabled_offloads: [], created_at: "" }];
+  it("finds by all words, in name, pool and host groups", () => {
+    const one = store({ host_groups: ["g"] });
+    const filter = { search: "CLUST one", state: "", pool: "" };
+    expect(matches(one, filter, groups)).toBe(true);
+    expect(matches(one, { ...filter, search: "one two" }, groups)).toBe(false);
+    expect(matches(one, { ...filter, state: "deleted" }, groups)).toBe(false);
+    expect(matches(one, { ...filter, pool: "other" }, groups)).toBe(false);
+  });
+  it("sorts numbers in names as numbers, and what has no LUN last", () => {
+    const stores = [store({ name: "v10", lun: null }), store({ name: "v9", lun: 3 })];
+    expect(sorted(stores, "name", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
+    expect(sorted(stores, "lun", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
+  });
+});

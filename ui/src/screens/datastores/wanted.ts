@@ -1,0 +1,113 @@
+/** What the wizard has been told so far, and what is wrong with it. */
+
+import type { Datastore, DatastoreAsked, Pool } from "../../api/types";
+import { parseBytes } from "../../format/bytes";
+import { text } from "../../text";
+
+const words = text.datastores.wizard;
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$/;
+const SMALLEST = 1n << 30n;
+const LARGEST = 64n << 40n;
+const MIB = 1n << 20n;
+
+export const COMPRESSIONS = ["lz4", "zstd", "zstd-fast", "off"] as const;
+export const BLOCK_SIZES = [16384, 32768, 65536, 131072] as const;
+export const RECORD_SIZES = [16384, 32768, 65536, 131072, 262144, 524288, 1048576] as const;
+const CLIENT = /^[0-9A-Fa-f:./]{2,64}$/;
+
+export interface Wanted {
+  readonly kind: Datastore["kind"];
+  readonly name: string;
+  readonly pool: string;
+  /** As typed; of NFS it is the quota. */
+  readonly size: string;
+  readonly thick: boolean;
+  readonly compression: (typeof COMPRESSIONS)[number];
+  readonly blockSize: (typeof BLOCK_SIZES)[number];
+  readonly recordSize: (typeof RECORD_SIZES)[number];
+  /** As typed; empty for none. */
+  readonly threshold: string;
+  readonly groups: readonly string[];
+  /** Of NFS, beside the hosts of the groups; as typed. */
+  readonly clients: string;
+}
+
+export const NOTHING_YET: Wanted = {
+  kind: "vmfs",
+  name: "",
+  pool: "",
+  size: "",
+  thick: false,
+  compression: "lz4",
+  blockSize: 65536,
+  recordSize: 65536,
+  threshold: "",
+  groups: [],
+  clients: "",
+};
+
+/** Bytes of what was typed, a whole number of MiB as the service wants it; null when it is no size. */
+export function sizeOf(wanted: Wanted): bigint | null {
+  const bytes = parseBytes(wanted.size);
+  return bytes === null ? null : (bytes / MIB) * MIB;
+}
+
+export function nameProblem(wanted: Wanted, stores: readonly Datastore[]): string | undefined {
+  if (!NAME.test(wanted.name)) return words.place.nameWrong;
+  const taken = stores.some((store) => store.name === wanted.name && store.state === "active");
+  return taken ? words.place.nameTaken : undefined;
+}
+
+export function sizeProblem(wanted: Wanted): string | undefined {
+  const bytes = sizeOf(wanted);
+  if (bytes === null) return words.size.sizeWrong;
+  return bytes < SMALLEST || bytes > LARGEST ? words.size.sizeRange : undefined;
+}
+
+export function thresholdProblem({ kind, threshold }: Wanted): string | undefined {
+  if (kind === "nfs" || threshold === "") return undefined;
+  return /^[1-9][0-9]?$/.test(threshold) ? undefined : words.size.thresholdWrong;
+}
+
+/** Addresses and networks of what was typed. */
+export function clientsOf({ clients }: Wanted): string[] {
+  return clients.split(/[\s,;]+/).filter((client) => client !== "");
+}
+
+/** What can be seen to be none; the service looks closer. */
+export function clientsProblem(wanted: Wanted): string | undefined {
+  if (wanted.kind === "vmfs") return undefined;
+  return clientsOf(wanted).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
+}
+
+/** Whether all its space is to be reserved; what was chosen for VMFS says nothing of NFS. */
+export function isThick({ kind, thick }: Wanted): boolean {
+  return kind === "vmfs" && thick;
+}
+
+/** Whether the pool has less free than a thick one would take: a warning, the service decides. */
+export function isTooThick(wanted: Wanted, pool: Pool | undefined): boolean {
+  const bytes = sizeOf(wanted);
+  return isThick(wanted) && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
+}
+
+/** As the service takes it. Only for what has no problem. */
+export function askedOf(wanted: Wanted): DatastoreAsked {
+  const common: DatastoreAsked = {
+    kind: wanted.kind,
+    name: wanted.name,
+    pool: wanted.pool,
+    size: String(sizeOf(wanted) ?? 0n),
+    compression: wanted.compression,
+    sync: "standard",
+    host_groups: [...wanted.groups],
+  };
+  if (wanted.kind === "nfs") return { ...common, record_size: wanted.recordSize, clients: clientsOf(wanted) };
+  return {
+    ...common,
+    block_size: wanted.blockSize,
+    thick: wanted.thick,
+    soft_threshold: wanted.threshold === "" ? null : Number(wanted.threshold),
+    lun: null,
+  };
+}

@@ -1,0 +1,137 @@
+/** A new datastore, step by step, with exactly what will be set before it is. */
+
+import { Wizard, WizardStep } from "@patternfly/react-core";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
+import { useNavigate } from "react-router";
+import { api, idempotent, told } from "../../api/client";
+import { ApiProblem } from "../../api/problem";
+import { datastoresQuery, groupsQuery, jobsQuery, poolsQuery } from "../../api/queries";
+import type { Datastore, DatastoreAsked, Group, Pool } from "../../api/types";
+import { Screen } from "../../parts/page";
+import { ProblemAlert } from "../../parts/problem-alert";
+import { Told } from "../../parts/states";
+import { useSubmission } from "../../parts/use-submission";
+import { useMay } from "../../session/session";
+import { text } from "../../text";
+import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem, type Wanted } from "./wanted";
+import { HostsStep, PlaceStep, ReviewStep, SizeStep, TypeStep } from "./wizard-steps";
+
+const words = text.datastores.wizard;
+/** Where each field of the service is typed. */
+const STEP_OF: Readonly<Record<string, string>> = {
+  name: "place",
+  pool: "place",
+  size: "size",
+  soft_threshold: "size",
+  host_groups: "hosts",
+  clients: "hosts",
+};
+
+export default function NewDatastoreScreen() {
+  const pools = useQuery(poolsQuery);
+  const groups = useQuery(groupsQuery);
+  const stores = useQuery(datastoresQuery);
+  const may = useMay("operator");
+  return (
+    <Screen title={words.title} parent={{ to: "/datastores", name: text.datastores.title }}>
+      {may ? (
+        <Told query={pools} what={words.title}>
+          {(poolsTold) => (
+            <Told query={groups} what={words.title}>
+              {(groupsTold) => <Steps pools={poolsTold} groups={groupsTold} stores={stores.data ?? []} />}
+            </Told>
+          )}
+        </Told>
+      ) : (
+        <ProblemAlert problem={new ApiProblem(403, "forbidden", "")} reading />
+      )}
+    </Screen>
+  );
+}
+
+interface Props {
+  readonly pools: readonly Pool[];
+  readonly groups: readonly Group[];
+  readonly stores: readonly Datastore[];
+}
+
+function Steps({ pools, groups, stores }: Props) {
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const [wanted, setWanted] = useState<Wanted>(() => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
+  const change = useCallback((part: Partial<Wanted>) => setWanted((before) => ({ ...before, ...part })), []);
+  const submission = useSubmission(
+    useCallback(
+      (body: DatastoreAsked, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
+      [],
+    ),
+    useCallback(
+      (job: { id: string }) => {
+        void client.invalidateQueries({ queryKey: jobsQuery.queryKey });
+        void navigate(`/jobs/${job.id}`);
+      },
+      [client, navigate],
+    ),
+  );
+  const { problem, pending, fieldProblem } = submission;
+  const placed = nameProblem(wanted, stores) === undefined && wanted.pool !== "";
+  const sized = sizeProblem(wanted) === undefined && thresholdProblem(wanted) === undefined;
+  const shown = clientsProblem(wanted) === undefined;
+  const marked = (step: string) => [...(problem?.fields.keys() ?? [])].some((field) => STEP_OF[field] === step);
+  const status = (step: string) => (marked(step) ? ("error" as const) : ("default" as const));
+  const step = { wanted, change, pools, groups, stores, fieldProblem };
+  const common = { backButtonText: text.common.back, cancelButtonText: text.common.cancel };
+  // Identifiers of steps become those of their buttons: none may be a field's too, or its label names the button.
+  return (
+    <Wizard
+      className="zv-wizard"
+      navAriaLabel={words.title}
+      onClose={() => void navigate("/datastores")}
+      onSave={() => void submission.send(askedOf(wanted))}
+    >
+      <WizardStep id="step-type" name={words.steps.type} footer={{ ...common, nextButtonText: text.common.next }}>
+        <TypeStep {...step} />
+      </WizardStep>
+      <WizardStep
+        id="step-place"
+        name={words.steps.place}
+        status={status("place")}
+        footer={{ ...common, nextButtonText: text.common.next, isNextDisabled: !placed }}
+      >
+        <PlaceStep {...step} />
+      </WizardStep>
+      <WizardStep
+        id="step-size"
+        name={words.steps.size}
+        status={status("size")}
+        isDisabled={!placed}
+        footer={{ ...common, nextButtonText: text.common.next, isNextDisabled: !sized }}
+      >
+        <SizeStep {...step} />
+      </WizardStep>
+      <WizardStep
+        id="step-hosts"
+        name={words.steps.hosts}
+        status={status("hosts")}
+        isDisabled={!placed || !sized}
+        footer={{ ...common, nextButtonText: text.common.next, isNextDisabled: !shown }}
+      >
+        <HostsStep {...step} />
+      </WizardStep>
+      <WizardStep
+        id="step-review"
+        name={words.steps.review}
+        isDisabled={!placed || !sized || !shown}
+        footer={{
+          ...common,
+          nextButtonText: words.review.submit,
+          nextButtonProps: { isLoading: pending },
+          isNextDisabled: pending || !placed || !sized || !shown,
+        }}
+      >
+        <ReviewStep {...step} problem={problem} onRetry={() => void submission.send(askedOf(wanted))} />
+      </WizardStep>
+    </Wizard>
+  );
+}

@@ -1,0 +1,104 @@
+/** The first start, step by step. Which step is next is what the appliance lacks: it can be left and taken up anywhere. */
+
+import { Button, ProgressStep, ProgressStepper } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Navigate, useNavigate } from "react-router";
+import { poolsQuery, setupQuery } from "../../api/queries";
+import { Alone } from "../../parts/alone";
+import { Told } from "../../parts/states";
+import { sessionQuery, useMay } from "../../session/session";
+import { text } from "../../text";
+import { AccountStep } from "./account-step";
+import { PoolStep } from "./pool-step";
+import { PortalsStep } from "./portals-step";
+
+const words = text.session.setup;
+const STEPS = ["account", "pool", "portals", "done"] as const;
+type Step = (typeof STEPS)[number];
+
+export function FirstStartScreen() {
+  const setup = useQuery(setupQuery);
+  const session = useQuery(sessionQuery);
+  return (
+    <Alone page={words.page} title={words.title} wide>
+      <p className="zv-lead">{words.lead}</p>
+      <Told query={setup} what={words.page}>
+        {({ needed }) => (
+          <Told query={session} what={words.page}>
+            {({ session: who }) =>
+              needed ? <Framed step="account" /> : who === null ? <Navigate to="/login" replace /> : <AfterAccount />
+            }
+          </Told>
+        )}
+      </Told>
+    </Alone>
+  );
+}
+
+/** Pool and portals are an administrator's; where there is a pool nothing is left to do but to look. */
+function AfterAccount() {
+  const pools = useQuery(poolsQuery);
+  const admin = useMay("admin");
+  const [passed, setPassed] = useState<readonly Step[]>([]);
+  const [hadPool, setHadPool] = useState<boolean | null>(null);
+  if (!admin) return <Navigate to="/" replace />;
+  return (
+    <Told query={pools} what={words.steps.pool}>
+      {(told) => {
+        if (hadPool === null) setHadPool(told.length > 0);
+        const left = STEPS.filter(
+          (step) =>
+            step !== "account" &&
+            !passed.includes(step) &&
+            !(step === "pool" && told.length > 0) &&
+            // Where a pool was there from the beginning, somebody has set the machine up: only the account was missing.
+            !(step === "portals" && hadPool === true),
+        );
+        return <Framed step={left[0] ?? "done"} onPass={(step) => setPassed([...passed, step])} />;
+      }}
+    </Told>
+  );
+}
+
+function Framed({ step, onPass }: { readonly step: Step; readonly onPass?: (step: Step) => void }) {
+  const now = STEPS.indexOf(step);
+  return (
+    <>
+      <ProgressStepper isCenterAligned aria-label={words.progress} className="zv-steps">
+        {STEPS.map((one, index) => (
+          <ProgressStep
+            key={one}
+            id={`step-${one}`}
+            titleId={`step-${one}-title`}
+            isCurrent={index === now}
+            variant={index < now || step === "done" ? "success" : index === now ? "info" : "pending"}
+            aria-label={words.steps[one]}
+          >
+            {words.steps[one]}
+          </ProgressStep>
+        ))}
+      </ProgressStepper>
+      {step === "account" && <AccountStep />}
+      {step === "pool" && <PoolStep onLater={() => onPass?.("pool")} />}
+      {step === "portals" && <PortalsStep onDone={() => onPass?.("portals")} />}
+      {step === "done" && <Done />}
+    </>
+  );
+}
+
+function Done() {
+  const navigate = useNavigate();
+  return (
+    <>
+      <h2 className="zv-step-title">{words.done.title}</h2>
+      <p>{words.done.lead}</p>
+      <div className="zv-buttons">
+        <Button onClick={() => void navigate("/datastores/new")}>{words.done.create}</Button>
+        <Button variant="secondary" onClick={() => void navigate("/")}>
+          {words.done.dashboard}
+        </Button>
+      </div>
+    </>
+  );
+}

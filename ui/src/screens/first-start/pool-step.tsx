@@ -1,0 +1,218 @@
+import {
+  ActionGroup,
+  Alert,
+  Button,
+  Checkbox,
+  CodeBlock,
+  CodeBlockCode,
+  EmptyState,
+  EmptyStateActions,
+  EmptyStateBody,
+  EmptyStateFooter,
+  EmptyStateVariant,
+  Form,
+  FormGroup,
+  Radio,
+} from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useState, type FormEvent } from "react";
+import { api, idempotent, told } from "../../api/client";
+import { disksQuery } from "../../api/queries";
+import type { Disk } from "../../api/types";
+import { TextField } from "../../parts/field";
+import { JobNews } from "../../parts/job";
+import { ProblemAlert } from "../../parts/problem-alert";
+import { Told } from "../../parts/states";
+import { useSubmission } from "../../parts/use-submission";
+import { Bytes } from "../../parts/values";
+import { text } from "../../text";
+import { FEWEST, LAYOUTS, vdevsOf, wrongLayout, type Layout } from "./layout";
+
+const words = text.session.setup.pool;
+
+export function PoolStep({ onLater }: { readonly onLater: () => void }) {
+  const query = useQuery(disksQuery);
+  return (
+    <>
+      <h2 className="zv-step-title">{words.title}</h2>
+      <p>{words.lead}</p>
+      <Told query={query} what={words.disks}>
+        {(disks) => {
+          const free = disks.filter((disk) => disk.used_by == null);
+          return free.length === 0 ? (
+            <NoDisks onLook={() => void query.refetch()} onLater={onLater} />
+          ) : (
+            <PoolForm disks={free} onLater={onLater} />
+          );
+        }}
+      </Told>
+    </>
+  );
+}
+
+function NoDisks({ onLook, onLater }: { readonly onLook: () => void; readonly onLater: () => void }) {
+  return (
+    <EmptyState titleText={words.noDisks.title} headingLevel="h3" variant={EmptyStateVariant.sm}>
+      <EmptyStateBody>{words.noDisks.body}</EmptyStateBody>
+      <EmptyStateFooter>
+        <EmptyStateActions>
+          <Button onClick={onLook}>{words.noDisks.action}</Button>
+          <Button variant="link" onClick={onLater}>
+            {words.later}
+          </Button>
+        </EmptyStateActions>
+      </EmptyStateFooter>
+    </EmptyState>
+  );
+}
+
+function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonly onLater: () => void }) {
+  const [name, setName] = useState("tank");
+  const [layout, setLayout] = useState<Layout>(disks.length >= FEWEST.mirror ? "mirror" : "stripe");
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const asked = { name, vdevs: vdevsOf(layout, chosen), force: false };
+  const planned = useSubmission(
+    useCallback(
+      (body: typeof asked, key: string) =>
+        told(api.POST("/api/v1/pools/plan", { body: { ...body, extend: false }, headers: idempotent(key) })),
+      [],
+    ),
+  );
+  const made = useSubmission(
+    useCallback((body: typeof asked, key: string) => told(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
+  );
+  const [plan, setPlan] = useState<readonly string[] | null>(null);
+  const [job, setJob] = useState<string | null>(null);
+  const wrong = chosen.length > 0 ? wrongLayout(layout, chosen.length) : null;
+  const problem = planned.problem ?? made.problem;
+
+  /** A plan is of what was chosen when it was made. */
+  function changed(): void {
+    setPlan(null);
+    planned.forget();
+    made.forget();
+  }
+
+  function submitted(event: FormEvent): void {
+    event.preventDefault();
+    if (plan === null) void planned.send(asked).then((answer) => setPlan(answer?.layout ?? null));
+    else void made.send(asked).then((answer) => setJob(answer?.id ?? null));
+  }
+
+  return (
+    <Form onSubmit={submitted} className="zv-form">
+      <TextField
+        id="pool-name"
+        label={words.name}
+        help={words.nameHelp}
+        value={name}
+        onChange={(typed) => {
+          setName(typed);
+          changed();
+        }}
+        problem={problem?.fields.get("name")}
+        required
+      />
+      <FormGroup role="radiogroup" label={words.layout} fieldId="layout">
+        {LAYOUTS.map((one) => (
+          <Radio
+            key={one}
+            id={`layout-${one}`}
+            name="layout"
+            label={words.layouts[one].label}
+            description={words.layouts[one].help}
+            isChecked={layout === one}
+            isDisabled={disks.length < FEWEST[one]}
+            onChange={() => {
+              setLayout(one);
+              changed();
+            }}
+          />
+        ))}
+      </FormGroup>
+      <FormGroup label={words.disks} fieldId="disks" role="group">
+        <DiskTable
+          disks={disks}
+          chosen={chosen}
+          onChange={(now) => {
+            setChosen(now);
+            changed();
+          }}
+        />
+      </FormGroup>
+      {wrong !== null && <Alert variant="warning" isInline isPlain title={wrong} />}
+      {problem !== null && <ProblemAlert problem={problem} knownFields={["name"]} />}
+      {plan !== null && (
+        <section aria-label={words.review}>
+          <h3>{words.review}</h3>
+          <p>{words.reviewLead}</p>
+          <CodeBlock>
+            <CodeBlockCode>{plan.join("\n")}</CodeBlockCode>
+          </CodeBlock>
+        </section>
+      )}
+      {job !== null && <JobNews id={job} onEnd={(ended) => ended.state !== "succeeded" && setJob(null)} />}
+      <ActionGroup>
+        <Button
+          type="submit"
+          isLoading={planned.pending || made.pending || job !== null}
+          isDisabled={chosen.length === 0 || wrong !== null || planned.pending || made.pending || job !== null}
+        >
+          {plan === null ? words.look : words.submit}
+        </Button>
+        <Button variant="link" onClick={onLater}>
+          {words.later}
+        </Button>
+      </ActionGroup>
+    </Form>
+  );
+}
+
+interface DiskTableProps {
+  readonly disks: readonly Disk[];
+  readonly chosen: readonly string[];
+  readonly onChange: (chosen: readonly string[]) => void;
+}
+
+function DiskTable({ disks, chosen, onChange }: DiskTableProps) {
+  return (
+    <Table aria-label={words.disks} variant="compact">
+      <Thead>
+        <Tr>
+          <Th screenReaderText={words.columns.choose} />
+          <Th>{words.columns.path}</Th>
+          <Th>{words.columns.model}</Th>
+          <Th>{words.columns.serial}</Th>
+          <Th>{words.columns.kind}</Th>
+          <Th>{words.columns.size}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {disks.map((disk, index) => (
+          <Tr key={disk.path}>
+            <Td>
+              <Checkbox
+                id={`disk-${index}`}
+                aria-label={words.chooseDisk(disk.path)}
+                isChecked={chosen.includes(disk.path)}
+                onChange={(_event, checked) =>
+                  onChange(checked ? [...chosen, disk.path] : chosen.filter((path) => path !== disk.path))
+                }
+              />
+            </Td>
+            <Td dataLabel={words.columns.path} modifier="breakWord">
+              {disk.path}
+            </Td>
+            <Td dataLabel={words.columns.model}>{disk.model || "–"}</Td>
+            <Td dataLabel={words.columns.serial}>{disk.serial || "–"}</Td>
+            <Td dataLabel={words.columns.kind}>{disk.rotational ? words.rotational : words.solid}</Td>
+            <Td dataLabel={words.columns.size}>
+              <Bytes value={disk.size} />
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}

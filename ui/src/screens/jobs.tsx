@@ -1,0 +1,126 @@
+import { Button, EmptyState, EmptyStateBody, PageSection } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback } from "react";
+import { Link, useParams } from "react-router";
+import { api, idempotent, told } from "../api/client";
+import { jobQuery, jobsQuery } from "../api/queries";
+import type { Job } from "../api/types";
+import { formatDuration } from "../format/time";
+import { Facts } from "../parts/facts";
+import { isActive, jobName, JobProgress, JobState } from "../parts/job";
+import { Screen } from "../parts/page";
+import { ProblemAlert } from "../parts/problem-alert";
+import { Told } from "../parts/states";
+import { useSubmission } from "../parts/use-submission";
+import { Time } from "../parts/values";
+import { May } from "../session/session";
+import { text } from "../text";
+
+const words = text.jobs;
+
+export function JobsScreen() {
+  const query = useQuery(jobsQuery);
+  return (
+    <Screen title={words.title} lead={words.lead}>
+      <Told query={query} what={words.title} lines={6}>
+        {(jobs) =>
+          jobs.length === 0 ? (
+            <EmptyState titleText={words.empty.title} headingLevel="h2">
+              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+            </EmptyState>
+          ) : (
+            <JobTable jobs={jobs} />
+          )
+        }
+      </Told>
+    </Screen>
+  );
+}
+
+export function JobTable({ jobs }: { readonly jobs: readonly Job[] }) {
+  return (
+    <Table aria-label={words.list} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{words.columns.kind}</Th>
+          <Th>{words.columns.state}</Th>
+          <Th>{words.columns.actor}</Th>
+          <Th>{words.columns.started}</Th>
+          <Th>{words.columns.took}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {jobs.map((job) => (
+          <Tr key={job.id}>
+            <Td dataLabel={words.columns.kind}>
+              <Link to={`/jobs/${job.id}`}>{jobName(job)}</Link>
+            </Td>
+            <Td dataLabel={words.columns.state} width={30}>
+              <JobProgress job={job} />
+            </Td>
+            <Td dataLabel={words.columns.actor}>{job.actor}</Td>
+            <Td dataLabel={words.columns.started}>
+              <Time at={job.started_at ?? job.created_at} ago />
+            </Td>
+            <Td dataLabel={words.columns.took}>{took(job)}</Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+function took({ started_at: began, ended_at: ended }: Job): string {
+  return began == null || ended == null ? "–" : formatDuration(Date.parse(ended) - Date.parse(began));
+}
+
+export function JobScreen() {
+  const { id = "" } = useParams();
+  const query = useQuery(jobQuery(id));
+  const title = query.data === undefined ? words.columns.kind : jobName(query.data);
+  return (
+    <Screen title={title} parent={{ to: "/jobs", name: words.title }}>
+      <Told query={query} what={words.columns.kind}>
+        {(job) => <JobFacts job={job} />}
+      </Told>
+    </Screen>
+  );
+}
+
+function JobFacts({ job }: { readonly job: Job }) {
+  const { send, pending, problem } = useSubmission(
+    useCallback(
+      (asked: string, key: string) =>
+        told(api.POST("/api/v1/jobs/{job_id}/cancel", { params: { path: { job_id: asked } }, headers: idempotent(key) })),
+      [],
+    ),
+  );
+  return (
+    <>
+      {problem !== null && <ProblemAlert problem={problem} />}
+      <PageSection padding={{ default: "noPadding" }}>
+        <Facts
+          facts={[
+            [words.columns.state, isActive(job) ? <JobProgress key="progress" job={job} /> : <JobState key="state" job={job} />],
+            job.step === "" ? null : [words.step, job.step],
+            job.problem == null ? null : [words.problem, job.problem.text],
+            [words.columns.subject, job.subject],
+            [words.columns.actor, job.actor],
+            [words.created, <Time key="created" at={job.created_at} />],
+            job.started_at == null ? null : [words.columns.started, <Time key="started" at={job.started_at} />],
+            job.ended_at == null ? null : [words.ended, <Time key="ended" at={job.ended_at} />],
+            job.ended_at == null ? null : [words.columns.took, took(job)],
+          ]}
+        />
+        {isActive(job) && (
+          <May least="operator">
+            <Button variant="secondary" isLoading={pending} isDisabled={pending} onClick={() => void send(job.id)}>
+              {words.cancel}
+            </Button>
+          </May>
+        )}
+      </PageSection>
+    </>
+  );
+}

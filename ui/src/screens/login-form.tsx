@@ -1,0 +1,56 @@
+/** Name and password, on the login page and over a page whose session has ended. */
+
+import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";
+import { useCallback, useState, type FormEvent } from "react";
+import { TextField } from "../parts/field";
+import { ProblemAlert } from "../parts/problem-alert";
+import { useSubmission } from "../parts/use-submission";
+import { useSession } from "../session/session";
+import { text } from "../text";
+
+interface Asked {
+  readonly name: string;
+  readonly password: string;
+}
+
+export function LoginForm({ submit, onDone }: { readonly submit: string; readonly onDone?: () => void }) {
+  const { session, logIn } = useSession();
+  const [name, setName] = useState(session?.name ?? "");
+  const [password, setPassword] = useState("");
+  const { send, pending, problem } = useSubmission(
+    useCallback((asked: Asked) => logIn(asked.name, asked.password), [logIn]),
+    onDone,
+  );
+  const words = text.session.login;
+
+  function submitted(event: FormEvent): void {
+    event.preventDefault();
+    void send({ name, password }).then(() => setPassword(""));
+  }
+
+  return (
+    <Form onSubmit={submitted}>
+      {problem !== null &&
+        (problem.isSession ? (
+          <Alert variant="danger" isInline title={words.wrong} role="alert" />
+        ) : (
+          <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />
+        ))}
+      <TextField id="login-name" label={words.name} value={name} onChange={setName} autoComplete="username" required />
+      <TextField
+        id="login-password"
+        label={words.password}
+        type="password"
+        value={password}
+        onChange={setPassword}
+        autoComplete="current-password"
+        required
+      />
+      <ActionGroup>
+        <Button type="submit" isBlock isLoading={pending} isDisabled={pending || name === "" || password === ""}>
+          {submit}
+        </Button>
+      </ActionGroup>
+    </Form>
+  );
+}

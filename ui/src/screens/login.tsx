@@ -1,0 +1,28 @@
+import { useQuery } from "@tanstack/react-query";
+import { Navigate, useLocation } from "react-router";
+import { setupQuery } from "../api/queries";
+import { Alone } from "../parts/alone";
+import { useSession } from "../session/session";
+import { text } from "../text";
+import { LoginForm } from "./login-form";
+
+/** Where who is sent here came from; only addresses of this console. */
+function cameFrom(state: unknown): string {
+  if (typeof state !== "object" || state === null || !("from" in state)) return "/";
+  const { from } = state;
+  if (typeof from !== "object" || from === null || !("pathname" in from) || typeof from.pathname !== "string") return "/";
+  return from.pathname.startsWith("/") && !from.pathname.startsWith("//") ? from.pathname : "/";
+}
+
+export function LoginScreen() {
+  const { session, ended } = useSession();
+  const { data: setup } = useQuery(setupQuery);
+  const location = useLocation();
+  if (setup?.needed) return <Navigate to="/first-start" replace />;
+  if (session !== null && !ended) return <Navigate to={cameFrom(location.state)} replace />;
+  return (
+    <Alone page={text.session.login.page} title={text.session.login.title}>
+      <LoginForm submit={text.session.login.submit} />
+    </Alone>
+  );
+}

@@ -1,0 +1,97 @@
+import { Button, ClipboardCopyButton, CodeBlock, CodeBlockAction, CodeBlockCode, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { readinessQuery } from "../api/queries";
+import type { Check } from "../api/types";
+import { Screen } from "../parts/page";
+import { Panel } from "../parts/panel";
+import { Told } from "../parts/states";
+import { text } from "../text";
+
+const words = text.readiness;
+const STATUS = { ok: "success", warning: "warning", failed: "danger", unknown: "custom" } as const;
+/** What needs somebody comes first. */
+const ORDER: readonly Check["result"][] = ["failed", "warning", "unknown", "ok"];
+
+export function ReadinessScreen() {
+  const query = useQuery(readinessQuery);
+  return (
+    <Screen
+      title={words.title}
+      lead={words.lead}
+      actions={
+        <Button variant="secondary" isLoading={query.isFetching} onClick={() => void query.refetch()}>
+          {words.again}
+        </Button>
+      }
+    >
+      <Told query={query} what={words.title} lines={8}>
+        {({ checks, esxcli }) => (
+          <>
+            <Checks checks={checks} />
+            <Lines lines={esxcli} />
+          </>
+        )}
+      </Told>
+    </Screen>
+  );
+}
+
+function Checks({ checks }: { readonly checks: readonly Check[] }) {
+  const failed = checks.filter((check) => check.result !== "ok").length;
+  const ordered = checks.toSorted((one, other) => ORDER.indexOf(one.result) - ORDER.indexOf(other.result));
+  return (
+    <Panel title={failed === 0 ? words.all(checks.length) : words.some(failed, checks.length)}>
+      <Table aria-label={words.list} variant="compact">
+        <Thead>
+          <Tr>
+            <Th width={10}>{words.columns.result}</Th>
+            <Th width={20}>{words.columns.check}</Th>
+            <Th>{words.columns.evidence}</Th>
+            <Th>{words.columns.remedy}</Th>
+          </Tr>
+        </Thead>
+        <Tbody>
+          {ordered.map((check) => (
+            <Tr key={`${check.id} ${check.subject}`}>
+              <Td dataLabel={words.columns.result}>
+                <Label status={STATUS[check.result]}>{words.result[check.result]}</Label>
+              </Td>
+              <Td dataLabel={words.columns.check}>{check.title}</Td>
+              <Td dataLabel={words.columns.evidence}>{check.evidence}</Td>
+              <Td dataLabel={words.columns.remedy}>{check.remedy || "–"}</Td>
+            </Tr>
+          ))}
+        </Tbody>
+      </Table>
+    </Panel>
+  );
+}
+
+function Lines({ lines }: { readonly lines: readonly string[] }) {
+  const [copied, setCopied] = useState(false);
+  const all = lines.join("\n");
+  return (
+    <div className="zv-below">
+      <Panel title={words.esxcli.title} lead={words.esxcli.lead}>
+        <CodeBlock
+          actions={
+            <CodeBlockAction>
+              <ClipboardCopyButton
+                id="copy-esxcli"
+                aria-label={words.esxcli.copyAll}
+                variant="plain"
+                onClick={() => void navigator.clipboard.writeText(all).then(() => setCopied(true))}
+              >
+                {copied ? text.common.copied : words.esxcli.copyAll}
+              </ClipboardCopyButton>
+            </CodeBlockAction>
+          }
+        >
+          <CodeBlockCode>{all}</CodeBlockCode>
+        </CodeBlock>
+      </Panel>
+    </div>
+  );
+}

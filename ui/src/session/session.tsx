@@ -1,0 +1,102 @@
+/** Who is logged in: read once, kept in the cache, ended by any 401. */
+
+import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
+import { createContext, use, useCallback, useEffect, useMemo, type ReactNode } from "react";
+import { api, setCsrfToken, told } from "../api/client";
+import { listen } from "../api/events";
+import { ApiProblem } from "../api/problem";
+import type { Role, Session } from "../api/types";
+
+const KEY = ["session"];
+const RANK: Record<Role, number> = { viewer: 1, operator: 2, admin: 3 };
+
+/** `ended`: who was logged in is not any more; the page stays, for what was typed there. */
+interface Known {
+  readonly session: Session | null;
+  readonly ended: boolean;
+}
+
+export const sessionQuery = queryOptions({
+  queryKey: KEY,
+  queryFn: async ({ signal }): Promise<Known> => {
+    try {
+      const session = await told(api.GET("/api/v1/session", { signal }));
+      setCsrfToken(session.csrf_token ?? null);
+      return { session, ended: false };
+    } catch (error) {
+      if (error instanceof ApiProblem && error.isSession) return { session: null, ended: false };
+      throw error;
+    }
+  },
+  staleTime: Infinity,
+  gcTime: Infinity,
+});
+
+/** A 401 came: the cookie is worth nothing any more. */
+export function endSession(client: QueryClient): void {
+  setCsrfToken(null);
+  client.setQueryData<Known>(KEY, (known) => (known?.session ? { ...known, ended: true } : known));
+}
+
+interface SessionActions {
+  readonly session: Session | null;
+  readonly ended: boolean;
+  readonly logIn: (name: string, password: string) => Promise<void>;
+  readonly logOut: () => Promise<void>;
+}
+
+const SessionContext = createContext<SessionActions | null>(null);
+
+export function SessionProvider({ children }: { readonly children: ReactNode }) {
+  const client = useQueryClient();
+  const { data: known } = useQuery(sessionQuery);
+  const live = known?.session != null && !known.ended;
+  const ended = known?.ended ?? false;
+
+  useEffect(() => (live ? listen(client) : undefined), [client, live]);
+  // Until somebody logs in again nothing is asked for, as on a page that nobody looks at: each answer would be a 401 that draws
+  // what lies below the login anew, and a dialog that is drawn hides the login from screen readers.
+  useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
+
+  const logIn = useCallback(
+    async (name: string, password: string) => {
+      const session = await told(api.POST("/api/v1/session", { body: { name, password } }));
+      setCsrfToken(session.csrf_token ?? null);
+      const before = client.getQueryData<Known>(KEY)?.session;
+      client.setQueryData<Known>(KEY, { session, ended: false });
+      // What another user was shown is not this one's to see.
+      if (before && before.user !== session.user) window.location.assign("/");
+      else void client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
+    },
+    [client],
+  );
+
+  const logOut = useCallback(async () => {
+    await told(api.DELETE("/api/v1/session"));
+    setCsrfToken(null);
+    // Who looks at the session is told of its end: it stays in the cache, where what was shown to its user does not.
+    client.setQueryData<Known>(KEY, { session: null, ended: false });
+    client.removeQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
+  }, [client]);
+
+  const session = known?.session ?? null;
+  const value = useMemo(() => ({ session, ended, logIn, logOut }), [session, ended, logIn, logOut]);
+  return <SessionContext value={value}>{children}</SessionContext>;
+}
+
+export function useSession(): SessionActions {
+  const value = use(SessionContext);
+  if (value === null) throw new Error("useSession is for what is inside of SessionProvider");
+  return value;
+}
+
+/** Whether who is logged in has this role or more. */
+export function useMay(role: Role): boolean {
+  const { session } = useSession();
+  return session !== null && RANK[session.role] >= RANK[role];
+}
+
+/** Shows what is inside to whom may use it; to others it is not there. */
+export function May({ least, children }: { readonly least: Role; readonly children: ReactNode }) {
+  return useMay(least) ? children : null;
+}

@@ -1,0 +1,31 @@
+/** Lets in who is logged in; others go to the login, or to the first start while there is no administrator. */
+
+import { Bullseye } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { Navigate, useLocation } from "react-router";
+import { setupQuery } from "../api/queries";
+import { Told } from "../parts/states";
+import { sessionQuery } from "../session/session";
+import { text } from "../text";
+
+export function Gate({ children }: { readonly children: ReactNode }) {
+  const session = useQuery(sessionQuery);
+  // Who is logged in does not wait for it.
+  const setup = useQuery({ ...setupQuery, enabled: session.data?.session === null });
+  const location = useLocation();
+  if (session.data?.session) return children;
+  return (
+    <Bullseye>
+      <Told query={session} what={text.common.product}>
+        {() => (
+          <Told query={setup} what={text.common.product}>
+            {({ needed }) =>
+              needed ? <Navigate to="/first-start" replace /> : <Navigate to="/login" replace state={{ from: location }} />
+            }
+          </Told>
+        )}
+      </Told>
+    </Bullseye>
+  );
+}

@@ -1,0 +1,17 @@
+/** Over a page whose session has ended: what was typed there stays. */
+
+import { Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { LoginForm } from "../screens/login-form";
+import { text } from "../text";
+
+export function LoginAgain() {
+  const words = text.problems.session;
+  return (
+    <Modal id="login-again-dialog" isOpen variant={ModalVariant.small} aria-labelledby="login-again">
+      <ModalHeader title={words.title} labelId="login-again" description={`${words.body} ${words.remedy}`} />
+      <ModalBody>
+        <LoginForm submit={text.session.login.again} />
+      </ModalBody>
+    </Modal>
+  );
+}

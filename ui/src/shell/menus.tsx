@@ -1,0 +1,86 @@
+/** The menus of the masthead: who is logged in, and light or dark. */
+
+import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";
+import AdjustIcon from "@patternfly/react-icons/dist/esm/icons/adjust-icon";
+import UserIcon from "@patternfly/react-icons/dist/esm/icons/user-icon";
+import { useState, type ReactNode, type Ref } from "react";
+import { useNavigate } from "react-router";
+import { useSession } from "../session/session";
+import { text } from "../text";
+import { chooseTheme, readTheme, type Theme } from "./theme";
+
+interface MenuProps {
+  readonly label: string;
+  readonly icon: ReactNode;
+  readonly shown?: string;
+  readonly children: (close: () => void) => ReactNode;
+}
+
+function Menu({ label, icon, shown, children }: MenuProps) {
+  const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <Dropdown
+      isOpen={open}
+      onOpenChange={setOpen}
+      onSelect={close}
+      popperProps={{ position: "right" }}
+      toggle={(ref: Ref<MenuToggleElement>) => (
+        <MenuToggle
+          ref={ref}
+          variant={shown === undefined ? "plain" : "plainText"}
+          icon={icon}
+          isExpanded={open}
+          aria-label={label}
+          onClick={() => setOpen(!open)}
+        >
+          {shown}
+        </MenuToggle>
+      )}
+    >
+      <DropdownList>{children(close)}</DropdownList>
+    </Dropdown>
+  );
+}
+
+const THEMES: readonly Theme[] = ["system", "light", "dark"];
+
+export function ThemeMenu() {
+  const [theme, setTheme] = useState(readTheme);
+  return (
+    <Menu label={text.common.theme.label} icon={<AdjustIcon />}>
+      {() =>
+        THEMES.map((one) => (
+          <DropdownItem
+            key={one}
+            isSelected={one === theme}
+            onClick={() => {
+              chooseTheme(one);
+              setTheme(one);
+            }}
+          >
+            {text.common.theme[one]}
+          </DropdownItem>
+        ))
+      }
+    </Menu>
+  );
+}
+
+export function UserMenu() {
+  const { session, logOut } = useSession();
+  const navigate = useNavigate();
+  if (session === null) return null;
+  return (
+    <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={session.name}>
+      {() => (
+        <DropdownItem
+          description={text.common.user.role[session.role]}
+          onClick={() => void logOut().then(() => navigate("/login"))}
+        >
+          {text.common.user.logOut}
+        </DropdownItem>
+      )}
+    </Menu>
+  );
+}

@@ -1,0 +1,170 @@
+/** What surrounds each screen of who is logged in: masthead, navigation, banners, the login over an ended session. */
+
+import {
+  Banner,
+  Label,
+  Masthead,
+  MastheadBrand,
+  MastheadContent,
+  MastheadLogo,
+  MastheadMain,
+  MastheadToggle,
+  Nav,
+  NavItem,
+  NavList,
+  Page,
+  PageSidebar,
+  PageSidebarBody,
+  PageToggleButton,
+  SkipToContent,
+  Toolbar,
+  ToolbarContent,
+  ToolbarGroup,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Suspense, useEffect, useSyncExternalStore } from "react";
+import { Link, Outlet, useLocation } from "react-router";
+import { isLost, onConnectionChange } from "../api/connection";
+import { statusQuery } from "../api/queries";
+import { Loading } from "../parts/states";
+import { useSession } from "../session/session";
+import { text } from "../text";
+import { Boundary } from "./boundary";
+import { LoginAgain } from "./login-again";
+import { ThemeMenu, UserMenu } from "./menus";
+
+const CONTENT = "content";
+const PAGES = [
+  ["/", text.common.pages.dashboard],
+  ["/datastores", text.common.pages.datastores],
+  ["/jobs", text.common.pages.jobs],
+  ["/alerts", text.common.pages.alerts],
+  ["/readiness", text.common.pages.readiness],
+] as const;
+
+export function Shell() {
+  const { ended } = useSession();
+  const { pathname } = useLocation();
+  const lost = useSyncExternalStore(onConnectionChange, isLost);
+
+  useAskWhileLost(lost);
+
+  return (
+    <Page
+      mainContainerId={CONTENT}
+      mainTabIndex={-1}
+      skipToContent={<SkipToContent href={`#${CONTENT}`}>{text.common.skip}</SkipToContent>}
+      masthead={<Top />}
+      isManagedSidebar
+      sidebar={
+        <PageSidebar>
+          <PageSidebarBody>
+            <Nav aria-label={text.common.navigation}>
+              <NavList>
+                {PAGES.map(([path, name]) => (
+                  // The link is its child: to a component of another kind NavItem gives `href` and keeps `to`, which Link needs.
+                  <NavItem key={path} itemId={path} isActive={path === "/" ? pathname === "/" : pathname.startsWith(path)}>
+                    <Link to={path}>{name}</Link>
+                  </NavItem>
+                ))}
+              </NavList>
+            </Nav>
+          </PageSidebarBody>
+        </PageSidebar>
+      }
+      banner={
+        lost ? (
+          <Banner status="warning" screenReaderText="">
+            <span role="status">{text.problems.lostBanner}</span>
+          </Banner>
+        ) : undefined
+      }
+    >
+      <Boundary key={screenOf(pathname)}>
+        <Suspense fallback={<Loading what={text.common.product} />}>
+          <Outlet />
+        </Suspense>
+      </Boundary>
+      {ended && <LoginAgain />}
+    </Page>
+  );
+}
+
+/** The same for all tabs of a screen: one that changes neither takes the focus away nor forgets what was begun there. */
+function screenOf(pathname: string): string {
+  return pathname.split("/").slice(0, 3).join("/");
+}
+
+/** While nothing answers, asks again by itself; when something does, all that is shown is asked for anew. */
+function useAskWhileLost(lost: boolean): void {
+  const client = useQueryClient();
+  useEffect(() => {
+    if (!lost) return undefined;
+    const timer = window.setInterval(() => void client.refetchQueries({ queryKey: statusQuery.queryKey }), 3_000);
+    return () => {
+      window.clearInterval(timer);
+      void client.invalidateQueries();
+    };
+  }, [client, lost]);
+}
+
+function Top() {
+  const { data: status } = useQuery(statusQuery);
+  return (
+    <Masthead>
+      <MastheadMain>
+        <MastheadToggle>
+          <PageToggleButton isHamburgerButton aria-label={text.common.navigation} />
+        </MastheadToggle>
+        <MastheadBrand>
+          <MastheadLogo component={LogoLink}>{text.common.product}</MastheadLogo>
+        </MastheadBrand>
+      </MastheadMain>
+      <MastheadContent>
+        <Toolbar isStatic>
+          <ToolbarContent>
+            <ToolbarGroup align={{ default: "alignEnd" }} gap={{ default: "gapMd" }} alignItems="center">
+              {status !== undefined && status.active_jobs > 0 && (
+                <ToolbarItem>
+                  <Badge to="/jobs" color="blue" label={text.common.runningJobs(status.active_jobs)} />
+                </ToolbarItem>
+              )}
+              {status !== undefined && status.open_alerts > 0 && (
+                <ToolbarItem>
+                  <Badge to="/alerts" color="orange" label={text.common.openAlerts(status.open_alerts)} />
+                </ToolbarItem>
+              )}
+              <ToolbarItem>
+                <ThemeMenu />
+              </ToolbarItem>
+              <ToolbarItem>
+                <UserMenu />
+              </ToolbarItem>
+            </ToolbarGroup>
+          </ToolbarContent>
+        </Toolbar>
+      </MastheadContent>
+    </Masthead>
+  );
+}
+
+/** Not made anew with each status that is told: who is on it with the keyboard stays there. */
+function LogoLink(props: object) {
+  return <Link {...props} to="/" className="zv-logo" />;
+}
+
+function Badge({ to, color, label }: { readonly to: string; readonly color: "blue" | "orange"; readonly label: string }) {
+  return (
+    <Label
+      color={color}
+      render={({ className, content }) => (
+        <Link className={className} to={to}>
+          {content}
+        </Link>
+      )}
+    >
+      {label}
+    </Label>
+  );
+}

@@ -1,0 +1,24 @@
+/** Light or dark: as the system says, unless somebody chose. */
+
+export type Theme = "system" | "light" | "dark";
+
+const KEY = "zvaai-theme";
+const DARK_CLASS = "pf-v6-theme-dark";
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+export function readTheme(): Theme {
+  const kept = window.localStorage.getItem(KEY);
+  return kept === "light" || kept === "dark" ? kept : "system";
+}
+
+export function applyTheme(theme: Theme): void {
+  document.documentElement.classList.toggle(DARK_CLASS, theme === "dark" || (theme === "system" && dark.matches));
+}
+
+export function chooseTheme(theme: Theme): void {
+  if (theme === "system") window.localStorage.removeItem(KEY);
+  else window.localStorage.setItem(KEY, theme);
+  applyTheme(theme);
+}
+
+dark.addEventListener("change", () => applyTheme(readTheme()));

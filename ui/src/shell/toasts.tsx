@@ -1,0 +1,53 @@
+/** Short news that go by themselves: what was begun, and how what was begun here has ended. */
+
+import { Alert, AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";
+import { createContext, use, useCallback, useRef, useState, type ReactNode } from "react";
+import { text } from "../text";
+
+interface Toast {
+  readonly id: number;
+  readonly variant: "success" | "danger" | "info";
+  readonly title: string;
+  readonly body?: ReactNode;
+}
+
+type Tell = (toast: Omit<Toast, "id">) => void;
+
+const SHOWN_MS = 8_000;
+const ToastContext = createContext<Tell>(() => undefined);
+
+export function Toasts({ children }: { readonly children: ReactNode }) {
+  const [toasts, setToasts] = useState<readonly Toast[]>([]);
+  const last = useRef(0);
+  const forget = useCallback((id: number) => setToasts((shown) => shown.filter((toast) => toast.id !== id)), []);
+  const tell = useCallback<Tell>((toast) => {
+    last.current += 1;
+    const id = last.current;
+    setToasts((shown) => [...shown.slice(-4), { ...toast, id }]);
+  }, []);
+  return (
+    <ToastContext value={tell}>
+      {children}
+      <AlertGroup isToast isLiveRegion>
+        {toasts.map(({ id, variant, title, body }) => (
+          <Alert
+            key={id}
+            variant={variant}
+            component="p"
+            title={title}
+            // Who has to act reads at leisure.
+            timeout={variant === "danger" ? false : SHOWN_MS}
+            onTimeout={() => forget(id)}
+            actionClose={<AlertActionCloseButton title={title} aria-label={text.common.close} onClose={() => forget(id)} />}
+          >
+            {body}
+          </Alert>
+        ))}
+      </AlertGroup>
+    </ToastContext>
+  );
+}
+
+export function useToast(): Tell {
+  return use(ToastContext);
+}

@@ -1,0 +1,12 @@
+/** All text of the console, by where it is shown. */
+
+import { alerts } from "./alerts";
+import { common } from "./common";
+import { dashboard } from "./dashboard";
+import { datastores } from "./datastores";
+import { jobs } from "./jobs";
+import { problems } from "./problems";
+import { readiness } from "./readiness";
+import { session } from "./session";
+
+export const text = { alerts, common, dashboard, datastores, jobs, problems, readiness, session };

@@ -1,0 +1,17 @@
+/** Readiness. */
+
+export const readiness = {
+  title: "Readiness",
+  lead: "Each thing that keeps offloads from working in the field, looked at now.",
+  result: { ok: "OK", warning: "Warning", failed: "Failed", unknown: "Not known" },
+  all: (count: number) => `All ${count} checks passed`,
+  some: (failed: number, count: number) => `${failed} of ${count} checks need somebody`,
+  columns: { check: "Check", result: "Result", evidence: "What was seen", remedy: "What to do" },
+  list: "Checks",
+  esxcli: {
+    title: "On each ESXi host, once",
+    lead: "Type these on every host, over SSH or in the ESXi shell. vmhba64 is the software iSCSI adapter; “esxcli iscsi adapter list” tells yours.",
+    copyAll: "Copy all lines",
+  },
+  again: "Look again",
+};

@@ -1,0 +1,17 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+export default defineConfig({
+  plugins: [react()],
+  build: {
+    target: "es2022",
+    outDir: "site",
+    // Nothing becomes a data: address, which the Content-Security-Policy does not allow for fonts and scripts.
+    assetsInlineLimit: 0,
+    // The polyfill would be for browsers that can't show the console anyway.
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    // What counts is compressed: tests/browser measures the first load.
+    chunkSizeWarningLimit: 1000,
+  },
+});
