@@ -35,7 +35,7 @@ fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login vaa
 	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))
 	@$(if $(and $(TARGETS),$(if $(filter $(doors),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(doors),$(TARGETS)))
 
-bench: ## ours beside tgt, in one run
+bench: ## ours beside its peers and the bound, in one run; the service with 1,000 datastores
 	@tests/bench/run
 
 clean: ## remove all that was built (the demo's data stays)

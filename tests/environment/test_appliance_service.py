@@ -16,7 +16,10 @@ from typing import Any
 import httpx
 import pytest
 from support.programs import REPOSITORY, wait_for
+from support.target import PROGRAM, Target
 from support.units import SYSTEMD, allowed, analyze, called
+
+from appliance.config import Configuration
 
 SERVICES = ("worker", "api")
 EXPOSURE_MAX = {"worker": 4, "api": 13}
@@ -24,6 +27,8 @@ EXPOSURE_MAX = {"worker": 4, "api": 13}
 REFUSED = {"setgroups"}
 """By which gunicorn drops groups; it goes on when it may not (EPERM, which the unit answers)."""
 NOBODY = 65534
+TARGET = 2
+"""The target's user and group here: bin of any Debian."""
 PORT = 8445
 
 
@@ -39,11 +44,38 @@ def test_the_unit_is_valid_and_tight(name: str) -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_the_api_has_no_way_past_the_worker() -> None:
+    """It is the worker's user, whom helper, target and ganesha answer: it does not see the folders of their sockets, whoever is
+    started anew. (By the units' text: no systemd runs here.)"""
+    hidden = set(re.findall(r"-(/\S+)", "".join(re.findall(r"^InaccessiblePaths=(.*)$", unit("api").read_text(), re.MULTILINE))))
+    asked = {Configuration().storage.helper.parent, Configuration().target.control.parent}
+    assert {str(path) for path in asked} | {"/run/dbus"} <= hidden
+    made = {line.split()[1] for line in (SYSTEMD / "zvaai.tmpfiles").read_text().splitlines() if line.startswith("d ")}
+    assert {str(path) for path in asked} <= made
+    assert setting("target", "RuntimeDirectoryPreserve") == "yes"
+    assert "RuntimeDirectory=" not in unit("helper").read_text(), "its socket's unit makes the folder, once"
+    assert "InaccessiblePaths" not in unit("worker").read_text()
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_its_user_is_made(name: str) -> None:
     user = re.findall(r"^User=(.*)$", unit(name).read_text(), re.MULTILINE)
     made = [line.split()[1] for line in (SYSTEMD / "zvaai.sysusers").read_text().splitlines() if line.startswith("u ")]
     assert user == made
+
+
+def setting(name: str, key: str) -> str:
+    """Of a unit."""
+    (value,) = re.findall(rf"^{key}=(.*)$", (SYSTEMD / f"zvaai-{name}.service").read_text(), re.MULTILINE)
+    return str(value)
+
+
+def test_the_target_admits_the_worker() -> None:
+    """By name at its socket, by group at the socket's folder, which nobody else may enter."""
+    user, group = setting("worker", "User"), setting("target", "Group")
+    assert f"--allow-user {user}" in setting("target", "ExecStart")
+    assert f"m {user} {group}" in (SYSTEMD / "zvaai.sysusers").read_text().splitlines()
+    assert setting("target", "RuntimeDirectoryMode") == "0710" and setting("target", "StateDirectoryMode") == "0700"
 
 
 @pytest.fixture
@@ -57,19 +89,21 @@ def home() -> Iterator[Path]:
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
             http = {{ address = "127.0.0.1", port = {PORT} }}
-            target = {{ simulated = true }}
-            storage = {{ engine = "simulator" }}
+            target = {{ control = "{directory}/target/control.sock" }}
+            storage = {{ engine = "simulator", simulator_directory = "{directory}/volumes" }}
             """
         )
-        for path in (directory, directory / "state", directory / "run"):
+        for path in (directory, directory / "state", directory / "run", directory / "volumes"):
             path.mkdir(exist_ok=True)
             os.chown(path, NOBODY, NOBODY)
+        directory.chmod(0o711)
         yield directory
 
 
 def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
     """A service as an unprivileged user, every system call written to `trace`."""
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+    groups = f"--groups={TARGET}"  # as sysusers has it
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", groups, "--bounding-set=-all", "--no-new-privs"]
     command = ["strace", "-f", "-qq", "-o", str(trace), *user, sys.executable, "-m", f"appliance.{name}"]
     settings = {"ZVAAI_CONFIG": str(home / "appliance.toml"), "PYTHONPATH": str(home / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
     with (trace.with_suffix(".log")).open("wb") as log:
@@ -83,8 +117,26 @@ def stop(process: subprocess.Popen[bytes]) -> int:
     return process.wait(timeout=60)
 
 
-def test_both_live_within_their_units(home: Path, tmp_path: Path) -> None:
-    """They start, make their secrets, set up, make a datastore and stop as an unprivileged user with the units' calls only."""
+@pytest.fixture
+def target(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    """The real one as another user, in a folder as its unit has it."""
+    directory = home / "target"
+    directory.mkdir()
+    os.chown(directory, TARGET, TARGET)
+    directory.chmod(0o710)
+    monkeypatch.setattr("support.target.PROGRAM", shutil.copy(PROGRAM, home))
+    found = Target(directory, options=["--allow-user", "nobody"])
+    found.enter(["setpriv", f"--reuid={TARGET}", f"--regid={TARGET}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"])
+    found.start()
+    yield found
+    assert found.stop() == 0
+
+
+def test_both_live_within_their_units(home: Path, tmp_path: Path, target: Target) -> None:
+    """They start, make their secrets, set up, make a datastore and stop as an unprivileged user with the units' calls only.
+
+    The target is another user's, and does what the worker says.
+    """
     traces = {name: tmp_path / name for name in SERVICES}
     running = {name: start(name, home, traces[name]) for name in SERVICES}
     client = httpx.Client(base_url=f"https://127.0.0.1:{PORT}/api/v1", verify=False, timeout=60)
@@ -96,7 +148,7 @@ def test_both_live_within_their_units(home: Path, tmp_path: Path) -> None:
 
     def listens() -> bool:
         try:
-            return bool(client.get("/health").is_success)
+            return bool(client.get("/health/live").is_success)
         except httpx.HTTPError:
             return False
 
@@ -110,6 +162,8 @@ def test_both_live_within_their_units(home: Path, tmp_path: Path) -> None:
         (pool,) = told("GET", "/pools")["items"]
         job = told("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
         wait_for(lambda: told("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made", timeout=60)
+        assert told("GET", "/status")["target"]["running"]
+        assert [one["name"] for one in target.call("targets.list")["targets"]] == ["iqn.2026-11.zvaai:datastores"]
     finally:
         codes = {name: stop(process) for name, process in reversed(running.items())}
     assert codes == {"api": 0, "worker": 0}, "".join(trace.with_suffix(".log").read_text() for trace in traces.values())

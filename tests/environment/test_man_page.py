@@ -45,8 +45,8 @@ def test_mandoc_would_find_it(tmp_path: Path) -> None:
 
 
 def test_commands_and_their_arguments_are_the_same(usage: str, page: str) -> None:
-    offered = re.findall(r"^  ([a-z-]+) (SERVER:EXPORT(?: \[?[A-Z]+\]?)*)(?:  |$)", usage, re.MULTILINE)
-    told = re.findall(r"^ +([a-z-]+) (SERVER:EXPORT(?: \[?[A-Z]+\]?)*)$", section(page, "DESCRIPTION"), re.MULTILINE)
+    offered = re.findall(r"^  ([a-z-]+) (SERVER:EXPORT(?: \[?[A-Z]+\]?| \.\.\.)*)(?:  |$)", usage, re.MULTILINE)
+    told = re.findall(r"^ +([a-z-]+) (SERVER:EXPORT(?: \[?[A-Z]+\]?| \.\.\.)*)$", section(page, "DESCRIPTION"), re.MULTILINE)
     assert len(offered) >= 7 and told == offered
 
 

@@ -11,18 +11,22 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Export, Rpcbind, mounted_xfs
+from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Export, Rpcbind, mounted_xfs, running_ganesha
 from support.libnfs import mounted
-from support.programs import REPOSITORY, wait_for
+from support.message_bus import message_bus
+from support.programs import REPOSITORY, run, wait_for
 from support.vaai_nas import ask_control_socket, vaai_nas
 
 DEBIAN_UNIT = Path("/usr/lib/systemd/system/nfs-ganesha.service")
 DROP_IN = REPOSITORY / "packaging/systemd/nfs-ganesha.service.d/zvaai.conf"
 CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
+VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
+MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted-exports"
 
 
 def settings() -> dict[str, list[str]]:
@@ -40,6 +44,8 @@ def verify(folder: Path, drop_in: str) -> str:
     place = folder / f"{unit.name}.d" / DROP_IN.name
     place.parent.mkdir()
     place.write_text(drop_in)
+    installed = Path("/usr/lib/zvaai") / MOUNTED_EXPORTS.name  # as a package would; nobody else's
+    place.write_text(drop_in.replace(str(installed), str(MOUNTED_EXPORTS)))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
 
@@ -57,7 +63,7 @@ def test_a_mistake_would_be_found(tmp_path: Path, right: str, wrong: str, says: 
 
 
 def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
-    text, found = CONFIGURATION.read_text(), settings()
+    text, found = CONFIGURATION.read_text() + VAAI_NAS.read_text(), settings()
     assert f'"/var/lib/{found["StateDirectory"][0]}"' in text
     assert f'"/run/{found["RuntimeDirectory"][0]}/' in text
     assert found["ExecStart"][0] == "" and "/etc/zvaai/ganesha.conf" in found["ExecStart"][1]
@@ -73,10 +79,14 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
         name: tmp_path / name.strip("/").replace("/", "-")
         for name in ("/var/lib/zvaai-nfs", "/run/zvaai-nfs", "/etc/zvaai/exports.d")
     }
-    text = CONFIGURATION.read_text()
+    text, vaai_nas = CONFIGURATION.read_text(), VAAI_NAS.read_text()
     for name, folder in folders.items():
         folder.mkdir()
-        text = text.replace(name, str(folder))
+        text, vaai_nas = text.replace(name, str(folder)), vaai_nas.replace(name, str(folder))
+    assert '%include "/etc/zvaai/vaai-nas.conf"' in text
+    text = text.replace("/etc/zvaai/vaai-nas.conf", str(tmp_path / "vaai-nas.conf"))
+    vaai_nas = vaai_nas.replace("/srv/zvaai", str(tmp_path / "store"))
+    (tmp_path / "vaai-nas.conf").write_text(vaai_nas.replace("Control_User = zvaai", "Control_User = nobody"))
     modules = tmp_path / "modules"  # a package puts ours beside Debian's
     modules.mkdir()
     for module in (*PACKAGED_FSALS.glob("libfsal*.so*"), FSAL_LIBRARY):
@@ -86,7 +96,24 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
     configuration.write_text(text)
     command = settings()["ExecStart"][1].replace("/etc/zvaai/ganesha.conf", str(configuration)).split()
     with mounted_xfs(tmp_path / "store") as store:
-        (folders["/etc/zvaai/exports.d"] / "1.conf").write_text(Export(1, store, "/one").block())
+        exports = folders["/etc/zvaai/exports.d"]
+        source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
+        (exports / "1.conf").write_text(f"# dataset {source}\n{Export(1, store, '/one').block()}")
+        # Of pools that are not imported: the folder where one was mounted, and not even that.
+        (tmp_path / "folder").mkdir()
+        (exports / "2.conf").write_text(f"# dataset pool/two\n{Export(2, tmp_path / 'folder', '/two').block()}")
+        (exports / "3.conf").write_text(f"# dataset pool/three\n{Export(3, tmp_path / 'nothing', '/three').block()}")
+        # A copy has the mountpoint of what it is of; and a file that names nothing, or lies elsewhere, is none of ours.
+        (exports / "4.conf").write_text(f"# dataset pool/four\n{Export(4, store, '/four').block()}")
+        (exports / "5.conf").write_text(Export(5, store, "/five").block())
+        (exports / "6.conf").write_text(f"# dataset {source}\n{Export(6, Path('/'), '/six').block()}")
+        prepare, *words = settings()["ExecStartPre"][0].split()
+        assert Path(prepare).name == MOUNTED_EXPORTS.name
+        assert words == ["/etc/zvaai/exports.d", "/run/zvaai-nfs/exports", "/srv/zvaai"]
+        words = [str(exports), str(folders["/run/zvaai-nfs"] / "exports"), str(store.parent)]
+        told = subprocess.run([MOUNTED_EXPORTS, *words], check=True, capture_output=True, text=True, timeout=60).stderr
+        assert told.count("not exported") == 5, told
+        assert [path.name for path in (folders["/run/zvaai-nfs"] / "exports").iterdir()] == ["1.conf"]
         rpcbind = Rpcbind()
         environment = {**os.environ, "LD_LIBRARY_PATH": str(PATCHED_LIBRARY), "BLKID_FILE": str(tmp_path / "blkid.tab")}
         # systemd makes the folder of its pid file, too.
@@ -113,8 +140,77 @@ def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]
     given = ("--nfs-port", "2049", "--mount-port", "20048", "--program-port", "20049")
     assert vaai_nas(*given, "clone", "127.0.0.1:/one", "disk", "copy").returncode == 0
     assert (store / "copy").read_bytes() == b"d" * (1 << 20)
-    assert stat.S_IMODE(control.stat().st_mode) == 0o600
+    for missing in ("/two", "/three", "/four", "/five", "/six"):
+        with pytest.raises(OSError), mounted(missing):
+            pass
+    assert stat.S_IMODE(control.stat().st_mode) == 0o600 and control.owner() == "nobody"
     assert ask_control_socket(control, b'{"jsonrpc": "2.0", "id": 1, "method": "statistics.get"}')[0]["result"]["exports"]
     process.terminate()
     log = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and "regular exit" in log, log
+
+
+ASKING = """
+import os, sys
+from pathlib import Path
+from appliance.dataplane.ganesha import Export, Ganesha
+folder, bus, path = sys.argv[1:]
+control = Ganesha(Path(folder), bus)
+control.add(Export(1, Path(path), "/one", access="RW"))
+assert [one.pseudo for one in control.served()] == ["/one"] and control.clients().known == ()
+assert control.statistics(1) == ()
+control.change(Export(1, Path(path), "/one", access="RO"))
+control.remove(1)
+assert control.served() == []
+print(os.getuid())
+"""
+
+
+def test_the_worker_may_manage_exports_on_the_system_bus_and_others_may_not(tmp_path: Path) -> None:
+    """With Debian's policy and ours, the worker's user being nobody here."""
+    debian = next(Path("/usr/share/dbus-1/system.d").glob("*ganesha*"), None) or next(
+        Path("/etc/dbus-1/system.d").glob("*ganesha*")
+    )
+    ours = tmp_path / "zvaai-nfs.conf"
+    ours.write_text((REPOSITORY / "packaging/dbus/zvaai-nfs.conf").read_text().replace('user="zvaai"', 'user="nobody"'))
+    exports = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    shutil.copytree(
+        REPOSITORY / "appliance/dataplane", exports / "lib/appliance/dataplane", ignore=shutil.ignore_patterns("tests")
+    )
+    (exports / "lib/appliance/__init__.py").touch()
+    shutil.chown(exports, "nobody")
+    exports.chmod(0o755)
+
+    def asks(user: int, bus: str, store: Path) -> subprocess.CompletedProcess[str]:
+        words = [
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={user}",
+            "--clear-groups",
+            "python3",
+            "-c",
+            ASKING,
+            str(exports),
+            bus,
+            str(store),
+        ]
+        settings = {**os.environ, "PYTHONPATH": str(exports / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=settings, cwd="/")
+
+    try:
+        with mounted_xfs(tmp_path / "store") as store, message_bus(exports / "bus", debian, ours) as bus:
+            (exports / "bus" / "socket").chmod(0o666)
+            # As configured, it starts with nothing exported.
+            block = tmp_path / "vaai-nas.conf"
+            socket = tmp_path / "vaai-nas.socket"
+            text = VAAI_NAS.read_text().replace("/run/zvaai-nfs/vaai-nas.socket", str(socket)).replace("= zvaai;", "= nobody;")
+            block.write_text(text.replace("/srv/zvaai", str(store.parent)))
+            listed = re.findall(r"^FSAL_LIST \{.*?^\}", CONFIGURATION.read_text(), re.MULTILINE | re.DOTALL)[0]
+            blocks = f'{listed}\n%include "{block}"\n'
+            with running_ganesha(tmp_path / "ganesha", [], environment={"DBUS_SYSTEM_BUS_ADDRESS": bus}, blocks=blocks):
+                done = asks(65534, bus, store)
+                assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
+                done = asks(2, bus, store)
+                assert done.returncode != 0 and "AccessDenied" in done.stderr or "rejected" in done.stderr.lower(), done.stderr
+    finally:
+        shutil.rmtree(exports)

@@ -77,6 +77,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         directory = Path(name)
         monkeypatch.setattr("support.target.PROGRAM", shutil.copy(PROGRAM, directory))
         os.chown(directory, NOBODY, NOBODY)
+        directory.chmod(0o711)
         yield directory
 
 
@@ -111,6 +112,43 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
     used = called(tmp_path / "calls", "zvaai-target")
     assert {"accept4", "fdatasync" if engine == "threads" else "io_uring_enter"} <= used
     assert used - allowed(UNIT) == set()
+
+
+ALLOWED, OTHER = 1, 2  # daemon and bin, users of any Debian
+
+
+def asked_by(target: Target, user: int, group: int | None = None) -> subprocess.CompletedProcess[str]:
+    """`status`, asked over the control socket by a user."""
+    groups = ["--clear-groups"] if group is None else [f"--groups={group}"]
+    program = target.directory / PROGRAM.name
+    words = ["setpriv", f"--reuid={user}", f"--regid={user}", *groups, str(program), "call"]
+    return subprocess.run([*words, "--control", str(target.socket_path), "status"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("allowed", ["daemon", str(ALLOWED)])
+def test_who_may_ask_over_the_control_socket(home: Path, allowed: str) -> None:
+    """Root, its own user, and those of the option; whoever else may connect is sent away."""
+    target = Target(home, options=["--allow-user", allowed, "--allow-user", "not-yet-made"], user=str(NOBODY))
+    target.start()
+    try:
+        assert target.socket_path.stat().st_mode & 0o777 == 0o666
+        for user in (0, NOBODY, ALLOWED):
+            answer = asked_by(target, user)
+            assert answer.returncode == 0 and "process_id" in answer.stdout, (user, answer)
+        refused = asked_by(target, OTHER)
+        assert refused.returncode == 1 and refused.stdout == "", refused
+        log = (home / "target.log").read_text()
+        assert "control connection refused" in log and "not-yet-made" in log
+    finally:
+        assert target.stop() == 0
+    target = Target(home, user=str(NOBODY))
+    target.start()
+    try:
+        assert target.socket_path.stat().st_mode & 0o777 == 0o600
+        assert asked_by(target, 0).returncode == asked_by(target, NOBODY).returncode == 0
+        assert asked_by(target, ALLOWED).returncode == 1
+    finally:
+        assert target.stop() == 0
 
 
 def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:

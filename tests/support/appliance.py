@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
+from appliance.helper.client import HelperClient
+from appliance.zfs.errors import ZfsError
 from support.programs import REPOSITORY, wait_for
 from support.target import Target
 
@@ -38,24 +40,40 @@ class Done:
 
 
 class Process:
-    """One of its processes."""
+    """One of its processes, in a process group of its own."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, *options: str | Path) -> None:
         self.name, self.log = name, directory / f"{name}.log"
+        self._command = [sys.executable, "-m", f"appliance.{name}", *map(str, options)]
         self._environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Does not wait until it is ready."""
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", f"appliance.{self.name}"]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True)
 
     def kill(self) -> None:
-        """kill -9."""
+        """kill -9, with all that it has started, as systemd does."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def kill_child(self) -> None:
+        """kill -9 of the one process that it has started, if it has; it starts another."""
+        for child in self.children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+    @property
+    def process_id(self) -> int:
+        """Of the process that was started."""
+        assert self._process is not None
+        return self._process.pid
+
+    def children(self) -> list[int]:
+        """Processes that it has started."""
+        return [int(one) for one in Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()]
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
@@ -68,14 +86,26 @@ class Process:
 class Appliance:
     """Worker, API and target in a folder of their own."""
 
-    def __init__(self, directory: Path, reconcile_seconds: float = 1, helper: Path | None = None) -> None:
-        self.directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        reconcile_seconds: float = 1,
+        helper: Path | None = None,
+        simulating_helper: bool = False,
+        inventory_seconds: float = 0.05,
+        nfs: str = "",
+    ) -> None:
+        self.directory, self.port = directory, PORT
         target_directory = directory / "target"
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
         self.worker, self.api = Process("worker", directory), Process("api", directory)
-        simulated = f"""engine = "simulator"
-            simulator_directory = "{directory}/volumes\""""
+        engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
+        self.helper: Process | None = None
+        if simulating_helper:
+            helper = directory / "helper.sock"
+            mounts = ("--mount-directory", "/srv/zvaai", "--mount-directory", directory / "volumes")
+            self.helper = Process("helper", directory, "--socket", helper, "--simulator", directory / "simulator.json", *mounts)
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"
@@ -87,28 +117,41 @@ class Appliance:
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"
             [storage]
-            {f'helper = "{helper}"' if helper else simulated}
+            engine = "{engine}"
+            helper = "{helper or "/nowhere"}"
+            simulator_directory = "{directory}/volumes"
+            [nfs]
+            {nfs or "simulated = true"}
+            [webhooks]
+            trusted_networks = ["127.0.0.0/8"]
             [worker]
             reconcile_seconds = {reconcile_seconds}
-            inventory_seconds = 0.05
+            inventory_seconds = {inventory_seconds}
             """
         )
         self.iqn = "iqn.2026-11.example.zvaai:datastores"
 
-    def start(self) -> None:
-        """All, and logs in as the first admin."""
+    def serve(self) -> str:
+        """All; returns the one-time code by which the first admin is made."""
         self.target.start()
+        if self.helper:
+            self.helper.start()
         self.worker.start()
         self.api.start()
         code = self.directory / "state" / "setup-code"
         wait_for(
             lambda: code.exists() and f"Listening at: https://127.0.0.1:{PORT}" in self.api.log.read_text(), "the API listens"
         )
+        return code.read_text().strip()
+
+    def start(self) -> None:
+        """All, and logs in as the first admin."""
+        code = self.serve()
         self.cli(
             "login",
             f"https://127.0.0.1:{PORT}",
             "--setup-code",
-            code.read_text(),
+            code,
             "--fingerprint",
             self.fingerprint(),
             text=PASSWORD,
@@ -118,6 +161,10 @@ class Appliance:
     def fingerprint(self) -> str:
         """Of the certificate, as the log has it."""
         return self.api.log.read_text().split("SHA-256 fingerprint ", 1)[1].split('"', 1)[0]
+
+    def token(self) -> str:
+        """Of the first admin, as `zvaai login` has kept it."""
+        return str(json.loads((self.directory / "zvaai" / "cli.json").read_text())["token"])
 
     def run(self, *words: str, text: str = "") -> Done:
         """The command `zvaai`, in this process: a new one takes longer to start than most commands do."""
@@ -149,8 +196,9 @@ class Appliance:
         return json.loads(done.stdout)
 
     def logs(self) -> str:
-        """Of both processes."""
-        return "".join(f"--- {one.name}\n{one.log.read_text()[-4000:]}" for one in (self.worker, self.api) if one.log.exists())
+        """Of its processes."""
+        processes = [one for one in (self.helper, self.worker, self.api) if one is not None and one.log.exists()]
+        return "".join(f"--- {one.name}\n{one.log.read_text()[-4000:]}" for one in processes)
 
     def luns(self) -> dict[int, str]:
         """What the target serves: number to UUID."""
@@ -159,22 +207,54 @@ class Appliance:
 
     def stop(self) -> None:
         """All of it. Raises AssertionError unless each ends well."""
-        codes = {one.name: one.stop() for one in (self.api, self.worker)}
+        codes = {one.name: one.stop() for one in (self.api, self.worker, self.helper) if one is not None}
         codes["target"] = self.target.stop()
         assert set(codes.values()) == {0}, f"{codes}\n{self.logs()}"
 
 
 @contextlib.contextmanager
-def running_appliance(directory: Path, reconcile_seconds: float = 1, helper: Path | None = None) -> Iterator[Appliance]:
-    """One, with a first admin who is logged in; on real storage behind the socket of a helper."""
-    appliance = Appliance(directory, reconcile_seconds, helper)
+def running_helper(path: Path, *words: str) -> Iterator[None]:
+    """The root helper at this socket, on real storage in the guest, with pools of devices in memory."""
+    usual = ["--socket", str(path), "--device-directory", "/dev/shm", "--search", "/dev/shm", "--target-user", "nobody"]
+    helper = subprocess.Popen([sys.executable, "-m", "appliance.helper", *usual, *words], cwd=REPOSITORY)
+
+    def answers() -> bool:
+        assert helper.poll() is None
+        try:
+            HelperClient(path).pools()
+        except ZfsError:
+            return False
+        return True
+
+    try:
+        wait_for(answers, "the helper answers")
+        yield
+        helper.terminate()
+        assert helper.wait(60) == 0
+    finally:
+        if helper.poll() is None:
+            helper.kill()
+            helper.wait()
+
+
+@contextlib.contextmanager
+def running_appliance(
+    directory: Path,
+    reconcile_seconds: float = 1,
+    helper: Path | None = None,
+    simulating_helper: bool = False,
+    nfs: str = "",
+) -> Iterator[Appliance]:
+    """One, with a first admin who is logged in; on real storage behind a helper's socket, or a simulator in one of its own."""
+    appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, nfs=nfs)
     try:
         appliance.start()
         yield appliance
     except BaseException:
-        for process in (appliance.api, appliance.worker):
+        for process in (appliance.api, appliance.worker, appliance.helper):
             with contextlib.suppress(Exception):
-                process.kill()
+                if process is not None:
+                    process.kill()
         with contextlib.suppress(Exception):
             appliance.target.kill()
         raise

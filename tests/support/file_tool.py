@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections import Counter
@@ -12,7 +13,7 @@ from types import TracebackType
 
 from support.programs import CACHE
 
-TOOL = CACHE / "ganesha_fsal/fileops/fileops_tool"
+TOOL = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")) / "fileops" / "fileops_tool"
 
 
 class Refused(Exception):

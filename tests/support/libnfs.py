@@ -114,7 +114,9 @@ class File:
 class Client:
     """A mounted export."""
 
-    def __init__(self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 30_000) -> None:
+    def __init__(
+        self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 30_000, server: str = "127.0.0.1"
+    ) -> None:
         self.context = _init()
         self.check(_set_version(self.context, version))
         # Its own default is one name for all of a process, and the later one ends the earlier's leases.
@@ -124,7 +126,7 @@ class Client:
         _set_autoreconnect(self.context, -1)
         _set_timeout(self.context, timeout_ms)
         try:
-            self.check(_mount(self.context, b"127.0.0.1", export.encode()))
+            self.check(_mount(self.context, server.encode(), export.encode()))
         except OSError:
             _destroy(self.context)
             raise
@@ -248,9 +250,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def mounted(export: str, version: int = 3, uid: int = 0, gid: int = 0) -> Iterator[Client]:
-    """A client that leaves at the end."""
-    client = Client(export, version, uid, gid)
+def mounted(export: str, version: int = 3, uid: int = 0, gid: int = 0, server: str = "127.0.0.1") -> Iterator[Client]:
+    """A client that leaves at the end. One of an address of this machine asks from that address."""
+    client = Client(export, version, uid, gid, server=server)
     try:
         yield client
     finally:

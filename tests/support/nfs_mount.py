@@ -10,13 +10,16 @@ from support.programs import run, wait_for
 
 
 @contextlib.contextmanager
-def kernel_mount(export: str, directory: Path, version: str = "4.2", *options: str) -> Iterator[Path]:
-    """An export of ganesha here, mounted at `directory`; "3", "4.0", "4.1" or "4.2"."""
+def kernel_mount(export: str, directory: Path, version: str = "4.2", *options: str, server: str = "127.0.0.1") -> Iterator[Path]:
+    """An export of ganesha here, mounted at `directory`; "3", "4.0", "4.1" or "4.2".
+
+    A `server` that is another address of this machine is asked from that address.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     words = [f"vers={version}", "proto=tcp", "nosharecache", *options]
     if version == "3":
         words += ["nolock", "mountport=20048", "port=2049"]
-    run("mount", "-t", "nfs", "-o", ",".join(words), f"127.0.0.1:{export}", directory)
+    run("mount", "-t", "nfs", "-o", ",".join(words), f"{server}:{export}", directory)
     try:
         yield directory
     finally:

@@ -67,6 +67,10 @@ class Target:
         self._process: subprocess.Popen[bytes] | None = None
         self.portal = ""
 
+    def enter(self, words: Sequence[str]) -> None:
+        """The daemon is started behind these words."""
+        self._enter += words
+
     def start(self) -> None:
         """Returns once the portal listens."""
         log = (self.directory / "target.log").open("ab")

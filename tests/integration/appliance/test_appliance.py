@@ -42,6 +42,14 @@ def seen(appliance: Appliance, iqn: str) -> str:
     return run("iscsi-ls", "-s", "-i", iqn, appliance.target.url())
 
 
+def run_or_nothing(*command: str) -> str:
+    """What a program prints, nothing when it fails."""
+    try:
+        return run(*command)
+    except AssertionError:
+        return ""
+
+
 def test_a_new_datastore_is_a_lun_of_its_hosts_only(appliance: Appliance) -> None:
     lun = create(appliance, "mine", "--group", "one", "--soft-threshold", "80")
     uuid = appliance.json("datastore", "show", "mine")["uuid"]
@@ -186,6 +194,13 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)
     checks = {(check["id"], check["result"]) for check in appliance.json("readiness")["checks"]}
     assert ("chap", "failed") in checks  # the other host has no secret
+    # A host of two names: both may use its account, and no other host that knows the secret.
+    appliance.cli("host", "change", "esx one", "--iqn", FIRST, "--iqn", f"{FIRST}-second")
+    wait_for(lambda: "ZVAAI" in (run_or_nothing("iscsi-inq", "-i", f"{FIRST}-second", right)), "its second name gets in")
+    assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)
+    appliance.cli("datastore", "change", "proven", "--group", "one", "--group", "two", "--wait")
+    with pytest.raises(AssertionError):
+        run("iscsi-inq", "-i", SECOND, right)
     appliance.cli("iscsi", "--no-chap")
     wait_for(lambda: not appliance.target.call("targets.list")["targets"][0]["accounts"]["required"], "CHAP is not required")
     assert "a-good-long" not in appliance.json("host", "list").__repr__() + appliance.logs()

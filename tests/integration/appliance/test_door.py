@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -17,16 +18,17 @@ from pathlib import Path
 import pytest
 from support.programs import REPOSITORY, wait_for
 
-PORT, THREADS = 8444, 12
-MOST_OF_ONE = THREADS * 2 // 3
+PORT, THREADS, CONNECTIONS = 8444, 12, 60
+MOST_OF_ONE = CONNECTIONS * 2 // 3
 START = """
 import sys
-from appliance.api import connections
-connections.SILENT_S, connections.READ_S, connections.WRITE_S = 1.0, 1.5, 1.0
+from appliance.api import connections, tls
+connections.SILENT_S, connections.READ_S, tls.WRITE_S = 1.0, 4.0, 1.0
+connections.CONNECTIONS, connections.REFUSED_AT_ONCE, connections.LARGE_AT_ONCE = 60, 2, 3
 from appliance.api.__main__ import main
 sys.exit(main())
 """
-HEALTH = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+HEALTH = b"GET /api/v1/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 class Door:
@@ -107,10 +109,10 @@ def test_who_drips_a_request_is_let_go(door: Door, what: str) -> None:
             head = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
             connection.sendall(head)
         with contextlib.suppress(OSError):
-            while time.monotonic() - began < 8:
+            while time.monotonic() - began < 15:
                 connection.sendall(b"G")
                 time.sleep(0.2)  # each byte in time, the request never
-        assert time.monotonic() - began < 7
+        assert time.monotonic() - began < 12
 
 
 def test_who_takes_no_answer_is_let_go(door: Door) -> None:
@@ -128,14 +130,143 @@ def test_who_takes_no_answer_is_let_go(door: Door) -> None:
                     connection.sendall(asked)
 
 
-def test_one_address_has_not_all_connections(door: Door) -> None:
-    held = [door.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
-    with pytest.raises(OSError):
-        door.tls("127.0.5.1")
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other side has neither said anything nor ended it."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+        return False
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return True
+    except OSError:
+        return False
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that it says."""
+    said = b""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while part := connection.recv(65536):
+            said += part
+    return said
+
+
+def test_slow_requests_of_several_addresses_hold_no_thread(door: Door) -> None:
+    """Heads and bodies that do not come to their end, from four addresses, twice as many as there are threads."""
+    held = [door.tls(f"127.0.8.{number % 4 + 1}") for number in range(2 * THREADS)]
+    long = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+    for number, connection in enumerate(held):
+        connection.sendall(long if number % 2 else b"GET /api/v1/health/live HTTP/1.1\r\nHost: x")
+    assert door.healthy("127.0.0.9")
+    assert all(is_open(connection) for connection in held), "it was answered only when they had ended"
+    for connection in held:
+        connection.setblocking(True)
+        assert answer(connection).startswith(b"HTTP/1.1 408 ")
+        connection.close()
+
+
+def test_slow_readers_of_several_addresses_hold_no_thread(door: Door) -> None:
+    held = []
+    context = ssl.create_default_context(cadata=(door.directory / "state" / "certificate.pem").read_text())
+    for number in range(THREADS + 4):
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.bind((f"127.0.9.{number % 4 + 1}", 0))
+        plain.connect(("127.0.0.1", PORT))
+        held.append(context.wrap_socket(plain, server_hostname="localhost"))
+    for connection in held:
+        connection.sendall(b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert door.healthy("127.0.0.9")
     for connection in held:
+        connection.settimeout(10)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        connection.close()
+
+
+def test_an_answer_that_is_taken_slowly_is_whole(door: Door) -> None:
+    with door.tls("127.0.9.9") as connection:
+        connection.sendall(b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        said = b""
+        while part := connection.recv(16384):
+            said += part
+            time.sleep(0.005)
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head.lower() and json.loads(body)["openapi"] == "3.1.0"
+
+
+def test_one_address_has_not_all_connections(door: Door) -> None:
+    held = [door.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
+    with door.tls("127.0.5.1") as surplus:
+        surplus.sendall(HEALTH)
+        said = answer(surplus)
+    assert said.startswith(b"HTTP/1.1 429 ") and b"Retry-After: 1" in said and b"application/problem+json" in said
+    silent = [door.connect("127.0.5.1") for _ in range(2)]
+    with pytest.raises(OSError):  # those are too many to be told so
+        door.tls("127.0.5.1")
+    assert door.healthy("127.0.0.9")
+    for connection in held + silent:
         connection.close()
     wait_for(lambda: door.healthy("127.0.5.1"), "it may come again")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST /api/v1/session HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", 411),
+        (b"POST /api/v1/session HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 500_000, 413),
+        (b"POST /api/v1/session HTTP/1.1\r\nContent-Length: " + b"9" * 3000 + b"\r\n\r\n", 413),
+        (b"GET / HTTP/1.1\r\n" + b"X-Field: abcdefgh\r\n" * 4000, 431),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"\x00\x01\x02\r\n\r\n", 400),
+    ],
+)
+def test_what_can_not_be_taken_is_answered(door: Door, request_: bytes, status: int) -> None:
+    with door.tls("127.0.10.1") as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(request_)
+        assert answer(connection).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_two_requests_in_one_piece_and_one_in_many(door: Door) -> None:
+    kept = HEALTH.replace(b"Connection: close\r\n", b"")
+    with door.tls("127.0.10.2") as connection:
+        connection.sendall(kept + HEALTH)
+        assert answer(connection).count(b"HTTP/1.1 200") == 2
+    with door.tls("127.0.10.2") as connection:
+        for byte in HEALTH:
+            connection.sendall(bytes([byte]))
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_who_waits_to_be_told_to_go_on_is_told(door: Door) -> None:
+    body = b'{"name": "x", "password": "y"}'
+    head = f"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n"
+    with door.tls("127.0.10.3") as connection:
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(body)
+        assert b"HTTP/1.1 401 " in answer(connection)
+
+
+def test_long_bodies_are_few_at_a_time(door: Door) -> None:
+    head = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n"
+    held = [door.tls(f"127.0.11.{number}") for number in (1, 1, 2)]
+    for connection in held:
+        connection.sendall(head)
+    time.sleep(0.2)
+    with door.tls("127.0.11.3") as connection:
+        connection.sendall(head)
+        assert answer(connection).startswith(b"HTTP/1.1 503 ")
+    for connection in held:
+        connection.close()
+
+    def taken() -> bool:
+        with door.tls("127.0.11.3") as connection:
+            connection.sendall(head + b" " * 500000)
+            return connection.recv(12) == b"HTTP/1.1 400"  # no JSON, but it was read
+
+    wait_for(taken, "the place is free again")
 
 
 def test_who_resets_the_connection_ends_nothing(door: Door) -> None:

@@ -103,6 +103,20 @@ def test_one_of_several_guarded_clones_gets_the_name(rig: Rig, door: str) -> Non
         assert (rig.store / f"copy{turn}").read_bytes() == (rig.store / "source").read_bytes()
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_several_clones_of_one_session(rig: Rig, door: str) -> None:
+    whole = (rig.store / "source").read_bytes()
+    made = vaai_nas("--door", door, "clone", "127.0.0.1:/open", "source", "one", "two", "three")
+    assert made.returncode == 0, made.stderr
+    assert [line.split(": ")[0] for line in made.stdout.splitlines()] == ["one", "two", "three"]
+    assert all((rig.store / name).read_bytes() == whole for name in ("one", "two", "three"))
+    ended = vaai_nas("--door", door, "clone", "--guarded", "127.0.0.1:/open", "source", "four", "two", "five")
+    assert ended.returncode == 7, "exists"
+    assert ended.stdout.splitlines()[1] == "two: failed"
+    assert (rig.store / "four").read_bytes() == whole
+    assert not (rig.store / "five").exists()
+
+
 def test_a_fast_clone_replaces_a_file_in_one_step(rig: Rig) -> None:
     (rig.store / "disk").write_bytes(b"older")
     with (rig.store / "disk").open("rb") as held:

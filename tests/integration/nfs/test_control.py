@@ -186,3 +186,25 @@ def test_removal_that_is_refused_changes_nothing(
             client.remove(9)
     server.restart_after_kill()
     assert set(client.exports()) == {1, 9}
+
+
+def test_exports_stay_in_the_folder_they_may_be_in(nfs_store: Path, tmp_path: Path) -> None:
+    """Whoever may ask for exports gets none of the server's own files."""
+    folder, link = tmp_path / "exports", nfs_store.parent / "link"
+    folder.mkdir()
+    link.symlink_to(nfs_store)
+    inside, beside = nfs_store / "inside", nfs_store.parent / "beside"
+    inside.mkdir()
+    beside.mkdir()
+    with message_bus(tmp_path / "bus") as address:
+        blocks = f'%dir "{folder}/*.conf"\nZVAAI_EXPORTS {{ Below = "{nfs_store.parent}"; }}\n'
+        always = daemon.Export(1, nfs_store, "/always")
+        environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
+        with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks):
+            client = Ganesha(folder, address)
+            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, beside, link, nfs_store.parent / "beside/../store"):
+                with pytest.raises(ExportRefusedError):
+                    client.add(Export(2, path, "/more", access="RW"))
+            assert client.exports() == {1: "/always"}
+            with mounted("/always") as export:
+                export.write_file("/name", b"x")

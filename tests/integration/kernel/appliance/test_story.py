@@ -96,6 +96,7 @@ class Host:
         return self.does(lun, cdb.read(0, 1), BLOCK).rstrip(b"\0").decode()
 
 
+@pytest.mark.long
 def test_the_life_of_datastores(appliance: Appliance) -> None:
     def told(name: str) -> Any:
         return appliance.json("datastore", "show", name)

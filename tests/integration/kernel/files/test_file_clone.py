@@ -166,6 +166,8 @@ def test_what_was_copied_is_not_called_a_clone(
             assert dict(found.fallback) == {reason: 8 * MIB}
             assert filecmp.cmp(one / "source", destination / "clone", shallow=False)
             assert not set(blocks_of(one / "source").values()) & set(blocks_of(destination / "clone").values())
+        tool.call("maintain")
+        assert tool.number("shared_bytes") == 0
 
 
 def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_path: Path) -> None:
@@ -178,6 +180,8 @@ def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_p
         found = tool.clone("clone", "full", one / "source", other, "clone")
         assert (found.copied, found.holes) == (4 * MIB, 12 * MIB)
         assert dict(found.fallback) == {"other_file_system": 4 * MIB}
+        tool.call("maintain")
+        assert tool.number("shared_bytes") == 0, "what was not shared is not counted"
     assert filecmp.cmp(one / "source", other / "clone", shallow=False)
     run("zfs", "destroy", f"{other_pool.name}/files")
 

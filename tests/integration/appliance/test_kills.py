@@ -1,0 +1,255 @@
+"""API, worker and root helper killed (kill -9) at random moments of a day. The client sends again; then all is as it should be.
+
+After each kill, when the process is back and the request answered: no volume, snapshot, hold, number, LUN or job too many or too
+few, in the storage, in the database and at the target, and one entry of the audit that says so for each change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.appliance import Appliance, running_appliance
+from support.day import Client, Day
+from support.programs import wait_for
+
+from appliance.zfs.simulator import state
+
+FOLDERS = {"", "zvaai", "zvaai-deleted", "zvaai-reservations"}
+VICTIMS = ("worker", "helper", "api", "server")
+"""The last is the process of gunicorn that serves, without the one that watches it."""
+INSIDE = 0.4
+"""Of all kills at least so many have to come while something is under way, a request or a job; on a quiet machine 3 of 4 do."""
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """With a helper of its own, which has a simulator, and a pool."""
+    with running_appliance(tmp_path / "a", simulating_helper=True) as appliance:
+        disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
+        appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
+        yield appliance
+
+
+class Killer:
+    """Kills one process while a step is under way, and starts it again at once, as systemd would."""
+
+    def __init__(self, appliance: Appliance, client: Client) -> None:
+        self._appliance, self.client = appliance, client
+        self.kills: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
+        """What was under way."""
+        self.places: Counter[str] = Counter()
+        """Kinds of jobs, and the steps they were at."""
+
+    def strike(self, victim: str) -> None:
+        """kill -9."""
+        process = {"worker": self._appliance.worker, "helper": self._appliance.helper}.get(victim, self._appliance.api)
+        assert process is not None
+        asking = self.client.asking
+        if victim == "server":
+            process.kill_child()
+        else:
+            process.kill()
+        with closing(self._appliance) as database:
+            job = database.execute("SELECT kind, step FROM jobs WHERE state = 'running'").fetchone()
+        self.kills[victim] += 1
+        self.met["a job" if job else "a request" if asking else "nothing"] += 1
+        if job:
+            self.places[f"{job[0]}: {job[1]}"] += 1
+        if victim != "server":
+            process.start()
+
+    def during(self, victim: str, delay: float, work: Callable[[], None]) -> None:
+        """Does the work, and kills so many seconds after its beginning."""
+        failed: list[BaseException] = []
+
+        def later() -> None:
+            time.sleep(delay)
+            try:
+                self.strike(victim)
+            except BaseException as error:
+                failed.append(error)
+
+        timer = threading.Thread(target=later)
+        timer.start()
+        try:
+            work()
+        finally:
+            timer.join()
+        assert not failed, failed
+
+
+@contextlib.contextmanager
+def closing(appliance: Appliance) -> Iterator[sqlite3.Connection]:
+    """Its database, for looking at."""
+    with contextlib.closing(sqlite3.connect(f"file:{appliance.directory}/state/appliance.sqlite?mode=ro", uri=True)) as database:
+        yield database
+
+
+def wait_until_quiet(appliance: Appliance, day: Day) -> None:
+    """All answer, no job is under way, and the target serves what it should."""
+
+    def quiet() -> bool:
+        told = day.client.get("/status")
+        return bool(told["worker"] and not told["active_jobs"] and told["reconciled_at"] and not told["reconcile_problem"])
+
+    wait_for(quiet, "it is quiet", timeout=60)
+    wanted = {store.lun: store.id for store in day.stores.values() if store.lun is not None}
+    wait_for(lambda: appliance.luns() == wanted, f"the target serves {wanted}", timeout=20)
+
+
+def check(appliance: Appliance, day: Day) -> None:
+    """Everything, everywhere."""
+    wait_until_quiet(appliance, day)
+    _check_what_is_told(day)
+    _check_storage(appliance, day)
+    _check_target(appliance, day)
+    _check_database(appliance, day)
+
+
+def _check_what_is_told(day: Day) -> None:
+    get = day.client.get
+    told = {one["id"]: one for one in get("/datastores?limit=500")["items"]}
+    shown = ("name", "size", "state", "lun", "soft_threshold", "kind", "host_groups")
+    assert {key: tuple(one[name] for name in shown) for key, one in told.items()} == {
+        store.id: (
+            store.name, str(store.size), store.state, store.lun, store.soft_threshold, store.kind,
+            [store.group] if store.state == "active" else [],
+        )
+        for store in day.stores.values()
+    }  # fmt: skip
+    squashed = {store.id: store.squash for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
+    assert {key: one["squash"] for key, one in told.items() if key in squashed} == squashed
+    hosts = {one["id"]: (one["iqns"], one["group"], one["addresses"]) for one in get("/hosts")["items"]}
+    assert hosts == {host.id: ([host.iqn], host.group, host.addresses) for host in day.hosts.values()}
+    assert {one["id"]: one["name"] for one in get("/host-groups")["items"]} == {key: name for name, key in day.groups.items()}
+    assert {one["id"]: one["name"] for one in get("/schedules")["items"]} == {key: name for name, key in day.schedules.items()}
+    users = {one["id"]: one["name"] for one in get("/users")["items"] if one["name"] != "admin"}
+    assert users == {key: name for name, key in day.users.items()}
+
+    def troubles() -> list[str]:
+        return [one["key"] for one in get("/alerts")["items"] if one["severity"] != "info" and "capacity:" not in one["key"]]
+
+    wait_for(lambda: not troubles(), "what was wrong meanwhile is no more")
+
+
+def _check_storage(appliance: Appliance, day: Day) -> None:
+    machine = state.load(appliance.directory / "simulator.json")
+    assert machine is not None
+    pool = next(pool for pool in machine.pools if pool.imported)
+    volumes = {path: dataset for path, dataset in pool.datasets.items() if path not in FOLDERS}
+    found = {dataset.local["zvaai:uuid"]: dataset for dataset in volumes.values()}
+    assert len(found) == len(volumes)
+    kinds = {store.id: store.kind for store in day.stores.values()}
+    assert {uuid: "vmfs" if dataset.is_volume else "nfs" for uuid, dataset in found.items()} == kinds
+    assert {uuid: [one.tag for one in dataset.snapshots] for uuid, dataset in found.items()} == {
+        store.id: store.snapshots for store in day.stores.values()
+    }
+    assert not [one.tag for dataset in volumes.values() for one in dataset.snapshots if one.holds]
+    assert all(dataset.local["zvaai:guid"] == str(dataset.guid) for dataset in volumes.values())
+
+
+def _check_target(appliance: Appliance, day: Day) -> None:
+    members: dict[str, list[str]] = {}
+    for host in day.hosts.values():
+        members.setdefault(host.group or "", []).append(host.iqn)
+    served = {
+        lun["uuid"]: (lun["number"], lun["initiators"])
+        for target in appliance.target.call("targets.list")["targets"]
+        for lun in target["luns"]
+    }
+    assert served == {
+        store.id: (store.lun, sorted(members.get(store.group, []))) for store in day.stores.values() if store.lun is not None
+    }
+
+
+def _check_database(appliance: Appliance, day: Day) -> None:
+    """No job twice, none lost; each change of the day once in the audit with its success, and nothing failed for good."""
+    client = day.client
+    with closing(appliance) as database:
+
+        def rows(query: str) -> list[Any]:
+            return database.execute(query).fetchall()
+
+        assert dict(rows("SELECT datastore, lun FROM presentations")) == {
+            store.id: store.lun for store in day.stores.values() if store.lun is not None
+        }
+        exported = {store.id for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
+        assert {uuid for (uuid,) in rows("SELECT datastore FROM exports")} == exported
+        assert not rows("SELECT id FROM jobs WHERE state != 'succeeded'")
+        jobs = dict(rows("SELECT kind, count(*) FROM jobs WHERE actor = 'admin' AND kind != 'pool.create' GROUP BY kind"))
+        asked_for = {kind: number for kind, number in client.done.items() if kind in jobs}
+        assert jobs == asked_for
+        audited = dict(
+            rows("SELECT action, count(*) FROM audit WHERE status BETWEEN 200 AND 299 AND actor = 'admin' GROUP BY action")
+        )
+        assert {action: audited.get(action, 0) for action in client.done} == dict(client.done)
+        refused = rows("SELECT action, status FROM audit WHERE status NOT IN (200, 201, 202, 409, 503)")
+        assert refused == []
+
+
+def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
+    """So many moments, each within a step.
+
+    When nobody was killed, it was measured from when to when the change was asked for, and its job ran: the moment is a random
+    one of that time.
+    """
+    choice = random.Random(seed)
+    certificate = appliance.directory / "state" / "certificate.pem"
+    client = Client(appliance.port, certificate, appliance.token(), f"day-{seed}")
+    day, killer = Day(client), Killer(appliance, client)
+    moments: dict[str, tuple[float, float]] = {}
+    for name, work in day.steps(0):
+        began = time.time()
+        work()
+        moments[name] = client.last[0] - began, client.last[1] - began
+    check(appliance, day)
+    victims: list[str] = []
+    number, left = 1, kills
+    while left:
+        steps = list(day.steps(number))
+        chosen = set(choice.sample(range(len(steps)), min(left, len(steps))))
+        for at, (name, work) in enumerate(steps):
+            if at not in chosen:
+                work()
+                continue
+            if not victims:
+                victims = list(VICTIMS)
+                choice.shuffle(victims)
+            victim, delay = victims.pop(), choice.uniform(*moments[name])
+            try:
+                killer.during(victim, delay, work)
+                check(appliance, day)
+            except Exception as error:
+                raise AssertionError(f"{victim} killed {delay:.3f} s after the beginning of {name}: {error}") from error
+        left -= len(chosen)
+        number += 1
+    return killer
+
+
+def run_day(appliance: Appliance, seed: int, kills: int, tell: Callable[[str], None]) -> None:
+    killer = kill_all_day(appliance, seed, kills)
+    tell(
+        f"killed {dict(killer.kills)}; under way was {dict(killer.met)}, jobs at {len(killer.places)} places; "
+        f"requests sent again {killer.client.sent_again} times"
+    )
+    assert set(killer.kills) == set(VICTIMS)
+    assert killer.met["nothing"] <= (1 - INSIDE) * kills
+
+
+def test_a_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str], None]) -> None:
+    run_day(appliance, seed, 16, tell)
+
+
+@pytest.mark.long
+def test_a_long_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str], None]) -> None:
+    run_day(appliance, seed, 200, tell)

@@ -1,0 +1,185 @@
+"""What an admin operates it with, on the real processes: metrics that follow the work, alerts that reach their receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import parser
+from support import cdb
+from support.appliance import PORT, Appliance, running_appliance
+from support.programs import wait_for
+from support.raw_initiator import Session
+from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
+
+from appliance.notify.tests.receiver import receiver
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+BLOCKS = 4096
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(scope="module")
+def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    """One for all tests here."""
+    with running_appliance(tmp_path_factory.mktemp("appliance") / "a", simulating_helper=True) as appliance:
+        disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
+        appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
+        appliance.cli("group", "create", "cluster")
+        appliance.cli("host", "create", "esx", "--iqn", ESX, "--group", "cluster")
+        for name in ("first", "second"):
+            appliance.cli("datastore", "create", name, "--pool", "tank", "--size", "1G", "--group", "cluster", "--wait")
+        yield appliance
+
+
+def scrape(appliance: Appliance) -> Samples:
+    """As Prometheus does: with a token of a viewer."""
+    kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
+    answer = httpx.get(
+        f"https://127.0.0.1:{PORT}/api/v1/metrics", headers={"Authorization": f"Bearer {kept['token']}"}, verify=False, timeout=30
+    )
+    assert answer.status_code == 200, answer.text
+    families = parser.text_string_to_metric_families(answer.text)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value for family in families for sample in family.samples
+    }  # fmt: skip
+
+
+def grown(before: Samples, after: Samples, name: str, /, **labels: str) -> float:
+    """By how much the one sample with these labels did."""
+    found = [key for key in after if key[0] == name and labels.items() <= dict(key[1]).items()]
+    assert len(found) == 1, (name, labels, found)
+    return after[found[0]] - before.get(found[0], 0)
+
+
+def test_numbers_follow_the_work(appliance: Appliance) -> None:
+    """A write, a read and an EXTENDED COPY from one LUN to another show as so many operations and bytes, by LUN and host."""
+    luns = {name: int(appliance.json("datastore", "show", name)["lun"]) for name in ("first", "second")}
+    data = bytes(range(256)) * 2 * BLOCKS
+
+    async def works() -> None:
+        async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=ESX) as session:
+            for lun in luns.values():
+                while (await session.execute(bytes(6), lun=lun)).status:
+                    pass
+            for at in range(0, BLOCKS, 512):
+                part = data[at * 512 : (at + 512) * 512]
+                assert (await session.execute(cdb.write(at, 512), 0, part, lun=luns["first"])).status == 0
+            naas = [await naa_of(session, lun) for lun in luns.values()]
+            parameters = parameter_list(naas, [Segment(0, 1, BLOCKS, 0, 0)])
+            answer = await session.execute(extended_copy(parameters), 0, parameters, lun=luns["second"])
+            assert answer.status == 0, answer
+            assert (await session.execute(cdb.read(0, 512), 512 * 512, lun=luns["second"])).data == data[: 512 * 512]
+
+    before = scrape(appliance)
+    asyncio.run(works())
+    after = scrape(appliance)
+    for labels in ({"name": "first"}, {"initiator": ESX}):
+        kind = "lun" if "name" in labels else "host"
+        assert grown(before, after, f"zvaai_{kind}_operations_total", operation="write", **labels) == BLOCKS / 512
+        assert grown(before, after, f"zvaai_{kind}_bytes_total", operation="write", **labels) == len(data)
+    assert grown(before, after, "zvaai_lun_operations_total", operation="extended_copy", name="second") == 1
+    offloaded = sum(
+        grown(before, after, "zvaai_lun_offloaded_bytes_total", kind=kind, name="second") for kind in ("cloned", "copied")
+    )
+    assert offloaded == len(data)
+    copied = grown(before, after, "zvaai_lun_offloaded_bytes_total", kind="copied", name="second")
+    reasons = [key for key in after if key[0] == "zvaai_lun_fallback_bytes_total" and ("name", "second") in key[1]]
+    assert sum(after[key] - before.get(key, 0) for key in reasons) == copied, "each copied byte has its reason"
+    counted = "zvaai_lun_operation_duration_seconds_count"
+    assert grown(before, after, counted, operation="write", name="first") == BLOCKS / 512
+    whole = "zvaai_lun_operation_duration_seconds_bucket"
+    assert grown(before, after, whole, operation="write", name="first", le="+Inf") == BLOCKS / 512
+    assert grown(before, after, "zvaai_lun_operation_duration_seconds_sum", operation="write", name="first") > 0
+
+
+def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_path: Path) -> None:
+    """The receiver is not ready and the senders are killed meanwhile: it is told afterwards, and then that all is well again."""
+    with receiver(tmp_path, tls=True) as there:
+        (tmp_path / "pem").write_text(there.pem)
+        made = appliance.json("webhook", "create", "pager", there.url, "--certificate", str(tmp_path / "pem"))
+        assert made["secret"].startswith("whsec_")
+        assert appliance.json("webhook", "test", "pager")["state"] == "delivered"
+        there.answer = 503
+        assert appliance.run("webhook", "test", "pager").returncode == 1
+        there.received.clear()
+        appliance.target.kill()
+        wait_for(lambda: bool(there.received), "it was tried")
+        appliance.api.kill()
+        appliance.worker.kill()
+        tried = len(there.received)
+        there.answer = 200
+        appliance.worker.start()
+        appliance.api.start()
+        wait_for(lambda: len(there.received) > tried, "it is tried again")
+        first = {json.loads(body)["type"] for _, body in there.received}
+        assert first == {"alert.raised"}
+        assert len({headers["webhook-id"] for headers, _ in there.received[: tried + 1]}) == 1, "the same thing each time"
+        appliance.target.start()
+        wait_for(lambda: json.loads(there.received[-1][1])["type"] == "alert.cleared", "it is told that all is well")
+        wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker answers")
+        shown = appliance.json("webhook", "list")[0]
+        assert shown["last_delivery"]["state"] == "delivered"
+        kept = [one["state"] for one in appliance.json("webhook", "deliveries", "pager")]
+        assert "pending" not in kept and kept.count("delivered") >= 3
+        appliance.cli("webhook", "delete", "pager")
+    assert made["secret"] not in appliance.logs()
+
+
+def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> None:
+    """By the command: a host that was taken away sees its LUN again after the restore."""
+    file = tmp_path / "site.json"
+    lun = int(appliance.json("datastore", "show", "first")["lun"])
+    appliance.cli("configuration", "backup", str(file), text="a long passphrase\n")
+    assert file.stat().st_mode & 0o077 == 0
+    appliance.cli("host", "delete", "esx")
+    appliance.cli("group", "create", "newer")
+    told = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
+    assert "host esx: added" in told and "host group newer: removed" in told and "nothing was changed" in told
+    assert not appliance.json("host", "list")
+    assert appliance.run("configuration", "restore", str(file), text="another passphrase\n").returncode == 7
+    appliance.cli("configuration", "restore", str(file), text="a long passphrase\n")
+
+    def sees() -> list[str]:
+        lists = appliance.target.call("access.list", {"target": appliance.iqn})["luns"]
+        return [iqn for one in lists if one["number"] == lun for iqn in one["initiators"]]
+
+    wait_for(lambda: sees() == [ESX], "the host sees its LUN again")
+    assert [one["name"] for one in appliance.json("group", "list")] == ["cluster"]
+
+
+def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_path: Path) -> None:
+    """Its identifier is in the log of API and worker; the job's in the helper's; all of them are in the support bundle."""
+    kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
+    headers = {"Authorization": f"Bearer {kept['token']}", "X-Request-Id": "followed-0123456789"}
+    body = {"name": "followed", "pool": "tank", "size": str(1 << 30)}
+    url = f"https://127.0.0.1:{PORT}/api/v1/datastores"
+    answer = httpx.post(url, headers=headers, json=body, verify=False, timeout=30)
+    assert answer.status_code == 202 and answer.headers["X-Request-Id"] == "followed-0123456789"
+    job = answer.json()["id"]
+    appliance.cli("job", "wait", job)
+    file = tmp_path / "bundle.tar.gz"
+    appliance.cli("support", "create", str(file))
+    assert file.stat().st_mode & 0o077 == 0
+    with tarfile.open(file) as archive:
+        members = {name: archive.extractfile(name) for name in archive.getnames()}
+        texts = {name.removeprefix("zvaai-support/"): member.read().decode() for name, member in members.items() if member}
+
+    def lines(log: str) -> list[dict[str, str]]:
+        return [json.loads(line) for line in texts[log].splitlines()]
+
+    assert any(one.get("request") == "followed-0123456789" and "POST" in one["message"] for one in lines("logs/api.log"))
+    queued = [one for one in lines("logs/worker.log") if one.get("request") == "followed-0123456789"]
+    assert any(job in one["message"] for one in queued)
+    done = [one["message"] for one in lines("logs/worker.log") if one.get("request") == f"job-{job}"]
+    assert any("succeeded" in one for one in done)
+    assert appliance.helper is not None
+    audit = [json.loads(line.partition(": ")[2]) for line in appliance.helper.log.read_text().splitlines() if '"audit"' in line]
+    assert "create_volume" in {one["operation"] for one in audit if one.get("request") == f"job-{job}"}
+    assert kept["token"] not in "".join(texts.values())
+    assert len(appliance.json("support", "list")) == 1

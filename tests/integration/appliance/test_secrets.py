@@ -1,0 +1,266 @@
+"""What is secret goes in and never comes out: not in an answer, a log, a file of the service, nor in what its processes show.
+
+Every operation that takes a secret gets one that is known here, in a request that is right and in several that are not; then
+everything that can be read is read, by an admin and by a viewer, and looked through for all of them in the usual disguises.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import re
+import ssl
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.appliance import PASSWORD, Appliance, running_appliance
+
+from appliance.api.operation import SECRET_FIELDS
+
+NOT_SEARCHED = {"secrets.key", "setup-code"}
+"""Files that are there to have a secret; nobody else may read them."""
+
+
+class Sent:
+    """Answers so far, and the secrets that went in."""
+
+    def __init__(self, appliance: Appliance) -> None:
+        self.appliance = appliance
+        self.secrets: dict[str, str] = {"the first admin's password": PASSWORD}
+        self.answers: list[tuple[str, str]] = []
+        self.viewer = ""
+        """A token."""
+        self.address = ""
+        """Of a webhook, with a token in it; admins are shown it, and nobody else."""
+
+    def new(self, what: str) -> str:
+        """A secret that is nowhere else."""
+        self.secrets[what] = f"{len(self.secrets):03}-Zq7?vX&{len(self.secrets) * 7919:06x}/+ x"
+        return self.secrets[what]
+
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str) -> tuple[int, Any]:
+        """Status and what was told; text where it is no JSON."""
+        context = ssl.create_default_context(cafile=str(self.appliance.directory / "state" / "certificate.pem"))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.appliance.port, timeout=60, context=context)
+        sent = {"Content-Type": "application/json", **headers}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        with contextlib.closing(connection):
+            connection.request(method, f"/api/v1{path}", body if isinstance(body, str | None) else json.dumps(body), sent)
+            answer = connection.getresponse()
+            text = answer.read().decode() + str(answer.getheaders())
+        self.answers.append((f"{method} {path}: {answer.status}", text))
+        with contextlib.suppress(ValueError):
+            return answer.status, json.loads(text[: text.rindex("[(")])
+        return answer.status, text
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
+    """With processes of its own, of which every log is kept."""
+    with running_appliance(tmp_path_factory.mktemp("secrets") / "a", simulating_helper=True) as appliance:
+        disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
+        appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
+        yield Sent(appliance)
+
+
+def disguises(secret: str) -> set[bytes]:
+    """As it could be written down."""
+    raw = secret.encode()
+    inner = [base64.b64encode(b"\0" * shift + raw)[4 if shift else 0 : -4] for shift in range(3)]
+    plain = {raw, raw.hex().encode(), raw[::-1], urllib.parse.quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
+    return plain | {one for one in inner if len(one) > 12}
+
+
+def wrong_ones(secret: str) -> list[Any]:
+    """What is no such field, with the secret in it."""
+    return [[secret], {"value": secret}, secret * 20, f"{secret}\n", f"{secret}\u00e4\ud800", {secret: 1}]
+
+
+def example(schema: dict[str, Any], whole: dict[str, Any]) -> Any:  # noqa: PLR0911  # a table
+    """Some value of a schema."""
+    while "$ref" in schema:
+        schema = whole["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    for one in schema.get("anyOf", []):
+        if one.get("type") != "null":
+            return example(one, whole)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "const" in schema:
+        return schema["const"]
+    match schema.get("type"):
+        case "object":
+            return {name: example(one, whole) for name, one in schema.get("properties", {}).items()}
+        case "array":
+            return [example(schema["items"], whole)]
+        case "integer":
+            return max(1, schema.get("minimum", 1))
+        case "boolean":
+            return False
+        case _:
+            return "iqn.1998-01.com.vmware:x" if "iqn" in schema.get("pattern", "") else "1073741824"
+
+
+def places(value: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where a secret is in a body."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            if name in SECRET_FIELDS and not isinstance(one, dict):
+                yield (*way, name)
+            yield from places(one, (*way, name))
+
+
+def put(value: Any, way: tuple[str, ...], what: Any) -> Any:
+    """The same, with something else in one place."""
+    if not way:
+        return what
+    return {name: put(one, way[1:], what) if name == way[0] else one for name, one in value.items()}
+
+
+def test_secrets_go_in(sent: Sent) -> None:
+    """Right ones; what is made with them works."""
+    admin = sent.appliance.token()
+    status, user = sent.ask(
+        "POST", "/users", {"name": "second", "role": "viewer", "password": sent.new("a user's password")}, admin
+    )
+    assert status == 201
+    old, new = sent.secrets["a user's password"], sent.new("a user's new password")
+    status, begun = sent.ask("POST", "/session", {"name": "second", "password": old})
+    assert status == 201
+    cookie = re.search(r"__Host-zvaai=([^;]+)", sent.answers.pop()[1])  # the one answer that has it
+    assert cookie is not None
+    sent.secrets["a session's cookie"] = cookie[1]
+    session = {"Cookie": f"__Host-zvaai={cookie[1]}", "X-CSRF-Token": begun["csrf_token"]}
+    status, token = sent.ask("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1, "password": old}, **session)
+    assert status == 201
+    sent.secrets["a token"] = token["secret"].split("_", 2)[2]
+    sent.answers.pop()  # told once
+    assert sent.ask("POST", "/session/password", {"current": old, "new": new}, **session)[0] == 200
+    assert sent.ask("PATCH", f"/users/{user['id']}", {"password": sent.new("a user's third password")}, admin)[0] == 200
+    chap = {"name": "esx1", "secret": sent.new("a CHAP secret")}
+    status, host = sent.ask("POST", "/hosts", {"name": "esx1", "iqns": ["iqn.1998-01.com.vmware:esx1"], "chap": chap}, admin)
+    assert status == 201
+    chap["secret"] = sent.new("a new CHAP secret")
+    headers = {"Idempotency-Key": "chap"}
+    for _ in range(2):
+        assert sent.ask("PUT", f"/hosts/{host['id']}/chap", chap, admin, **headers)[0] == 200
+    assert sent.ask("PUT", "/settings/iscsi", {"chap_required": True}, admin)[0] == 200
+    passphrase = sent.new("a backup's passphrase")
+    status, backup = sent.ask("POST", "/configuration/backup", {"passphrase": passphrase}, admin)
+    assert status == 200
+    webhook_that_fails(sent, admin)
+    sent.appliance.cli("datastore", "create", "one", "--pool", "tank", "--size", "1G", "--wait")
+    sent.appliance.run("reconcile")
+
+
+def webhook_that_fails(sent: Sent, admin: str) -> None:
+    """With a token in its address, where nobody answers; its own secret is told twice, each time a new one."""
+    sent.address = "Zq7vXtokenoftheaddress"
+    asked = {"name": "pager", "url": f"http://127.0.0.1:9/hook?token={sent.address}"}
+    status, hook = sent.ask("POST", "/webhooks", asked, admin)
+    assert status == 201
+    for what in ("a webhook's secret", "a webhook's new secret"):
+        sent.secrets[what] = hook["secret"].removeprefix("whsec_")
+        sent.answers.pop()  # told once
+        if what == "a webhook's secret":
+            status, hook = sent.ask("POST", f"/webhooks/{hook['id']}/secret", None, admin)
+            assert status == 201
+    status, delivery = sent.ask("POST", f"/webhooks/{hook['id']}/test", None, admin)
+    assert status == 200 and "delivered" not in str(delivery.get("state"))
+
+
+def test_secrets_go_in_wrong(sent: Sent) -> None:
+    """Every operation that takes one: with the wrong type, too long, in JSON that is none, in the query, by nobody."""
+    admin = sent.appliance.token()
+    _, spec = sent.ask("GET", "/openapi.json", None, admin)
+    asked = 0
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            if "requestBody" not in operation:
+                continue
+            body = example(operation["requestBody"]["content"]["application/json"]["schema"], spec)
+            where = re.sub(r"\{\w+\}", "absent", path).removeprefix("/api/v1")
+            for way in places(body):
+                secret = sent.new(f"{method} {path} {'.'.join(way)}")
+                asked += 1
+                for value in (secret, *wrong_ones(secret)):
+                    for token in (admin, None, "zvaai_none"):
+                        status, _ = sent.ask(method.upper(), where, put(body, way, value), token)
+                        assert status < 500
+                sent.ask(method.upper(), where, json.dumps(put(body, way, secret))[:-1], admin)
+                sent.ask(method.upper(), f"{where}?{way[-1]}={urllib.parse.quote(secret)}", body, admin)
+    assert asked >= 8
+    for credential in ("bearer", "basic"):
+        secret = sent.new(f"a {credential} credential")
+        sent.ask("GET", "/pools", None, None, Authorization=f"{credential} {secret}")
+    sent.ask("GET", "/pools", None, None, Cookie=f"__Host-zvaai={urllib.parse.quote(sent.new('a wrong cookie'))}")
+
+
+def everything_told(sent: Sent) -> None:
+    """Every GET, of everything that is there, by an admin and by a viewer."""
+    admin = sent.appliance.token()
+    _, spec = sent.ask("GET", "/openapi.json", None, admin)
+    known: dict[str, list[str]] = {}
+    for path in sorted(spec["paths"], key=lambda path: path.count("{")):
+        if "get" not in spec["paths"][path] or path.endswith("/events"):
+            continue
+        ways = [path.removeprefix("/api/v1")]
+        if name := re.search(r"\{(\w+)\}", path):
+            parent = path[: name.start() - 1].removeprefix("/api/v1")
+            ways = [ways[0].replace(name[0], one) for one in known.get(parent, [])]
+        for way in ways:
+            if "{" in way:
+                continue
+            status, told = sent.ask("GET", way, None, admin)
+            assert status < 500, (way, told)
+            if isinstance(told, dict):
+                items = told.get("items") or []
+                known[way] = [str(one.get("id", one.get("name"))) for one in items if isinstance(one, dict)]
+            sent.ask("GET", way, None, sent.viewer)
+    assert known["/users"] and known["/hosts"] and known["/audit"] and known["/datastores"]
+
+
+def test_no_secret_comes_out(sent: Sent) -> None:
+    admin = sent.appliance.token()
+    status, made = sent.ask("POST", "/tokens", {"name": "v", "scope": "viewer", "days": 1}, admin)
+    assert status == 201
+    sent.secrets["a viewer's token"] = made["secret"].split("_", 2)[2]
+    sent.answers.pop()
+    sent.viewer = made["secret"]
+    everything_told(sent)
+    appliance = sent.appliance
+    sent.secrets["the admin's token"] = appliance.token().split("_", 2)[2]
+    sources: dict[str, bytes] = {f"the answer to {name}": text.encode() for name, text in sent.answers}
+    processes = [one for one in (appliance.helper, appliance.worker, appliance.api) if one is not None]
+    for process in processes:
+        sources[f"the log of {process.name}"] = process.log.read_bytes()
+        for number in (process.process_id, *process.children()):
+            for shown in ("cmdline", "environ", "comm"):
+                sources[f"{shown} of {process.name}"] = Path(f"/proc/{number}/{shown}").read_bytes()
+    for file in sorted((appliance.directory / "state").rglob("*")):
+        if file.is_file() and file.name not in NOT_SEARCHED:
+            sources[f"the file {file.name}"] = file.read_bytes()
+        elif file.is_file():
+            assert file.stat().st_mode & 0o077 == 0, file
+    sources["the simulator's state"] = (appliance.directory / "simulator.json").read_bytes()
+    assert {"the file appliance.sqlite", "the log of worker", "the log of helper"} <= sources.keys()
+    found = [
+        f"{what} is in {where}: {data[max(0, at - 200) : at + 200]!r}"
+        for what, secret in sent.secrets.items()
+        for disguise in disguises(secret)
+        for where, data in sources.items()
+        if (at := data.find(disguise)) >= 0
+    ]
+    assert all(len(secret) > 12 for secret in sent.secrets.values()), "short ones are anywhere"
+    assert not found, "\n".join(found[:10])
+    known = {where for where, data in sources.items() if sent.address.encode() in data}
+    # docs/appliance-faults.md: it is plain in the database.
+    assert {where for where in known if "/webhooks" not in where and "appliance.sqlite" not in where} == set()
+    assert not [text for name, text in sent.answers if name.startswith("GET") and sent.viewer in name and sent.address in text]
+    for file in (appliance.directory / "state").rglob("*.sqlite*"):
+        assert file.stat().st_mode & 0o077 == 0, file

@@ -1,0 +1,234 @@
+"""A pool's life under its hosts, by the API alone: a disk replaced under load, a threshold, a copy, and another server."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import cdb
+from support.appliance import GIB, Appliance, running_appliance, running_helper
+from support.programs import IN_GUEST, ProgramFailed, run, wait_for
+from support.raw_initiator import CHECK_CONDITION, GOOD, Session
+
+POOL = "moved"
+DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(3))
+HELPER = Path(f"/run/zvaai-helper-{POOL}.sock")
+KEYS = Path(f"/run/zvaai-helper-{POOL}.keys")
+ESX = "iqn.1998-01.com.vmware:esx1"
+BLOCK = 512
+PIECE_BLOCKS = 128
+PIECES = 12
+TEST_UNIT_READY = bytes(6)
+THRESHOLD_REACHED = (0x06, 0x38, 0x07)
+MIB_BLOCKS = 2048
+
+
+@pytest.fixture
+def helper() -> Iterator[Path]:
+    """With free devices in memory; the pool is gone afterwards."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    for device in DEVICES:
+        with Path(device).open("wb") as file:
+            file.truncate(3 * GIB)
+    shutil.rmtree(KEYS, ignore_errors=True)
+    with running_helper(HELPER, "--keys", str(KEYS)):
+        yield HELPER
+    if POOL in run("zpool", "list", "-H", "-o", "name").split():
+        run("zpool", "destroy", "-f", POOL)
+    for device in DEVICES:
+        Path(device).unlink()
+
+
+def session(appliance: Appliance, lun: int) -> Session:
+    return Session(appliance.target.portal, iqn=appliance.iqn, initiator=ESX, lun=lun)
+
+
+async def ready(host: Session) -> None:
+    """Unit attentions are told."""
+    for _ in range(8):
+        if (await host.execute(TEST_UNIT_READY)).status == GOOD:
+            return
+    raise AssertionError("unit attentions without end")
+
+
+def piece(number: int, turn: int) -> bytes:
+    return f"{number} in turn {turn} ".encode().ljust(BLOCK, b".") * PIECE_BLOCKS
+
+
+class Load:
+    """A host that writes piece after piece, and reads each again, until it is told to end."""
+
+    def __init__(self, appliance: Appliance, lun: int) -> None:
+        self._appliance, self._lun = appliance, lun
+        self._ending = threading.Event()
+        self.turns = 0
+        self.problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        wait_for(lambda: self.turns > 0 or self.problem is not None, "the host writes")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(120)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._write())
+        except BaseException as problem:
+            self.problem = problem
+
+    async def _write(self) -> None:
+        async with session(self._appliance, self._lun) as host:
+            await ready(host)
+            while not self._ending.is_set():
+                for number in range(PIECES):
+                    at = number * PIECE_BLOCKS
+                    written = await host.execute(cdb.write(at, PIECE_BLOCKS), 0, piece(number, self.turns))
+                    assert written.status == GOOD, written
+                    read = await host.execute(cdb.read(at, PIECE_BLOCKS), PIECE_BLOCKS * BLOCK)
+                    assert read.data == piece(number, self.turns), f"piece {number} in turn {self.turns}"
+                self.turns += 1
+
+
+def read_pieces(appliance: Appliance, lun: int) -> bytes:
+    async def read() -> bytes:
+        async with session(appliance, lun) as host:
+            await ready(host)
+            pieces = [await host.execute(cdb.read(n * PIECE_BLOCKS, PIECE_BLOCKS), PIECE_BLOCKS * BLOCK) for n in range(PIECES)]
+        return b"".join(one.data for one in pieces)
+
+    return asyncio.run(read())
+
+
+def value(dataset: str, name: str) -> str:
+    """Of a property, as zfs tells it."""
+    return run("zfs", "get", "-H", "-p", "-o", "value", name, dataset).strip()
+
+
+def identity(appliance: Appliance, lun: int) -> tuple[bytes, bytes]:
+    """Serial number, and the NAA name, which comes first."""
+
+    async def read() -> tuple[bytes, bytes]:
+        async with session(appliance, lun) as host:
+            await ready(host)
+            serial, names = [await host.execute(bytes([0x12, 1, code, 0, 255, 0]), 255) for code in (0x80, 0x83)]
+        return serial.data, names.data[4:24]
+
+    return asyncio.run(read())
+
+
+def replace_under_load(appliance: Appliance, lun: int) -> None:
+    """The host notices nothing, the old disk is gone, and the new one has all of it."""
+    with Load(appliance, lun) as load:
+        appliance.cli("pool", "replace", POOL, DEVICES[1], DEVICES[2], "--force", "--wait")
+
+        def replaced() -> bool:
+            told = appliance.json("pool", "show", POOL)
+            devices = [device["path"] for vdev in told["vdevs"] for device in vdev["vdevs"]]
+            return devices == [DEVICES[0], DEVICES[2]] and told["health"] == "ONLINE"
+
+        wait_for(replaced, "the disk is replaced", timeout=120)
+        turns = load.turns
+        wait_for(lambda: load.turns > turns + 1 or load.problem is not None, "the host goes on", timeout=60)
+    assert load.problem is None, load.problem
+    last = b"".join(piece(number, load.turns - 1) for number in range(PIECES))
+    assert read_pieces(appliance, lun) == last
+    # The new disk alone has all of it.
+    appliance.cli("pool", "device", POOL, DEVICES[0], "offline", "--wait")
+    assert read_pieces(appliance, lun) == last
+    assert appliance.json("pool", "show", POOL)["error_count"] == 0
+    appliance.cli("pool", "device", POOL, DEVICES[0], "online", "--wait")
+
+
+def cross_the_threshold(appliance: Appliance) -> None:
+    """The host is told by a unit attention, the admin by an alert."""
+    appliance.cli(
+        "datastore", "create", "small", "--pool", POOL, "--size", "1G", "--group", "cluster", "--soft-threshold", "1", "--wait"
+    )
+    lun = int(appliance.json("datastore", "show", "small")["lun"])
+
+    async def fill() -> bool:
+        async with session(appliance, lun) as host:
+            await ready(host)
+            with Path("/dev/urandom").open("rb") as noise:
+                for number in range(24):
+                    written = await host.execute(cdb.write(number * MIB_BLOCKS, MIB_BLOCKS), 0, noise.read(1 << 20))
+                    if written.status == CHECK_CONDITION and written.sense_codes == THRESHOLD_REACHED:
+                        return True
+                    assert written.status == GOOD, written
+            for _ in range(300):  # the daemon looks every few seconds
+                answer = await host.execute(TEST_UNIT_READY)
+                if answer.status == CHECK_CONDITION and answer.sense_codes == THRESHOLD_REACHED:
+                    return True
+                await asyncio.sleep(0.1)
+        return False
+
+    assert asyncio.run(fill())
+
+    def told() -> list[Any]:
+        appliance.cli("reconcile")
+        return [one for one in appliance.json("alert", "list") if "small" in one["text"] or "small" in one["subject"]]
+
+    wait_for(lambda: bool(told()), "an alert tells of the threshold", timeout=60)
+
+
+def receive_a_copy(appliance: Appliance, dataset: str, luns: dict[int, str]) -> None:
+    """A copy with all properties of the datastore is shown as one, and not served."""
+    run("zfs", "snapshot", f"{dataset}@sent")
+    with subprocess.Popen(["zfs", "send", "-p", f"{dataset}@sent"], stdout=subprocess.PIPE) as send:
+        subprocess.run(["zfs", "receive", "-u", f"{POOL}/received"], stdin=send.stdout, check=True, timeout=60)
+    appliance.cli("reconcile")
+    (copy,) = appliance.json("datastore", "list", "--state", "copy")
+    assert copy["dataset"] == f"{POOL}/received" and copy["copy_reason"] and copy["lun"] is None
+    assert appliance.luns() == luns
+
+
+@pytest.mark.long
+def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> None:
+    with running_appliance(tmp_path / "a", reconcile_seconds=30, helper=helper) as appliance:
+        appliance.cli("pool", "create", POOL, "mirror", *DEVICES[:2], "--force", "--wait")
+        appliance.cli("group", "create", "cluster")
+        appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
+        words = ("--pool", POOL, "--size", "1G", "--lun", "5", "--group", "cluster", "--wait")
+        appliance.cli("datastore", "create", "first", *words)
+        store = appliance.json("datastore", "show", "first")
+        appliance.cli("datastore", "create", "secret", "--pool", POOL, "--size", "1G", "--encrypted", "--wait")
+        replace_under_load(appliance, 5)
+        cross_the_threshold(appliance)
+        luns = appliance.luns()
+        receive_a_copy(appliance, store["dataset"], luns)
+        before, content = identity(appliance, 5), read_pieces(appliance, 5)
+        secret = appliance.cli("key", "export", POOL).strip()
+        encrypted = appliance.json("datastore", "show", "secret")["lun"]
+        wait_for(lambda: not appliance.json("host", "sessions"), "the host is logged out")
+        appliance.cli("pool", "export", POOL, "--wait")
+        with pytest.raises(ProgramFailed):
+            run("zpool", "list", POOL)
+    # Another server, that has never heard of it: same names, same numbers, same content, and the copy still none.
+    # What is encrypted waits for its key.
+    (kept,) = KEYS.glob("*.key")
+    kept.unlink()
+    with running_appliance(tmp_path / "b", reconcile_seconds=30, helper=helper) as appliance:
+        assert appliance.json("datastore", "list") == []
+        appliance.cli("pool", "import", POOL, "--wait")
+        locked = {number: uuid for number, uuid in luns.items() if number != encrypted}
+        wait_for(lambda: appliance.luns() == locked, "its datastores are served, but for the encrypted one")
+        appliance.cli("key", "keep", POOL, text=f"{secret}\n")
+        wait_for(lambda: appliance.luns() == luns, "the encrypted one too")
+        (copy,) = appliance.json("datastore", "list", "--state", "copy")
+        assert copy["dataset"] == f"{POOL}/received"
+        appliance.cli("group", "create", "cluster")
+        appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
+        appliance.cli("datastore", "change", store["uuid"], "--group", "cluster", "--wait")
+        assert (identity(appliance, 5), read_pieces(appliance, 5)) == (before, content)
+        assert value(store["dataset"], "zvaai:uuid") == store["uuid"] and luns[5] == store["uuid"]

@@ -1,0 +1,126 @@
+"""A device that fails and a scrub that finds damage, on a real pool, with the real zed handing on its events: alerts tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.appliance import Appliance, running_appliance
+from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+
+from appliance.database.models import Event
+from appliance.database.store import Store
+from appliance.helper.client import HelperClient
+from appliance.zfs.errors import ZfsError
+
+DEVICES = ("/dev/shm/events0", "/dev/shm/events1")
+POOL = "events"
+ZEDLET = REPOSITORY / "packaging/zed/all-zvaai.py"
+
+
+@contextlib.contextmanager
+def helper() -> Iterator[Path]:
+    """For the device folder of this test."""
+    path = Path("/run/zvaai-helper-events.sock")
+    words = ["--socket", str(path), "--device-directory", "/dev/shm", "--search", "/dev/shm", "--target-user", "nobody"]
+    process = subprocess.Popen([sys.executable, "-m", "appliance.helper", *words], cwd=REPOSITORY)
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            HelperClient(path).pools()
+        except ZfsError:
+            return False
+        return True
+
+    wait_for(answers, "the helper answers")
+    yield path
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+@contextlib.contextmanager
+def zed(directory: Path, socket: Path) -> Iterator[None]:
+    """OpenZFS's event daemon with our zedlet alone, as packaging/zed says it is to be installed."""
+    folder = directory / "zed.d"
+    folder.mkdir(mode=0o755)
+    shutil.copy(ZEDLET, folder)
+    (folder / ZEDLET.name).chmod(0o755)
+    (folder / "zvaai-socket").write_text(str(socket))
+    words = ["/usr/sbin/zed", "-F", "-d", str(folder), "-p", str(directory / "zed.pid"), "-s", str(directory / "zed.state")]
+    with (directory / "zed.log").open("wb") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """On a mirror of two devices in memory. Its worker looks by itself once in an hour only: events have it look."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    for device in DEVICES:
+        with Path(device).open("wb") as file:
+            file.truncate(256 << 20)
+    with helper() as path, running_appliance(tmp_path / "a", reconcile_seconds=3600, helper=path) as appliance:
+        tmp_path.chmod(0o755)
+        with zed(tmp_path, tmp_path / "a" / "run" / "worker.sock"):
+            appliance.cli("pool", "create", POOL, "mirror", *DEVICES, "--force", "--wait")
+            yield appliance
+    if POOL in run("zpool", "list", "-H", "-o", "name").split():
+        run("zpool", "destroy", "-f", POOL)
+    for device in DEVICES:
+        Path(device).unlink()
+
+
+def alerts(appliance: Appliance) -> dict[str, str]:
+    """Open ones: severities by kind, such as "pool:device"."""
+    found = appliance.json("alert", "list")
+    return {":".join(one["key"].split(":")[:2]): one["severity"] for one in found}
+
+
+@pytest.mark.long
+def test_what_happens_to_a_pool_is_told(appliance: Appliance) -> None:
+    assert not {one for one in alerts(appliance) if one.startswith("pool:")}
+
+    # A device goes away and comes back.
+    run("zpool", "offline", "-f", POOL, DEVICES[0])
+    wait_for(lambda: alerts(appliance).get("pool:device") == "critical", "the fault is told")
+    assert "FAULTED" in str(appliance.json("alert", "list")) and DEVICES[0] in str(appliance.json("alert", "list"))
+    run("zpool", "clear", POOL)
+    wait_for(lambda: "pool:device" not in alerts(appliance), "it is told no more")
+
+    # Damage on one side of the mirror, that a scrub finds and mends.
+    run("zfs", "create", "-o", "mountpoint=/mnt/events", f"{POOL}/files")
+    Path("/mnt/events/file").write_bytes(os.urandom(1 << 20))
+    run("zpool", "sync", POOL)
+    with Path(DEVICES[1]).open("r+b") as device:
+        device.seek(5 << 20)
+        device.write(os.urandom(200 << 20))
+        device.flush()
+        os.fsync(device.fileno())
+    run("zpool", "scrub", "-w", POOL)
+    wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are told")
+    told = "scrub of pool events has ended"
+    wait_for(lambda: told in str(appliance.json("alert", "list", "--all")), "that the scrub ended is told")
+    assert "checksum errors" in str(appliance.json("alert", "list"))
+
+    store = Store(appliance.directory / "state" / "appliance.sqlite")
+    with store.reading() as session:
+        classes = {event.data["event_class"] for event in session.query(Event).filter(Event.kind == "zfs")}
+    store.close()
+    assert {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum", "sysevent.fs.zfs.scrub_finish"} <= classes, classes
+    run("zpool", "clear", POOL)
+    wait_for(lambda: "pool:errors" not in alerts(appliance), "the errors are told no more")
+
+    # The guest's disks have no SMART, and say so.
+    assert all(not disk["smart"]["available"] and disk["smart"]["reason"] for disk in appliance.json("pool", "disks"))

@@ -1,0 +1,195 @@
+"""NFS datastores of the appliance, exported by the real daemon: what hosts may, what drifts, what comes back by itself.
+
+Storage is the simulator, whose file systems are folders of the store; datastores on datasets are the kernel tier's story.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ganesha as daemon
+from support.libnfs import mounted
+from support.message_bus import message_bus
+from support.programs import IN_GUEST, run, wait_for
+from support.vaai_nas import vaai_nas
+
+from appliance.config import Nfs
+from appliance.dataplane.ganesha import ClientRights, Export, Ganesha
+from appliance.testing import GIB, Appliance, running
+
+pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
+
+ESX1, ESX2 = "192.0.2.11", "192.0.2.12"
+"""Addresses of this machine: who asks at one of them asks from it."""
+OTHERS = {9: "/somebody-elses"}
+
+
+@dataclass
+class Rig:
+    """An appliance with the daemon."""
+
+    appliance: Appliance
+    server: daemon.Ganesha
+    control: Ganesha
+    exports: Path
+
+    def told(self, store: str) -> Any:
+        """Of a datastore."""
+        return self.appliance.get(f"/datastores/{store}")
+
+    def reconcile(self) -> Any:
+        """What was found."""
+        answer = self.appliance.request("POST", "/reconcile")
+        assert answer.status_code == 200, answer.text
+        return answer.json
+
+
+@pytest.fixture
+def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
+    """Both running."""
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    for address in (ESX1, ESX2):
+        run("ip", "address", "add", f"{address}/32", "dev", "lo")
+    try:
+        with message_bus(tmp_path / "bus") as bus:
+            others = [daemon.Export(9, Path("/usr"), "/somebody-elses", fsal="VFS", access="RO")]
+            statistics, block = tmp_path / "vaai-nas.socket", tmp_path / "vaai-nas.conf"
+            block.write_text(f'VAAI_NAS {{ Port = 20049; Control_Socket = "{statistics}"; }}\n')
+            blocks = f'FSAL_LIST {{ Name = VAAI_NAS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
+            settings = Nfs(exports=exports, bus=bus, vaai_nas=block, statistics=statistics)
+            environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
+            with daemon.running_ganesha(tmp_path / "ganesha", others, environment=environment, blocks=blocks) as server:
+                control = Ganesha(exports, bus, block)
+                with running(tmp_path / "appliance", volumes=nfs_store, exports=control, nfs=settings) as appliance:
+                    yield Rig(appliance, server, control, exports)
+    finally:
+        for address in (ESX1, ESX2):
+            run("ip", "address", "del", f"{address}/32", "dev", "lo")
+
+
+def test_who_may_mount_it_can_and_nobody_else(rig: Rig) -> None:
+    """By host group and by address, by the versions told, and after each change."""
+    group = rig.appliance.request("POST", "/host-groups", {"name": "cluster"}).json
+    assert group is not None
+    body = {"name": "esx1", "group": group["id"], "iqns": [], "addresses": [ESX1]}
+    assert rig.appliance.request("POST", "/hosts", body).status_code == 201
+    store = rig.appliance.nfs_datastore("first", host_groups=[group["id"]])
+    for version in (3, 4):
+        with mounted("/first", version, server=ESX1) as host:
+            host.write_file(f"/by{version}", b"data")
+            assert host.owner(f"/by{version}") == (0, 0), "ESXi is root there"
+    with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
+        stranger.names()
+    rig.appliance.job("PATCH", f"/datastores/{store}", {"clients": ["192.0.2.12/31"], "versions": ["3"], "force": True})
+    with mounted("/first", server=ESX2) as other:
+        assert other.read_file("/by3") == b"data"
+    with pytest.raises(OSError), mounted("/first", 4, server=ESX2) as other:
+        other.names()
+    rig.appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [], "squash": "all", "force": True})
+    with pytest.raises(OSError), mounted("/first", server=ESX1) as host:
+        host.names()
+    with mounted("/first", server=ESX2) as other, pytest.raises(PermissionError):
+        other.write_file("/squashed", b"x")
+    assert rig.reconcile() == {"differences": [], "failures": []}
+
+
+def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
+    rig.appliance.nfs_datastore("first", clients=[ESX1])
+    (before,) = [one for one in rig.control.served() if one.export_id not in OTHERS]
+    path = Path(before.path)
+    assert before.clients == {f"{ESX1} RW No_Root_Squash v3,4"} and before.text is not None and before.pseudo == "/first"
+    rig.control.change(Export(before.export_id, path, "/first", access="RW", clients=[ClientRights("192.0.2.0/24")]))
+    with mounted("/first", server=ESX2) as stranger:
+        assert stranger.names() == set()
+    assert any("other clients" in one for one in rig.reconcile()["differences"])
+    with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
+        stranger.names()
+    # The same clients, squashed otherwise by hand: the file tells nothing of it.
+    kept = (rig.exports / f"{before.export_id}.conf").read_text()
+    rights = ClientRights(ESX1, squash="All_Squash")
+    rig.control.change(Export(before.export_id, path, "/first", clients=[rights]))
+    (rig.exports / f"{before.export_id}.conf").write_text(kept)
+    assert any("other clients" in one for one in rig.reconcile()["differences"])
+    with mounted("/first", server=ESX1) as host:
+        host.write_file("/as-root", b"x")
+    rig.control.remove(before.export_id)
+    rig.control.add(Export(40, path, "/stolen", access="RW"))
+    (rig.exports / "41.conf").write_text(Export(41, path, "/later", access="RW").block())
+    assert len(rig.reconcile()["differences"]) == 3
+    assert {one.export_id: one.pseudo for one in rig.control.served()} == {before.export_id: "/first", **OTHERS}
+    assert [one.name for one in rig.exports.iterdir()] == [f"{before.export_id}.conf"]
+    assert rig.reconcile() == {"differences": [], "failures": []}
+
+
+def test_it_comes_back_without_the_appliance(rig: Rig) -> None:
+    rig.appliance.nfs_datastore("first", clients=[ESX1])
+    with mounted("/first", server=ESX1) as host:
+        host.write_file("/kept", b"data")
+        rig.server.restart_after_kill()
+        assert host.read_file("/kept") == b"data", "by the handle it had"
+    with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
+        stranger.names()
+    assert rig.reconcile() == {"differences": [], "failures": []}
+
+
+def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ganesha tells who was there, and when each export was used: what is in use is not taken away."""
+    rig.server.restart_after_kill()
+    young = rig.appliance.nfs_datastore("young", clients=[ESX1])
+    answer = rig.appliance.request("DELETE", f"/datastores/{young}")
+    assert answer.status_code == 409 and answer.json is not None, "a daemon that began a moment ago knows nobody yet"
+    assert answer.json["blocking"] == [ESX1]
+    monkeypatch.setattr("appliance.domain.exports.IDLE_SECONDS", 2)
+    time.sleep(2)  # as ganesha counts
+    store = rig.appliance.nfs_datastore("first", clients=[ESX1])
+    idle = rig.appliance.nfs_datastore("second", clients=[ESX1])
+    with mounted("/first", server=ESX1) as host:
+        host.write_file("/made", b"data")
+        refused = rig.appliance.request("DELETE", f"/datastores/{store}")
+        assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [ESX1]
+    clients = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
+    assert clients[ESX1] == [store]
+    rig.appliance.job("DELETE", f"/datastores/{idle}")
+    with mounted("/first", 4, server=ESX1) as host, host.opened("/made") as held:
+        assert held.read(0, 4) == b"data"
+        known = {one.address: one for one in rig.control.clients().known}
+        assert known[ESX1].opens == 1 and abs(known[ESX1].seen_at - time.time()) < 60
+    rig.appliance.job("DELETE", f"/datastores/{store}?force=true")
+    with pytest.raises(OSError), mounted("/first", server=ESX1) as host:
+        host.names()
+
+
+def test_while_the_daemon_is_away(rig: Rig) -> None:
+    rig.appliance.nfs_datastore("first", clients=[ESX1])
+    rig.server.kill()
+    job = rig.appliance.job("POST", "/datastores", {"kind": "nfs", "name": "second", "pool": "tank", "size": str(GIB)})
+    assert job["result"]["served"] is False
+    assert rig.appliance.request("POST", "/reconcile").status_code == 503
+    rig.server.start()
+    wait_for(lambda: len(rig.reconcile()["differences"]) == 0, "all is served")
+    assert {one.pseudo for one in rig.control.served()} == {"/first", "/second", *OTHERS.values()}
+
+
+def test_offloads_are_counted_by_export(rig: Rig) -> None:
+    """The daemon began without an export of ours: what is configured for VAAI-NAS counts nevertheless."""
+    store = rig.appliance.nfs_datastore("first", clients=[ESX1])
+    data = bytes(range(256)) * 4096
+    with mounted("/first", server=ESX1) as host:
+        host.write_file("/disk", data)
+        ports = ("--nfs-port", "2049", "--mount-port", "20048", "--program-port", "20049")
+        assert vaai_nas(*ports, "fast-clone", f"{ESX1}:/first", "disk", "copy").returncode == 0
+        assert vaai_nas(*ports, "caps", "127.0.0.1:/first").returncode != 0, "this server itself is nobody's client"
+        assert host.read_file("/copy") == data
+    told = rig.appliance.get("/offloads")
+    (export,) = [one for one in told["exports"] if one["datastore"] == store]
+    assert export["offload"]["cloned_bytes"] == len(data) and told["nfs_problem"] is None
+    assert {one["host"] for one in told["nfs_hosts"]} == {ESX1}
+    rig.server.kill()
+    assert rig.appliance.get("/offloads")["nfs_problem"]
+    rig.server.start()

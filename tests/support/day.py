@@ -1,0 +1,337 @@
+"""A day of an appliance: what somebody asks of it by its API, and what has to be there at any moment between two requests.
+
+The client sends a request until it is answered, with the same idempotency key, as one should who can't tell whether it arrived.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+GIB = 1 << 30
+PATIENCE_S = 40.0
+_AWAY = 503
+
+
+class Client:
+    """Of an API that may be killed at any moment."""
+
+    def __init__(self, port: int, certificate: Path, token: str, name: str) -> None:
+        self._port, self._certificate, self._token, self._name = port, certificate, token, name
+        self._numbers = itertools.count(1)
+        self.asking = False
+        """Whether a request is on its way."""
+        self.sent_again = 0
+        self.done: Counter[str] = Counter()
+        """Changes that were answered, by what the audit calls them."""
+        self.last: tuple[float, float] = 0, 0
+        """When the last change was asked for and answered, or its job ran, in seconds since 1970."""
+
+    def _once(self, method: str, path: str, body: Any, key: str | None) -> tuple[int, Any]:
+        context = ssl.create_default_context(cafile=str(self._certificate))
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=context)
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if key:
+            headers["Idempotency-Key"] = key
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.request(method, f"/api/v1{path}", None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def _ask(self, method: str, path: str, body: Any, key: str | None) -> Any:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            status: int = 0
+            told: Any = None
+            self.asking = True
+            try:
+                status, told = self._once(method, path, body, key)
+            except (OSError, http.client.HTTPException, ValueError):
+                pass  # killed meanwhile, or not there yet
+            finally:
+                self.asking = False
+            if status in (200, 201, 202):
+                return told
+            under_way = status == 409 and "idempotency key is under way" in told["detail"]
+            assert status in (0, _AWAY) or under_way, f"{method} {path} {body}: {status} {told}"
+            assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {told}"
+            self.sent_again += 1
+            time.sleep(0.03)
+
+    def get(self, path: str) -> Any:
+        """What is told."""
+        return self._ask("GET", path, None, None)
+
+    def do(self, action: str, method: str, path: str, body: Any = None) -> Any:
+        """A change, once, however often it is sent; `action` is what the audit calls it."""
+        began = time.time()
+        told = self._ask(method, path, body, f"{self._name}-{next(self._numbers)}")
+        self.last = began, time.time()
+        self.done[action] += 1
+        return told
+
+    def job(self, action: str, method: str, path: str, body: Any = None) -> Any:
+        """The result of a job that succeeds."""
+        job_id = self.do(action, method, path, body)["id"]
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            job = self.get(f"/jobs/{job_id}")
+            if job["state"] not in ("queued", "running"):
+                assert job["state"] == "succeeded", job
+                self.last = self.last[0], datetime.fromisoformat(job["ended_at"]).timestamp()
+                return job["result"]
+            assert time.monotonic() < until, f"the job does not end: {job}"
+            time.sleep(0.01)
+
+
+@dataclass
+class Store:
+    """What a datastore has to be."""
+
+    id: str
+    name: str
+    size: int
+    group: str
+    lun: int | None = None
+    state: str = "active"
+    soft_threshold: int | None = None
+    kind: str = "vmfs"
+    squash: str | None = None
+    snapshots: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Host:
+    """What a host has to be."""
+
+    id: str
+    iqn: str
+    group: str | None
+    addresses: list[str] = field(default_factory=list)
+
+
+Step = tuple[str, Callable[[], None]]
+
+
+class Day:
+    """The steps, and what has to be there between them. Names are those of one round."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.stores: dict[str, Store] = {}
+        self.hosts: dict[str, Host] = {}
+        self.groups: dict[str, str] = {}
+        self.schedules: dict[str, str] = {}
+        self.users: dict[str, str] = {}
+
+    def steps(self, number: int) -> Iterator[Step]:
+        """A round, from nothing to nothing."""
+        a, b, c, d, files, group, host, clock = (
+            f"{letter}{number}" for letter in ("a", "b", "c", "d", "files", "group", "host", "clock")
+        )
+        for work in (
+            partial(self._create_user, f"user{number}"),
+            partial(self._create_group, group),
+            partial(self._create_host, host, group, number),
+            partial(self._create, a, group),
+            partial(self._create, b, group),
+            partial(self._create_files, files, group),
+            partial(self._readdress, host),
+            partial(self._squash, files),
+            partial(self._limit, files),
+            partial(self._set_chap, host),
+            partial(self._grow, a),
+            partial(self._snapshot, "one", a),
+            partial(self._snapshot, "two", a, b),
+            partial(self._clone, a, c, "one"),
+            partial(self._clone, b, d, None),
+            partial(self._change, a, {"lun": 500 + number % 100, "soft_threshold": 70}),
+            partial(self._rename, a),
+            partial(self._roll_back, a, "two"),
+            partial(self._delete, b),
+            partial(self._restore, b),
+            partial(self._schedule, clock, b),
+            partial(self._unschedule, clock),
+            partial(self._scrub),
+            partial(self._delete, files),
+            partial(self._restore, files),
+            partial(self._delete, files),
+            partial(self._purge, files),
+            partial(self._delete, c),
+            partial(self._purge, c),
+            partial(self._delete, d),
+            partial(self._purge_last_clone, d, b),
+            partial(self._unsnapshot, a, "one"),
+            partial(self._move, host, None),
+            partial(self._move, host, group),
+            partial(self._delete, a),
+            partial(self._restore, a),
+            partial(self._delete, a),
+            partial(self._purge, a),
+            partial(self._delete, b),
+            partial(self._purge, b),
+            partial(self._delete_host, host),
+            partial(self._delete_group, group),
+            partial(self._delete_user, f"user{number}"),
+        ):
+            yield work.func.__name__.strip("_"), work
+
+    # --- hosts, people
+
+    def _create_user(self, name: str) -> None:
+        asked = {"name": name, "role": "viewer", "password": "a good long password"}
+        self.users[name] = self.client.do("user.create", "POST", "/users", asked)["id"]
+
+    def _delete_user(self, name: str) -> None:
+        self.client.do("user.delete", "DELETE", f"/users/{self.users.pop(name)}")
+
+    def _create_group(self, name: str) -> None:
+        self.groups[name] = self.client.do("host_group.create", "POST", "/host-groups", {"name": name})["id"]
+
+    def _delete_group(self, name: str) -> None:
+        self.client.do("host_group.delete", "DELETE", f"/host-groups/{self.groups.pop(name)}")
+
+    def _create_host(self, name: str, group: str, number: int) -> None:
+        iqn = f"iqn.1998-01.com.vmware:esx{number}"
+        asked = {"name": name, "iqns": [iqn], "group": self.groups[group]}
+        self.hosts[name] = Host(self.client.do("host.create", "POST", "/hosts", asked)["id"], iqn, self.groups[group])
+
+    def _readdress(self, name: str) -> None:
+        host = self.hosts[name]
+        host.addresses = ["192.0.2.7"]
+        self.client.do("host.change", "PATCH", f"/hosts/{host.id}", {"addresses": host.addresses})
+
+    def _set_chap(self, name: str) -> None:
+        asked = {"name": name, "secret": "a-good-long-secret"}
+        self.client.do("host.chap", "PUT", f"/hosts/{self.hosts[name].id}/chap", asked)
+
+    def _move(self, name: str, group: str | None) -> None:
+        host = self.hosts[name]
+        host.group = self.groups[group] if group else None
+        self.client.do("host.change", "PATCH", f"/hosts/{host.id}", {"group": host.group})
+
+    def _delete_host(self, name: str) -> None:
+        self.client.do("host.delete", "DELETE", f"/hosts/{self.hosts.pop(name).id}")
+
+    # --- datastores
+
+    def _made(self, name: str, result: Any, size: int, group: str) -> Store:
+        store = self.stores[name] = Store(result["datastore"], name, size, group)
+        store.lun = self.client.get(f"/datastores/{store.id}")["lun"]
+        return store
+
+    def _create(self, name: str, group: str) -> None:
+        asked = {"name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
+        self._made(name, self.client.job("datastore.create", "POST", "/datastores", asked), GIB, self.groups[group])
+
+    def _create_files(self, name: str, group: str) -> None:
+        """An NFS datastore."""
+        asked = {"kind": "nfs", "name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
+        result = self.client.job("datastore.create", "POST", "/datastores", asked)
+        self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs", squash="none")
+
+    def _squash(self, name: str) -> None:
+        store = self.stores[name]
+        store.squash = "root"
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"squash": store.squash})
+
+    def _limit(self, name: str) -> None:
+        store = self.stores[name]
+        store.size = 2 * GIB
+        self.client.job("datastore.quota", "POST", f"/datastores/{store.id}/quota", {"size": str(store.size)})
+
+    def _grow(self, name: str) -> None:
+        store = self.stores[name]
+        self.client.job("datastore.grow", "POST", f"/datastores/{store.id}/grow", {"size": str(2 * GIB)})
+        store.size = 2 * GIB
+
+    def _change(self, name: str, asked: dict[str, Any]) -> None:
+        store = self.stores[name]
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", asked)
+        store.lun, store.soft_threshold = asked["lun"], asked["soft_threshold"]
+
+    def _rename(self, name: str) -> None:
+        store = self.stores[name]
+        store.name = f"{name}-renamed"
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", {"name": store.name})
+
+    def _snapshot(self, tag: str, *names: str) -> None:
+        stores = [self.stores[name] for name in names]
+        self.client.job("snapshot.create", "POST", "/snapshots", {"name": tag, "datastores": [store.id for store in stores]})
+        for store in stores:
+            store.snapshots.append(tag)
+
+    def _unsnapshot(self, name: str, tag: str) -> None:
+        store = self.stores[name]
+        self.client.job("snapshot.delete", "DELETE", f"/datastores/{store.id}/snapshots/{tag}")
+        store.snapshots.remove(tag)
+
+    def _clone(self, name: str, new: str, tag: str | None) -> None:
+        source = self.stores[name]
+        asked = {"name": new, "host_groups": [source.group]} | ({"snapshot": tag} if tag else {})
+        result = self.client.job("snapshot.clone", "POST", f"/datastores/{source.id}/clone", asked)
+        if tag is None:
+            source.snapshots.append(result["snapshot"].split("@")[1])
+        size = GIB if tag is None else source.size
+        self._made(new, result, size, source.group)
+
+    def _roll_back(self, name: str, tag: str) -> None:
+        store = self.stores[name]
+        assert store.snapshots[-1] == tag
+        self.client.job("snapshot.rollback", "POST", f"/datastores/{store.id}/snapshots/{tag}/rollback", {})
+
+    def _delete(self, name: str) -> None:
+        store = self.stores[name]
+        self.client.job("datastore.delete", "DELETE", f"/datastores/{store.id}")
+        store.state, store.lun = "deleted", None
+
+    def _restore(self, name: str) -> None:
+        store = self.stores[name]
+        self.client.job("datastore.restore", "POST", f"/datastores/{store.id}/restore", {"host_groups": [store.group]})
+        told = self.client.get(f"/datastores/{store.id}")
+        store.state, store.lun, store.squash = "active", told["lun"], told["squash"]
+
+    def _purge(self, name: str) -> None:
+        self.client.job("datastore.purge", "POST", f"/datastores/{self.stores.pop(name).id}/purge")
+
+    def _purge_last_clone(self, name: str, source: str) -> None:
+        """With it goes the snapshot that was taken for it."""
+        tag = f"clone-{self.stores[name].id[:8]}"
+        self._purge(name)
+        self.stores[source].snapshots.remove(tag)
+
+    def _schedule(self, name: str, store: str) -> None:
+        """Its first snapshot is taken at once."""
+        of = self.stores[store]
+        asked = {"name": name, "datastores": [of.id], "every_minutes": 1440, "keep": 1}
+        self.schedules[name] = self.client.do("schedule.create", "POST", "/schedules", asked)["id"]
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            told = [one["name"] for one in self.client.get(f"/datastores/{of.id}/snapshots")["items"]]
+            new = [tag for tag in told if tag not in of.snapshots]
+            if new and not self.client.get("/jobs?state=running")["items"] + self.client.get("/jobs?state=queued")["items"]:
+                break
+            assert time.monotonic() < until, "the schedule takes no snapshot"
+            time.sleep(0.05)
+        assert len(new) == 1 and new[0].startswith(f"auto-{self.schedules[name][:8]}-"), new
+        of.snapshots += new
+
+    def _unschedule(self, name: str) -> None:
+        self.client.do("schedule.delete", "DELETE", f"/schedules/{self.schedules.pop(name)}")
+
+    def _scrub(self) -> None:
+        self.client.job("pool.scrub", "POST", "/pools/tank/scrub", {"action": "start"})
