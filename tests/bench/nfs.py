@@ -155,6 +155,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of what is written (default 1)")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as name, served(Path(name)) as (ganesha, pool, store, vfs_store):
         try:
