@@ -29,7 +29,7 @@ test-long: ## the same, with longer random runs and the fallback kernel
 lint: ## formatting and static checks of everything
 	@tests/lint
 
-doors := procedure22 vaai_nas
+doors := procedure22 procedure22_copy vaai_nas nas_control
 fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login vaai_nas" for some
 	@packaging/rootfs/prepare base test
 	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))

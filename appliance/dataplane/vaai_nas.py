@@ -1,26 +1,173 @@
-"""Client of the VAAI-NAS service's control socket (docs/vaai_nas.md): JSON-RPC 2.0, a message a line; statistics only."""
+"""Client of the VAAI-NAS service's control socket (docs/vaai_nas.md): JSON-RPC 2.0, a message a line."""
 
 from __future__ import annotations
 
 import json
 import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 
 _LONGEST_ANSWER = 64 << 20
+_WAIT_S = 30.0
+"""For the end of a clone that is cancelled it waits 10 s."""
+
+
+@dataclass(eq=False)
+class FileRefusedError(Exception):
+    """The service does not do it; nothing was changed. `status` is one of ganesha_fsal/vaai_nas/status.h."""
+
+    status: str
+    reason: str
+    field: str | None = None
+    """The parameter that is in the way."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A VMDK file that holds data. Sizes in bytes; `allocated` may lack what was written in the last seconds."""
+
+    path: str
+    total: int
+    allocated: int
+
+
+@dataclass(frozen=True)
+class FilePage:
+    """Some of an export's, by the bytes of their paths."""
+
+    files: tuple[FoundFile, ...]
+    more: bool
+    complete: bool
+    """False where something was not looked at: too deep, too many, or a name that is no text."""
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """What a file takes, in bytes, with all that was written before the call. Without `unique_exact` an upper bound."""
+
+    total: int
+    allocated: int
+    unique: int
+    unique_exact: bool
+    reserved: int
+
+
+@dataclass(frozen=True)
+class FileJob:
+    """A clone, how far it is, and how its bytes went."""
+
+    job: int
+    state: str
+    """waiting, running, complete or failed."""
+    status: str
+    """Why it failed, as of FileRefusedError."""
+    reason: str
+    total_bytes: int
+    done_bytes: int
+    cloned_bytes: int = 0
+    copied_bytes: int = 0
+    hole_bytes: int = 0
+    fallback_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in ("waiting", "running")
+
+
+class FileControl(ABC):
+    """The files of exports. Each call raises GaneshaUnreachableError, and FileRefusedError."""
+
+    @abstractmethod
+    def files(self, export: int, after: str, limit: int) -> FilePage:
+        """Those whose path is after `after`, 500 at most."""
+
+    @abstractmethod
+    def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
+        """Of one. May take seconds after it was changed."""
+
+    @abstractmethod
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+        """Starts it, or finds what the same `request` (32 hexadecimal digits) has started."""
+
+    @abstractmethod
+    def job(self, export: int, job: int) -> FileJob:
+        """As it is now. Status `interrupted` or `not_found` for one that the daemon does not know (any more)."""
+
+    @abstractmethod
+    def cancel(self, export: int, job: int) -> FileJob:
+        """Waits for its end, for 10 s at most; it may have been complete."""
+
+
+class VaaiNas(FileControl):
+    """The daemon's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def files(self, export: int, after: str, limit: int) -> FilePage:
+        """See FileControl."""
+        told = self._call("files.list", export=export, after=after, limit=limit)
+        found = tuple(FoundFile(one["path"], one["total_bytes"], one["allocated_bytes"]) for one in told["files"])
+        return FilePage(found, told["more"], told["complete"])
+
+    def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
+        """See FileControl."""
+        told = self._call("file.statistics", timeout_s, export=export, path=path)
+        sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "reserved")}
+        return FileStatistics(unique_exact=told["unique_exact"], **sizes)
+
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+        """See FileControl."""
+        asked: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
+        return _job(self._call("clone.start", export=export, dry_run=dry_run, **asked))
+
+    def job(self, export: int, job: int) -> FileJob:
+        """See FileControl."""
+        return _job(self._call("job.get", export=export, job=job))
+
+    def cancel(self, export: int, job: int) -> FileJob:
+        """See FileControl."""
+        return _job(self._call("job.cancel", export=export, job=job))
+
+    def _call(self, method: str, timeout_s: float = _WAIT_S, **parameters: Any) -> dict[str, Any]:
+        answer = _ask(self._path, method, parameters, timeout_s)
+        if "error" in answer:
+            data = answer["error"].get("data") or {}
+            raise FileRefusedError(str(data.get("status", "fault")), str(answer["error"]["message"]), data.get("field"))
+        return dict(answer["result"])
+
+
+def _job(told: dict[str, Any]) -> FileJob:
+    names = ("job", "state", "status", "reason", "total_bytes", "done_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")
+    return FileJob(fallback_bytes=dict(told["fallback_bytes"]), **{name: told[name] for name in names})
+
+
+def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(request, ensure_ascii=False).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                answer = json.loads(lines.readline(_LONGEST_ANSWER))
+        return dict(answer)
+    except (OSError, ValueError) as error:
+        raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error
 
 
 def statistics(path: Path, timeout_s: float = 10) -> dict[str, Any]:
     """What was offloaded since the daemon began, `exports` and `hosts`. Raises GaneshaUnreachableError."""
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(path))
-            connection.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "statistics.get"}\n')
-            with connection.makefile("rb") as lines:
-                answer = json.loads(lines.readline(_LONGEST_ANSWER))
-        return dict(answer["result"])
-    except (OSError, ValueError, KeyError) as error:
+        return dict(_ask(path, "statistics.get", {}, timeout_s)["result"])
+    except KeyError as error:
         raise GaneshaUnreachableError(f"the NFS server's counters can't be had at {path}: {error}") from error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from collections.abc import Sequence
@@ -83,7 +84,32 @@ def of_vaai_nas() -> dict[str, bytes]:
     return seeds
 
 
-for name, seeds in (("procedure22", of_procedure22()), ("procedure22_copy", of_copy()), ("vaai_nas", of_vaai_nas())):
+def of_control() -> dict[str, bytes]:
+    """Every method, what is asked of a job, paths that lead elsewhere, and what is no request."""
+
+    def line(method: str, **parameters: object) -> bytes:
+        return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
+
+    def clone(source: str, destination: str, **more: object) -> bytes:
+        return line("clone.start", export=1, source=source, destination=destination, request_id="0123456789abcdef" * 2, **more)
+
+    def about(method: str) -> bytes:
+        return line(method, export=1, job=0).replace(b'"job": 0', b'"job": @')
+
+    return {
+        "statistics": sequence(line("statistics.get"), line("statistics.get", x=1)),
+        "list": sequence(line("files.list", export=1), line("files.list", export=1, after="a", limit=5)),
+        "file": sequence(line("file.statistics", export=1, path="30"), line("file.statistics", export=1, path="vm1")),
+        "clone": sequence(clone("30", "vm1/new.vmdk"), about("job.get"), about("job.cancel"), about("job.get")),
+        "repeat": sequence(clone("30", "new", fast=True), clone("30", "new", fast=True), clone("31", "new")),
+        "dry": sequence(clone("30", "new", dry_run=True), clone("30", "vm1")),
+        "paths": sequence(clone("../30", "/new"), clone("30", "vm1/../../new"), clone("30//1", "vm1/")),
+        "none": sequence(b"", b"{", b"[]", b'{"jsonrpc":"2.0"}'),
+    }
+
+
+ALL = {"procedure22": of_procedure22(), "procedure22_copy": of_copy(), "vaai_nas": of_vaai_nas(), "nas_control": of_control()}
+for name, seeds in ALL.items():
     folder = Path(sys.argv[1]) / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in seeds.items():

@@ -30,6 +30,7 @@ struct vaai_nas_handle {
 /* Who asks. `request` is the adapter's own (ganesha: struct svc_req) and lives as long as the call. */
 struct vaai_nas_caller {
     void *request;
+    bool local;                      /* who rules this machine, by the control socket: root in every export; there is no `request` */
     uint32_t nfs_version;            /* 3 for procedure 22; 0 for a program of its own: any version the export serves */
     char host[VAAI_NAS_HOST_SIZE];   /* address without port, for counters */
 };
@@ -81,6 +82,13 @@ struct vaai_nas_adapter {
 
     /* Whether the file's export is being removed: set before the service is told to cancel what uses it, and never taken back. */
     bool (*is_ending)(const struct vaai_nas_file *file);
+
+    /*
+     * The handle of what lies at `path` in an export, which is names with one slash between, none of them "." or ".."; "" is the export
+     * itself. Goes by no symbolic link, and shows nothing that clients are not shown. Errors: STALE where there is no such export, NOT_FOUND,
+     * NOT_DIRECTORY, NOT_SUPPORTED for an export of another FSAL.
+     */
+    enum vaai_nas_status (*find)(uint16_t export_id, const char *path, struct vaai_nas_handle *handle);
 };
 
 #endif

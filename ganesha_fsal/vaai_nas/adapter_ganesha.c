@@ -23,6 +23,7 @@
 #include "nfs_creds.h"
 #include "nfs_exports.h"
 #include "nfs_fh.h"
+#include "nfs_file_handle.h"
 
 /* Of a file that is open: what keeps it, and the names of it in ganesha's caches. */
 struct held {
@@ -56,6 +57,8 @@ static enum vaai_nas_status status_of_fsal(fsal_status_t status)
         return VAAI_NAS_BUSY;
     case ERR_FSAL_INVAL:
         return VAAI_NAS_BAD_HANDLE;
+    case ERR_FSAL_NOTDIR:
+        return VAAI_NAS_NOT_DIRECTORY;
     case ERR_FSAL_NOTSUPP:
         return VAAI_NAS_NOT_SUPPORTED;
     case ERR_FSAL_IO:
@@ -269,6 +272,12 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     struct gsh_export *export = get_gsh_export(export_id);
     if (export == NULL)
         return VAAI_NAS_STALE;
+    if (caller->local && request == NULL) {
+        init_op_context_simple(&context, export, export->fsal_export); /* root, whatever the export says */
+        status = open_in_context(handle, access, file);
+        release_op_context();
+        return status;
+    }
     init_op_context(&context, export, export->fsal_export, NULL, (sockaddr_t *)svc_getrpccaller(request->rq_xprt), NFS_V4, 0,
                     NFS_REQUEST);
     /* Client, transport, port, flavour; squashes the credentials. The export must serve protocol 4. */
@@ -337,9 +346,55 @@ static bool adapter_is_ending(const struct vaai_nas_file *file)
     return fsal_zvaai_export_is_ending(held->export->fsal_export->sub_export);
 }
 
+/* With op_ctx at the export, as root. A symbolic link is no directory to fsal_lookup(). */
+static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_handle *handle)
+{
+    struct fsal_obj_handle *object = NULL, *next;
+    nfs_fh4 wire = {.nfs_fh4_val = (char *)handle->bytes, .nfs_fh4_len = sizeof(handle->bytes)};
+    char name[VAAI_NAS_NAME_SIZE + 1];
+    fsal_status_t status = nfs_export_get_root_entry(op_ctx->ctx_export, &object);
+
+    if (FSAL_IS_ERROR(status))
+        return VAAI_NAS_STALE; /* it is being removed */
+    while (!FSAL_IS_ERROR(status) && *path != 0) {
+        size_t length = strcspn(path, "/");
+        if (length > VAAI_NAS_NAME_SIZE)
+            status = fsalstat(ERR_FSAL_NOENT, ENOENT);
+        else {
+            memcpy(name, path, length);
+            name[length] = 0;
+            next = NULL;
+            status = fsal_lookup(object, name, &next, NULL);
+        }
+        object->obj_ops->put_ref(object);
+        object = FSAL_IS_ERROR(status) ? NULL : next;
+        path += length + (path[length] == '/');
+    }
+    if (FSAL_IS_ERROR(status))
+        return status.major == ERR_FSAL_NOENT ? VAAI_NAS_NOT_FOUND : status_of_fsal(status);
+    bool made = nfs4_FSALToFhandle(false, &wire, object, op_ctx->ctx_export);
+    handle->length = made ? wire.nfs_fh4_len : 0;
+    object->obj_ops->put_ref(object);
+    return made ? VAAI_NAS_OK : VAAI_NAS_FAULT;
+}
+
+static enum vaai_nas_status adapter_find(uint16_t export_id, const char *path, struct vaai_nas_handle *handle)
+{
+    struct gsh_export *export = get_gsh_export(export_id);
+    struct req_op_context context;
+
+    if (export == NULL)
+        return VAAI_NAS_STALE;
+    init_op_context_simple(&context, export, export->fsal_export);
+    enum vaai_nas_status status = is_ours(export) ? find_in_context(path, handle) : VAAI_NAS_NOT_SUPPORTED;
+    release_op_context(); /* and the export's reference */
+    return status;
+}
+
 const struct vaai_nas_adapter vaai_nas_adapter_ganesha = {
     .open = adapter_open,
     .changed = adapter_changed,
     .close = adapter_close,
     .is_ending = adapter_is_ending,
+    .find = adapter_find,
 };

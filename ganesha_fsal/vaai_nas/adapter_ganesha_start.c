@@ -11,6 +11,7 @@
 
 #include "adapter_ganesha.h"
 #include "config_parsing.h"
+#include "control_socket.h"
 #include "fsal.h"
 #include "leaf_call.h"
 #include "log.h"
@@ -20,7 +21,6 @@
 #include "procedure22.h"
 #include "procedure22_copy.h"
 #include "program_server.h"
-#include "statistics_socket.h"
 
 struct configuration {
     bool program;         /* serve vaai_nas.x */
@@ -181,7 +181,7 @@ static void start_control_socket(void)
         else
             LogCrit(COMPONENT_FSAL, "VAAI-NAS: there is no user %s, who may not ask then", configuration.control_user);
     }
-    error = vaai_nas_statistics_socket_start(service, configuration.control_socket, user);
+    error = vaai_nas_control_socket_start(service, configuration.control_socket, user);
     if (error != 0)
         LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
 }

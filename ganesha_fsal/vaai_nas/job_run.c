@@ -112,6 +112,8 @@ static void describe_end(const struct vaai_nas_order *order, int error, bool giv
 {
     end->cloned_bytes = result->cloned;
     end->copied_bytes = result->copied;
+    end->hole_bytes = result->holes;
+    memcpy(end->fallback_bytes, result->fallback, sizeof(end->fallback_bytes));
     end->status = vaai_nas_status_of_clone(error);
     if (error == 0) {
         end->state = VAAI_NAS_COMPLETE;

@@ -31,8 +31,7 @@ void vaai_nas_caller_of_request(struct svc_req *request, uint32_t nfs_version, s
     const void *number = &version6->sin6_addr;
     int family = AF_INET6;
 
-    caller->request = request;
-    caller->nfs_version = nfs_version;
+    *caller = (struct vaai_nas_caller){.request = request, .local = false, .nfs_version = nfs_version};
     if (address->sa_family == AF_INET) {
         family = AF_INET;
         number = &((const struct sockaddr_in *)address)->sin_addr;

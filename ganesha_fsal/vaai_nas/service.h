@@ -56,7 +56,8 @@ struct vaai_nas_job {
     uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
     enum vaai_nas_job_state state;
     enum vaai_nas_status status; /* of VAAI_NAS_FAILED */
-    uint64_t total_bytes, done_bytes, cloned_bytes, copied_bytes;
+    uint64_t total_bytes, done_bytes, cloned_bytes, copied_bytes, hole_bytes;
+    uint64_t fallback_bytes[FILEOPS_FALLBACK_COUNT]; /* of those copied, by reason */
     uint32_t elapsed_milliseconds;
     uint16_t export_id;
     char host[VAAI_NAS_HOST_SIZE];

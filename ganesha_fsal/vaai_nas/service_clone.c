@@ -64,6 +64,13 @@ static enum vaai_nas_status open_files(struct vaai_nas_service *service, const s
         snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
         return status;
     }
+    if (caller->local) { /* root asks, and is not who is to use it */
+        struct stat attributes;
+        if (fstat(order->source.fd, &attributes) != 0)
+            return vaai_nas_status_of_errno(errno);
+        order->destination.owner = attributes.st_uid;
+        order->destination.group = attributes.st_gid;
+    }
     return VAAI_NAS_OK;
 }
 

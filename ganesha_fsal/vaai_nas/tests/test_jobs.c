@@ -126,7 +126,8 @@ static bool fake_is_ending(const struct vaai_nas_file *file)
     return file->export_id == ending_export;
 }
 
-static const struct vaai_nas_adapter adapter = {fake_open, fake_changed, fake_close, fake_is_ending};
+static const struct vaai_nas_adapter adapter = {
+    .open = fake_open, .changed = fake_changed, .close = fake_close, .is_ending = fake_is_ending};
 static const struct vaai_nas_caller caller = {.host = "192.0.2.7"};
 
 static struct vaai_nas_clone a_clone(uint8_t source, uint8_t destination, uint8_t request_id)

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_CONTROL_INTERNAL_H
+#define VAAI_NAS_CONTROL_INTERNAL_H
+
+#include <json-c/json.h>
+
+#include "control.h"
+#include "files.h"
+
+/* What control.c, control_statistics.c and control_files.c share. */
+
+/* Why a method has no result. `field` is the parameter that is in the way, or NULL; OK as `status`: the parameters are no such. */
+struct control_failure {
+    enum vaai_nas_status status;
+    const char *field;
+    char reason[VAAI_NAS_REASON_SIZE];
+};
+
+struct json_object *control_statistics(struct vaai_nas_service *service);
+
+/* These answer NULL with `failure`. `parameters` is an object. */
+typedef struct json_object *control_method(struct vaai_nas_service *service, struct json_object *parameters,
+                                           struct control_failure *failure);
+control_method control_files_list, control_file_statistics, control_clone_start, control_job_get, control_job_cancel;
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_FILES_H
+#define VAAI_NAS_FILES_H
+
+#include "service.h"
+#include "vmdk_list.h"
+
+/*
+ * What who rules this machine may have done with the files of an export, by their paths from it. Nothing here goes by a symbolic link or leaves the
+ * export. Errors of finding: STALE where there is no such export, NOT_FOUND, NOT_DIRECTORY, NOT_SUPPORTED for an export of another FSAL, INVALID for what is no such path:
+ * names with one slash between, none of them "." or "..", VAAI_NAS_FILE_PATH_SIZE - 1 bytes at most.
+ */
+
+#define VAAI_NAS_FILE_PATH_SIZE 1024 /* with NUL */
+#define VAAI_NAS_LOCAL_HOST "local"  /* who counters and jobs say has asked */
+
+/* A page of the export's VMDK files that hold data; see vmdk_list.h. vmdk_list_free() is the caller's, whatever is returned. */
+enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint16_t export_id, const char *after, size_t limit,
+                                         struct vmdk_list *list);
+
+enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *service, uint16_t export_id, const char *path,
+                                                  struct vaai_nas_statistics *statistics);
+
+/* A clone of one file to a name in the same export that is not there yet. */
+struct vaai_nas_file_clone {
+    uint16_t export_id;
+    const char *source, *destination;
+    bool fast, dry_run;
+    uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
+};
+
+/*
+ * Starts it as vaai_nas_start_clone() does, and does not wait. The new file has the source's owner, group and mode. *field names what is in
+ * the way, "source" or "destination", or is NULL.
+ */
+enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *asked,
+                                               struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE]);
+
+/* As vaai_nas_get_job() and vaai_nas_cancel_job(). */
+enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                           struct vaai_nas_job *job);
+enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                              struct vaai_nas_job *job);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* What the control socket answers, with an NFS server that is a folder, and clones that wait for a test. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "../../fileops/fileops.h"
+#include "../control.h"
+#include "../service.h"
+
+#define ID "00112233445566778899aabbccddeeff"
+
+static char place[256];
+static bool gate_open;
+static unsigned int clones_begun;
+static uid_t owner;
+
+int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
+int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
+{
+    memset(result, 0, sizeof(*result));
+    if ((request->flags & FILEOPS_CLONE_DRY_RUN) != 0)
+        return 0;
+    __atomic_add_fetch(&clones_begun, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&owner, request->owner, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&gate_open, __ATOMIC_SEQ_CST)) {
+        if (!request->progress(request->progress_context, 7, 100))
+            return ECANCELED;
+        usleep(1000);
+    }
+    *result = (struct fileops_clone_result){
+        .done = 100, .cloned = 60, .copied = 30, .holes = 10, .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 30}};
+    return 0;
+}
+
+/* A handle is an 'h' and the path; the one export is number 1. */
+static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, struct vaai_nas_handle *handle)
+{
+    char whole[512];
+    struct stat attributes;
+
+    if (export_id != 1)
+        return VAAI_NAS_STALE;
+    snprintf(whole, sizeof(whole), "%s/%s", place, path);
+    if (lstat(whole, &attributes) != 0)
+        return vaai_nas_status_of_errno(errno);
+    handle->length = strlen(path) + 2;
+    handle->bytes[0] = 'h';
+    memcpy(handle->bytes + 1, path, strlen(path) + 1);
+    return VAAI_NAS_OK;
+}
+
+static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
+                                      enum vaai_nas_access access, struct vaai_nas_file *file)
+{
+    char whole[512];
+    struct stat attributes;
+
+    assert_true(caller->local);
+    snprintf(whole, sizeof(whole), "%s/%s", place, (const char *)handle->bytes + 1);
+    file->fd = open(whole, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file->fd < 0 || fstat(file->fd, &attributes) != 0)
+        return VAAI_NAS_STALE;
+    file->is_directory = S_ISDIR(attributes.st_mode);
+    if (file->is_directory != (access == VAAI_NAS_CREATE) && access != VAAI_NAS_LOOK) {
+        close(file->fd);
+        file->fd = -1;
+        return file->is_directory ? VAAI_NAS_IS_DIRECTORY : VAAI_NAS_NOT_DIRECTORY;
+    }
+    file->device = attributes.st_dev;
+    file->inode = attributes.st_ino;
+    file->export_id = 1;
+    strcpy(file->export_path, "/export");
+    return VAAI_NAS_OK;
+}
+
+static void fake_changed(const struct vaai_nas_file *file)
+{
+    (void)file;
+}
+
+static void fake_close(struct vaai_nas_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+static bool fake_is_ending(const struct vaai_nas_file *file)
+{
+    (void)file;
+    return false;
+}
+
+static const struct vaai_nas_adapter adapter = {
+    .open = fake_open, .changed = fake_changed, .close = fake_close, .is_ending = fake_is_ending, .find = fake_find};
+
+static void write_file(const char *name, off_t size)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", place, name);
+    const int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(file >= 0 && ftruncate(file, size) == 0);
+    close(file);
+}
+
+static int begin(void **state)
+{
+    const struct vaai_nas_service_options options = {.adapter = &adapter, .workers = 1, .cancel_milliseconds = 5000};
+    const char *temporary = getenv("TMPDIR");
+    char path[300];
+
+    snprintf(place, sizeof(place), "%s/control-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(place) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/vm", place);
+    mkdir(path, 0700);
+    write_file("vm/disk-flat.vmdk", 100);
+    write_file("other.vmdk", 100);
+    gate_open = true;
+    clones_begun = 0;
+    *state = vaai_nas_service_new(&options);
+    return *state == NULL;
+}
+
+static int end(void **state)
+{
+    char command[300];
+
+    gate_open = true;
+    vaai_nas_service_free(*state);
+    snprintf(command, sizeof(command), "rm -rf '%s'", place);
+    return system(command);
+}
+
+/* The answer's text, to be freed. */
+static char *ask(void *service, const char *text)
+{
+    struct json_object *response = vaai_nas_control_answer(service, text, strlen(text));
+    char *answer = strdup(json_object_to_json_string_ext(response, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+
+    json_object_put(response);
+    assert_non_null(answer);
+    return answer;
+}
+
+static void expect(void *service, const char *method, const char *parameters, const char *part)
+{
+    char request[2048];
+
+    snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"%s\",\"params\":%s}", method, parameters);
+    char *answer = ask(service, request);
+    if (strstr(answer, part) == NULL || strstr(answer, "\"id\":5") == NULL)
+        fail_msg("%s\nis answered with %s\nwithout %s", request, answer, part);
+    free(answer);
+}
+
+static void wait_until(void *service, const char *about, const char *part)
+{
+    char request[256];
+    bool there = false;
+
+    snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"method\":\"job.get\",\"params\":%s}", about);
+    while (!there) {
+        char *answer = ask(service, request);
+        there = strstr(answer, part) != NULL;
+        free(answer);
+        usleep(1000);
+    }
+}
+
+static uint64_t job_of(void *service, const char *parameters)
+{
+    char request[2048];
+
+    snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"clone.start\",\"params\":%s}", parameters);
+    struct json_object *response = vaai_nas_control_answer(service, request, strlen(request)), *result, *job;
+    assert_true(json_object_object_get_ex(response, "result", &result) && json_object_object_get_ex(result, "job", &job));
+    const uint64_t id = json_object_get_uint64(job);
+    json_object_put(response);
+    return id;
+}
+
+static void files_are_listed_in_pages(void **state)
+{
+    expect(*state, "files.list", "{\"export\":1,\"limit\":1}", "\"path\":\"other.vmdk\",\"total_bytes\":100,");
+    expect(*state, "files.list", "{\"export\":1,\"limit\":1}", "\"more\":true,\"complete\":true");
+    expect(*state, "files.list", "{\"export\":1,\"after\":\"other.vmdk\"}", "\"path\":\"vm/disk-flat.vmdk\"");
+    expect(*state, "files.list", "{\"export\":1,\"after\":\"other.vmdk\"}", "\"more\":false");
+    expect(*state, "files.list", "{\"export\":2}", "\"status\":\"stale\",\"field\":\"export\"");
+    expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm/disk-flat.vmdk\"}", "\"total_bytes\":100,");
+    expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm\"}", "\"status\":\"is_directory\",\"field\":\"path\"");
+}
+
+static void a_clone_is_one_job(void **state)
+{
+    static const char request[] = "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}";
+    char about[64];
+
+    __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
+    const uint64_t id = job_of(*state, request);
+    assert_int_equal(job_of(*state, request), id);
+    snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
+    expect(*state, "clone.start",
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}", "\"status\":\"exists\"");
+    __atomic_store_n(&gate_open, true, __ATOMIC_SEQ_CST);
+    wait_until(*state, about, "\"state\":\"complete\"");
+    expect(*state, "job.get", "{\"export\":1,\"job\":77}", "\"status\":\"interrupted\",\"field\":\"job\"");
+    assert_int_equal(clones_begun, 1);
+}
+
+static void how_the_bytes_went_is_told(void **state)
+{
+    char about[64];
+    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+
+    snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
+    wait_until(*state, about, "\"state\":\"complete\"");
+    expect(*state, "job.get", about, "\"cloned_bytes\":60,\"copied_bytes\":30,\"hole_bytes\":10");
+    expect(*state, "job.get", about, "\"misaligned\":30");
+    assert_int_equal(owner, getuid()); /* of the source, not who asks */
+}
+
+static void a_clone_is_cancelled(void **state)
+{
+    char about[64];
+
+    __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
+    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+    snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
+    expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
+    expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
+}
+
+static void a_dry_run_changes_nothing(void **state)
+{
+    expect(*state, "clone.start",
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\",\"dry_run\":true}", "\"job\":0");
+    assert_int_equal(clones_begun, 0);
+}
+
+static void wrong_paths_name_their_field(void **state)
+{
+    static const char *const wrong[] = {"/other.vmdk", "../other.vmdk", "vm/../other.vmdk", "vm//disk-flat.vmdk",
+                                        "vm/./disk-flat.vmdk", "vm/", "", "."};
+    char parameters[2048];
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        snprintf(parameters, sizeof(parameters), "{\"export\":1,\"source\":\"%s\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}", wrong[i]);
+        expect(*state, "clone.start", parameters, "\"status\":\"invalid\",\"field\":\"source\"");
+        snprintf(parameters, sizeof(parameters), "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"%s\",\"request_id\":\"" ID "\"}", wrong[i]);
+        expect(*state, "clone.start", parameters, "\"status\":\"invalid\",\"field\":\"destination\"");
+    }
+    snprintf(parameters, sizeof(parameters), "{\"export\":1,\"path\":\"%01100d\"}", 0);
+    expect(*state, "file.statistics", parameters, "\"status\":\"invalid\",\"field\":\"path\"");
+    expect(*state, "clone.start", "{\"export\":1,\"source\":\"gone.vmdk\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"not_found\",\"field\":\"source\"");
+    expect(*state, "clone.start", "{\"export\":1,\"source\":\"vm\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"is_directory\",\"field\":\"source\"");
+    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/disk-flat.vmdk\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"exists\",\"field\":\"destination\"");
+    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"gone/b.vmdk\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"not_found\",\"field\":\"destination\"");
+    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\".zvaai\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"access\",\"field\":\"destination\"");
+    assert_int_equal(clones_begun, 0);
+}
+
+static void what_is_no_request_is_refused(void **state)
+{
+    static const struct {
+        const char *method, *parameters, *part;
+    } wrong[] = {
+        {"statistics.get", "{\"x\":1}", "-32602"},
+        {"statistics.get", "[]", "-32602"},
+        {"files.list", "{}", "\"field\":\"export\""},
+        {"files.list", "{\"export\":\"1\"}", "\"field\":\"export\""},
+        {"files.list", "{\"export\":65536}", "\"field\":\"export\""},
+        {"files.list", "{\"export\":-1}", "\"field\":\"export\""},
+        {"files.list", "{\"export\":1.5}", "\"field\":\"export\""},
+        {"files.list", "{\"export\":1,\"limit\":0}", "\"field\":\"limit\""},
+        {"files.list", "{\"export\":1,\"limit\":501}", "\"field\":\"limit\""},
+        {"files.list", "{\"export\":1,\"after\":\"a\\u0000b\"}", "\"field\":\"after\""},
+        {"files.list", "{\"export\":1,\"path\":\"a\"}", "-32602"},
+        {"job.get", "{\"export\":1,\"job\":0}", "\"field\":\"job\""},
+        {"job.get", "{\"export\":1,\"job\":18446744073709551615}", "\"field\":\"job\""},
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\"}", "\"field\":\"request_id\""},
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00\"}", "\"field\":\"request_id\""},
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"" ID "\",\"fast\":1}", "\"field\":\"fast\""},
+        {"files.remove", "{}", "-32601"},
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        expect(*state, wrong[i].method, wrong[i].parameters, wrong[i].part);
+    char *answer = ask(*state, "{\"id\":1,\"method\":");
+    assert_non_null(strstr(answer, "-32700"));
+    free(answer);
+    answer = ask(*state, "[1]");
+    assert_non_null(strstr(answer, "-32600"));
+    free(answer);
+    answer = ask(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"}");
+    assert_non_null(strstr(answer, "\"exports\":["));
+    free(answer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
+        cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
+        cmocka_unit_test_setup_teardown(how_the_bytes_went_is_told, begin, end),
+        cmocka_unit_test_setup_teardown(a_clone_is_cancelled, begin, end),
+        cmocka_unit_test_setup_teardown(a_dry_run_changes_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(wrong_paths_name_their_field, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_no_request_is_refused, begin, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

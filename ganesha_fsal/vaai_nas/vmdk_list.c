@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "vmdk_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../fileops/fileops.h"
+#include "files.h"
+
+#define DESCRIPTOR_BYTES_MAX 65536
+static const char descriptor_begins[] = "# Disk DescriptorFile";
+
+struct walk {
+    struct vmdk_list *list;
+    const char *after;
+    size_t limit, looked;
+    dev_t device;
+    char path[VAAI_NAS_FILE_PATH_SIZE];
+};
+
+/* Bytes of a well-formed character (RFC 3629, 4) that is no control character; 0 for none. */
+static size_t character(const unsigned char *text)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char first = text[0];
+    const size_t length = first < 0x80 ? 1 : (first & 0xe0) == 0xc0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : (first & 0xf8) == 0xf0 ? 4 : 0;
+    uint32_t value = length < 2 ? first : first & (0x7fu >> length);
+
+    for (size_t i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        value = value << 6 | (text[i] & 0x3fu);
+    }
+    if (length == 0 || value < 0x20 || (value >= 0x7f && value < 0xa0) || value < least[length] || value > 0x10ffff ||
+        (value >= 0xd800 && value < 0xe000))
+        return 0;
+    return length;
+}
+
+static bool is_text(const char *name)
+{
+    const unsigned char *at = (const unsigned char *)name;
+
+    while (*at != 0) {
+        size_t length = character(at);
+        if (length == 0)
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+static bool is_vmdk(const char *name)
+{
+    const size_t length = strlen(name);
+
+    return length > 5 && strcasecmp(name + length - 5, ".vmdk") == 0;
+}
+
+static bool is_descriptor(int directory, const char *name)
+{
+    char begin[sizeof(descriptor_begins) - 1];
+    const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (file < 0)
+        return false;
+    const ssize_t length = pread(file, begin, sizeof(begin), 0);
+    close(file);
+    return length == (ssize_t)sizeof(begin) && memcmp(begin, descriptor_begins, sizeof(begin)) == 0;
+}
+
+/* Keeps the file if it is one of the first after `after`, one more than the limit. */
+static int keep(struct walk *walk, int directory, const char *name)
+{
+    struct vmdk_list *list = walk->list;
+    struct stat attributes;
+    size_t place = list->count;
+
+    if (strcmp(walk->path, walk->after) <= 0)
+        return 0;
+    while (place > 0 && strcmp(walk->path, list->file[place - 1].path) < 0)
+        place--;
+    if (place > walk->limit)
+        return 0;
+    if (fstatat(directory, name, &attributes, AT_SYMLINK_NOFOLLOW) != 0) {
+        walk->list->incomplete = walk->list->incomplete || errno != ENOENT;
+        return 0;
+    }
+    if (!S_ISREG(attributes.st_mode) || (attributes.st_size <= DESCRIPTOR_BYTES_MAX && is_descriptor(directory, name)))
+        return 0;
+    char *path = strdup(walk->path);
+    if (path == NULL)
+        return ENOMEM;
+    if (list->count > walk->limit)
+        free(list->file[--list->count].path);
+    memmove(&list->file[place + 1], &list->file[place], (list->count - place) * sizeof(list->file[0]));
+    list->file[place] = (struct vmdk_file){
+        .path = path, .total_bytes = (uint64_t)attributes.st_size, .allocated_bytes = (uint64_t)attributes.st_blocks * 512};
+    list->count++;
+    return 0;
+}
+
+static int walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth);
+
+static int enter(struct walk *walk, int parent, const char *name, size_t length, unsigned int depth)
+{
+    struct stat attributes;
+    const int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (directory < 0) {
+        walk->list->incomplete = walk->list->incomplete || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP);
+        return 0;
+    }
+    if (fstat(directory, &attributes) != 0 || attributes.st_dev != walk->device) {
+        close(directory);
+        return 0;
+    }
+    if (depth >= VMDK_LIST_DEPTH) {
+        walk->list->incomplete = true;
+        close(directory);
+        return 0;
+    }
+    walk->path[length] = '/';
+    return walk_directory(walk, directory, length + 1, depth + 1);
+}
+
+static int look(struct walk *walk, int directory, const struct dirent *entry, size_t length, unsigned int depth)
+{
+    const size_t name_length = strlen(entry->d_name);
+    struct stat attributes;
+    bool is_directory = entry->d_type == DT_DIR;
+
+    if (entry->d_type == DT_UNKNOWN && fstatat(directory, entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) == 0)
+        is_directory = S_ISDIR(attributes.st_mode);
+    if (!is_directory && !is_vmdk(entry->d_name))
+        return 0;
+    if (length + name_length + 1 >= sizeof(walk->path) || !is_text(entry->d_name)) {
+        walk->list->incomplete = true;
+        return 0;
+    }
+    memcpy(walk->path + length, entry->d_name, name_length + 1);
+    return is_directory ? enter(walk, directory, entry->d_name, length + name_length, depth) : keep(walk, directory, entry->d_name);
+}
+
+/* Whether a name of the topmost directory is not the clients'. */
+static bool is_hidden(const char *name)
+{
+    return strcmp(name, FILEOPS_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
+}
+
+/* Takes `directory` over. The first `length` bytes of walk->path are its own, with a slash. */
+static int walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth)
+{
+    DIR *stream = fdopendir(directory);
+    const struct dirent *entry;
+    int error = 0;
+
+    if (stream == NULL) {
+        error = errno;
+        close(directory);
+        return error;
+    }
+    while (error == 0 && walk->looked < VMDK_LIST_LOOKED && (errno = 0, entry = readdir(stream)) != NULL) {
+        walk->looked++;
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && (depth > 0 || !is_hidden(entry->d_name)))
+            error = look(walk, dirfd(stream), entry, length, depth);
+    }
+    if (walk->looked >= VMDK_LIST_LOOKED || (error == 0 && errno != 0))
+        walk->list->incomplete = true;
+    closedir(stream);
+    return error;
+}
+
+int vmdk_list(int directory, const char *after, size_t limit, struct vmdk_list *list)
+{
+    struct walk walk = {.list = list, .after = after, .limit = limit < VMDK_LIST_MAX ? limit : VMDK_LIST_MAX};
+    struct stat attributes;
+    const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with an offset of its own */
+
+    if (own < 0)
+        return errno;
+    if (fstat(own, &attributes) != 0) {
+        const int error = errno;
+        close(own);
+        return error;
+    }
+    walk.device = attributes.st_dev;
+    const int error = walk_directory(&walk, own, 0, 0);
+    list->more = list->count > walk.limit;
+    if (list->more)
+        free(list->file[--list->count].path);
+    return error;
+}
+
+void vmdk_list_free(struct vmdk_list *list)
+{
+    while (list->count > 0)
+        free(list->file[--list->count].path);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_VMDK_LIST_H
+#define VAAI_NAS_VMDK_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The VMDK files below a directory: regular files whose name ends in ".vmdk", but the descriptors, small texts that name the files with a disk's
+ * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). By no symbolic link, and on the directory's own file system only. The books' folder and
+ * .zfs are left out.
+ */
+
+#define VMDK_LIST_MAX 500u       /* in one page */
+#define VMDK_LIST_DEPTH 8u       /* directories below one another; ESXi makes one for each virtual machine */
+#define VMDK_LIST_LOOKED 200000u /* names that are looked at for a page */
+
+struct vmdk_file {
+    char *path; /* from the directory; UTF-8 without control characters */
+    uint64_t total_bytes, allocated_bytes;
+};
+
+struct vmdk_list {
+    struct vmdk_file file[VMDK_LIST_MAX + 1]; /* by the bytes of their paths */
+    size_t count;
+    bool more;       /* there are files after these */
+    bool incomplete; /* something was not looked at: too deep, too many, not to be read, or a name that is no text */
+};
+
+/* Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. 0 or an errno value. */
+int vmdk_list(int directory, const char *after, size_t limit, struct vmdk_list *list);
+
+void vmdk_list_free(struct vmdk_list *list);
+
+#endif

@@ -1,0 +1,144 @@
+"""Files of an export by their paths, over the real daemon's control socket: listed, measured, cloned; and nothing beside them."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.ganesha import Export, Ganesha, running_ganesha
+from support.libnfs import mounted
+from support.programs import wait_for
+
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.vaai_nas import FileJob, FileRefusedError, VaaiNas
+
+SIZE = 4 << 20
+REQUEST = "0123456789abcdef" * 2
+DISK = "vm/disk-flat.vmdk"
+
+
+@dataclass
+class Rig:
+    """A daemon that exports a file system, read-only to everybody, with a disk of a virtual machine in it."""
+
+    ganesha: Ganesha
+    store: Path
+    files: VaaiNas
+    socket: Path
+    data: bytes
+
+    def ended(self, job: FileJob) -> FileJob:
+        """The clone, once it has ended."""
+        wait_for(lambda: not self.files.job(1, job.job).active, "the clone ends")
+        return self.files.job(1, job.job)
+
+
+@pytest.fixture(scope="module")
+def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
+    """For all tests of the file."""
+    store, directory = make_lasting_store("store"), tmp_path_factory.mktemp("rig")
+    data = random.Random(seed).randbytes(SIZE)
+    (store / "vm").mkdir()
+    (store / DISK).write_bytes(data)
+    (store / "vm" / "disk.vmdk").write_text('# Disk DescriptorFile\nRW 8192 VMFS "disk-flat.vmdk"\n')
+    (store / DISK).chmod(0o640)
+    os.chown(store / DISK, 1234, 4321)
+    for name, target in (("link", "vm"), ("outside", "/"), ("link.vmdk", DISK)):
+        (store / name).symlink_to(target)
+    os.sync()
+    socket = directory / "vaai-nas.socket"
+    exports = [Export(1, store, "/store", access="RO"), Export(9, Path("/usr"), "/other", fsal="VFS", access="RO")]
+    blocks = f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n'
+    with running_ganesha(directory / "ganesha", exports, blocks=blocks) as ganesha:
+        yield Rig(ganesha, store, VaaiNas(socket), socket, data)
+
+
+def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[str, str | None]:
+    """How a clone is refused: why, and which field names it."""
+    with pytest.raises(FileRefusedError) as error:
+        rig.files.clone(export, source, destination, request=uuid.uuid4().hex, fast=False)
+    return error.value.status, error.value.field
+
+
+def test_disks_are_listed_and_measured(rig: Rig) -> None:
+    page = rig.files.files(1, "", 100)
+    assert [(one.path, one.total) for one in page.files] == [(DISK, SIZE)] and page.complete and not page.more
+    told = rig.files.statistics(1, DISK)
+    assert (told.total, told.unique_exact, told.reserved) == (SIZE, True, 0)
+    assert SIZE <= told.unique == told.allocated <= SIZE + (1 << 20)
+
+
+def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig) -> None:
+    with mounted("/store") as host:
+        before = host.names("/vm")
+        job = rig.files.clone(1, DISK, "vm/clone-flat.vmdk", request=REQUEST, fast=True)
+        again = rig.files.clone(1, DISK, "vm/clone-flat.vmdk", request=REQUEST, fast=True)
+        ended = rig.ended(job)
+        assert again.job == job.job
+        assert (ended.state, ended.done_bytes, ended.cloned_bytes, ended.copied_bytes) == ("complete", SIZE, SIZE, 0)
+        assert host.names("/vm") - before == {"clone-flat.vmdk"}, "clients see it at once"
+        assert host.read_file("/vm/clone-flat.vmdk") == rig.data
+    made = (rig.store / "vm" / "clone-flat.vmdk").stat()
+    assert (made.st_uid, made.st_gid, made.st_mode & 0o7777) == (1234, 4321, 0o640), "whose the source is, and not root's"
+    assert [one.path for one in rig.files.files(1, "", 1).files] == ["vm/clone-flat.vmdk"]
+    assert [one.path for one in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
+    told = rig.files.statistics(1, "vm/clone-flat.vmdk")
+    assert (told.total, told.unique) == (SIZE, 0) and told.unique_exact
+    assert refused(rig, DISK, "vm/clone-flat.vmdk") == ("exists", "destination")
+
+
+def test_nothing_beside_the_exports_files_is_reached(rig: Rig) -> None:
+    before = sorted(str(path) for path in rig.store.rglob("*"))
+    for path in ("../store/vm/disk-flat.vmdk", "/etc/passwd", "vm//disk-flat.vmdk", "vm/./disk-flat.vmdk", "vm/..", ""):
+        assert refused(rig, path, "new.vmdk") == ("invalid", "source")
+        assert refused(rig, DISK, path) == ("invalid", "destination")
+    assert refused(rig, "link/disk-flat.vmdk", "new.vmdk") == ("not_directory", "source")
+    assert refused(rig, "link.vmdk", "new.vmdk") == ("invalid", "source")
+    assert refused(rig, "outside/etc/passwd", "new.vmdk") == ("not_directory", "source")
+    assert refused(rig, DISK, "link/new.vmdk") == ("not_directory", "destination")
+    assert refused(rig, DISK, "outside/tmp/new.vmdk") == ("not_directory", "destination")
+    assert refused(rig, DISK, "missing/new.vmdk") == ("not_found", "destination")
+    assert refused(rig, "vm/missing.vmdk", "new.vmdk") == ("not_found", "source")
+    assert refused(rig, "vm", "new.vmdk") == ("is_directory", "source")
+    assert refused(rig, ".zvaai/ledger.sqlite", "new.vmdk") == ("not_found", "source")
+    assert refused(rig, DISK, ".zvaai") == ("access", "destination")
+    assert refused(rig, "share/common-licenses/GPL-3", "share/new", export=9)[0] == "not_supported"
+    assert refused(rig, DISK, "new.vmdk", export=5)[0] == "stale"
+    assert sorted(str(path) for path in rig.store.rglob("*")) == before
+
+
+def test_others_than_who_may_are_not_answered(rig: Rig) -> None:
+    """Whoever gets at the socket: root lets somebody else through its folder, and by its mode."""
+    program = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'x\\n'); print(s.recv(9))"
+    )
+    rig.socket.chmod(0o666)
+    for folder in rig.socket.parents:
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    try:
+        words = ["python3", "-c", program, str(rig.socket)]
+        answer = subprocess.run(words, user=1234, group=1234, extra_groups=[], capture_output=True, text=True, check=False)
+    finally:
+        rig.socket.chmod(0o600)
+    assert answer.stdout.strip() == "b''" or "ConnectionResetError" in answer.stderr or "BrokenPipeError" in answer.stderr, answer
+    assert rig.files.files(1, "", 1).files
+
+
+def test_a_daemon_that_was_restarted_says_so(rig: Rig) -> None:
+    job = rig.ended(rig.files.clone(1, DISK, "kept.vmdk", request="f" * 32, fast=True))
+    assert job.state == "complete"
+    rig.ganesha.kill()
+    with pytest.raises(GaneshaUnreachableError):
+        rig.files.job(1, job.job)
+    rig.ganesha.start()
+    with pytest.raises(FileRefusedError) as error:
+        rig.files.job(1, job.job)
+    assert error.value.status == "interrupted"
+    assert (rig.store / "kept.vmdk").read_bytes() == rig.data
