@@ -44,7 +44,7 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
     <section className="zv-pool" aria-label={pool.name}>
       <h3 className="zv-pool-name">
         {pool.name} <Label color={healthy ? "green" : "orange"}>{pool.health}</Label>
-        {pool.scan?.state === "SCANNING" && (
+        {pool.scan?.state === "scanning" && (
           <Label color="blue">{words.scrub(pool.scan.function, formatShare(pool.scan.progress, 1))}</Label>
         )}
       </h3>
