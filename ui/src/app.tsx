@@ -22,6 +22,8 @@ import { text } from "./text";
 
 const NewDatastoreScreen = lazy(() => import("./screens/datastores/wizard"));
 const DatastoreScreen = lazy(() => import("./screens/datastores/detail"));
+const HostsScreen = lazy(() => import("./screens/hosts/list"));
+const HostScreen = lazy(() => import("./screens/hosts/detail"));
 
 function refused(error: Error): void {
   if (asProblem(error).isSession) endSession(client);
@@ -67,6 +69,8 @@ export function App() {
                     <Route path="/datastores/new" element={<NewDatastoreScreen />} />
                     <Route path="/datastores/:id" element={<Navigate to="overview" replace relative="path" />} />
                     <Route path="/datastores/:id/:tab" element={<DatastoreScreen />} />
+                    <Route path="/hosts" element={<HostsScreen />} />
+                    <Route path="/hosts/:id" element={<HostScreen />} />
                     <Route path="/jobs" element={<JobsScreen />} />
                     <Route path="/jobs/:id" element={<JobScreen />} />
                     <Route path="/alerts" element={<AlertsScreen />} />

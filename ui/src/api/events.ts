@@ -13,7 +13,19 @@ interface JobEvent {
 
 const ENDED: readonly Job["state"][] = ["succeeded", "failed", "cancelled"];
 /** What a job may have changed. */
-const CHANGED_BY_JOBS = ["datastores", "snapshots", "pools", "disks", "status", "readiness", "host-groups", "hosts"];
+const CHANGED_BY_JOBS = [
+  "datastores",
+  "snapshots",
+  "pools",
+  "importable-pools",
+  "disks",
+  "encryption-keys",
+  "schedules",
+  "status",
+  "readiness",
+  "host-groups",
+  "hosts",
+];
 /** While no stream can be had, all that events tell of is asked for, this often. */
 const WITHOUT_STREAM_MS = 5_000;
 /** Then a stream that was refused is asked for again. */

@@ -23,6 +23,12 @@ describe("problemOf", () => {
     expect(problem.effect).toBe("nothing-changed");
   });
 
+  it("finds what is wrong with a part of a field", () => {
+    const problem = problemOf(422, { ...DOCUMENT, errors: [{ field: "iqns.1", reason: "too long" }] });
+    expect(problem.at("iqns")).toBe("too long");
+    expect(problem.at("iqn")).toBeUndefined();
+  });
+
   it("shows nothing of a body that is no problem document", () => {
     expect(problemOf(502, "<html>Traceback: secret</html>").message).toBe("");
     expect(problemOf(500, { detail: 5 }).message).toBe("");

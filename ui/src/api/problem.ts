@@ -30,6 +30,11 @@ export class ApiProblem extends Error {
     this.effect = effect ?? (status >= 400 && status < 500 ? "nothing-changed" : "unknown");
   }
 
+  /** What is wrong with a field, or with a part of it ("iqns.0"). */
+  at(name: string): string | undefined {
+    return [...this.fields].find(([field]) => isWithin(field, name))?.[1];
+  }
+
   /** No answer came. */
   get isConnection(): boolean {
     return this.status === 0;
@@ -39,6 +44,11 @@ export class ApiProblem extends Error {
   get isSession(): boolean {
     return this.status === 401;
   }
+}
+
+/** Whether a field is the one that is named, or a part of it. */
+export function isWithin(field: string, name: string): boolean {
+  return field === name || field.startsWith(`${name}.`);
 }
 
 function fieldText(one: { reason: string; allowed?: string }): string {

@@ -42,6 +42,25 @@ export const poolsQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
+/** While something is under way in it, it is asked for often: no event tells how far that is. */
+export const poolQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["pools", name],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/pools/{name}", { params: { path: { name } }, signal })),
+    refetchInterval: ({ state: { data } }) => (data?.scan?.state === "scanning" ? LIVE_MS : SLOW_MS),
+  });
+
+export const importableQuery = queryOptions({
+  queryKey: ["importable-pools"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/importable-pools", { params: { query }, signal }))),
+  staleTime: 0,
+});
+
+export const keysQuery = queryOptions({
+  queryKey: ["encryption-keys"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/encryption-keys", { params: { query }, signal }))),
+});
+
 export const disksQuery = queryOptions({
   queryKey: ["disks"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/disks", { params: { query }, signal }))),
@@ -80,10 +99,33 @@ export const hostsQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/hosts", { params: { query }, signal }))),
 });
 
+export const hostQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["hosts", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/hosts/{host_id}", { params: { path: { host_id: id } }, signal })),
+  });
+
 export const sessionsQuery = queryOptions({
   queryKey: ["iscsi-sessions"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/sessions", { params: { query }, signal }))),
   refetchInterval: 10_000,
+});
+
+export const nfsClientsQuery = queryOptions({
+  queryKey: ["nfs-clients"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/nfs-clients", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
+export const iscsiSettingsQuery = queryOptions({
+  queryKey: ["settings-iscsi"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/settings/iscsi", { signal })),
+});
+
+export const schedulesQuery = queryOptions({
+  queryKey: ["schedules"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/schedules", { params: { query }, signal }))),
+  refetchInterval: SLOW_MS,
 });
 
 export const offloadsQuery = queryOptions({

@@ -1,6 +1,16 @@
 /** A field of a form, with its help, and what is wrong with it tied to it for screen readers. */
 
-import { FormGroup, FormHelperText, HelperText, HelperTextItem, TextInput, type TextInputProps } from "@patternfly/react-core";
+import {
+  FormGroup,
+  FormHelperText,
+  FormSelect,
+  FormSelectOption,
+  HelperText,
+  HelperTextItem,
+  TextArea,
+  TextInput,
+  type TextInputProps,
+} from "@patternfly/react-core";
 import type { ReactNode } from "react";
 
 interface FrameProps {
@@ -57,6 +67,60 @@ export function TextField({ value, onChange, type = "text", autoComplete = "off"
         onChange={(_event, typed) => onChange(typed)}
         onBlur={onBlur}
       />
+    </Field>
+  );
+}
+
+interface LinesFieldProps extends Omit<FrameProps, "children"> {
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+}
+
+/** Several values, one on each line. */
+export function LinesField({ value, onChange, ...frame }: LinesFieldProps) {
+  const { id, problem, required } = frame;
+  return (
+    <Field {...frame}>
+      <TextArea
+        id={id}
+        name={id}
+        value={value}
+        isRequired={required}
+        rows={3}
+        resizeOrientation="vertical"
+        spellCheck={false}
+        validated={problem === undefined ? "default" : "error"}
+        aria-describedby={describedBy(id)}
+        aria-invalid={problem !== undefined}
+        onChange={(_event, typed) => onChange(typed)}
+      />
+    </Field>
+  );
+}
+
+interface ChoiceFieldProps extends Omit<FrameProps, "children"> {
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, name: string])[];
+  readonly onChange: (value: string) => void;
+}
+
+/** One of a few. */
+export function ChoiceField({ value, options, onChange, ...frame }: ChoiceFieldProps) {
+  const { id, problem } = frame;
+  return (
+    <Field {...frame}>
+      <FormSelect
+        id={id}
+        value={value}
+        validated={problem === undefined ? "default" : "error"}
+        aria-describedby={describedBy(id)}
+        aria-invalid={problem !== undefined}
+        onChange={(_event, chosen) => onChange(chosen)}
+      >
+        {options.map(([one, name]) => (
+          <FormSelectOption key={one} value={one} label={name} />
+        ))}
+      </FormSelect>
     </Field>
   );
 }

@@ -2,7 +2,7 @@
 
 import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
 import type { ReactNode } from "react";
-import type { ApiProblem } from "../api/problem";
+import { isWithin, type ApiProblem } from "../api/problem";
 import { text } from "../text";
 
 const SHOWN = 5;
@@ -64,7 +64,7 @@ export function ProblemAlert({ problem, reading = false, onRetry, action, knownF
   const words = wordsOf(problem);
   const effect = problem.effect === "nothing-changed" ? text.problems.nothingChanged : text.problems.unknown;
   const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : null;
-  const others = [...problem.fields].filter(([field]) => !knownFields.includes(field));
+  const others = [...problem.fields].filter(([field]) => !knownFields.some((known) => isWithin(field, known)));
   const more = problem.blocking.length - SHOWN;
   return (
     <Alert

@@ -1,9 +1,9 @@
-import { Button, ClipboardCopyButton, CodeBlock, CodeBlockAction, CodeBlockCode, Label } from "@patternfly/react-core";
+import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { readinessQuery } from "../api/queries";
 import type { Check } from "../api/types";
+import { CopyLines } from "../parts/copy-lines";
 import { Screen } from "../parts/page";
 import { Panel } from "../parts/panel";
 import { Told } from "../parts/states";
@@ -38,7 +38,8 @@ export function ReadinessScreen() {
   );
 }
 
-function Checks({ checks }: { readonly checks: readonly Check[] }) {
+/** With what was seen and what to do. */
+export function Checks({ checks }: { readonly checks: readonly Check[] }) {
   const failed = checks.filter((check) => check.result !== "ok").length;
   const ordered = checks.toSorted((one, other) => ORDER.indexOf(one.result) - ORDER.indexOf(other.result));
   return (
@@ -70,27 +71,10 @@ function Checks({ checks }: { readonly checks: readonly Check[] }) {
 }
 
 function Lines({ lines }: { readonly lines: readonly string[] }) {
-  const [copied, setCopied] = useState(false);
-  const all = lines.join("\n");
   return (
     <div className="zv-below">
       <Panel title={words.esxcli.title} lead={words.esxcli.lead}>
-        <CodeBlock
-          actions={
-            <CodeBlockAction>
-              <ClipboardCopyButton
-                id="copy-esxcli"
-                aria-label={words.esxcli.copyAll}
-                variant="plain"
-                onClick={() => void navigator.clipboard.writeText(all).then(() => setCopied(true))}
-              >
-                {copied ? text.common.copied : words.esxcli.copyAll}
-              </ClipboardCopyButton>
-            </CodeBlockAction>
-          }
-        >
-          <CodeBlockCode>{all}</CodeBlockCode>
-        </CodeBlock>
+        <CopyLines lines={lines} label={words.esxcli.copyAll} />
       </Panel>
     </div>
   );

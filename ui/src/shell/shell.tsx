@@ -38,6 +38,7 @@ const CONTENT = "content";
 const PAGES = [
   ["/", text.common.pages.dashboard],
   ["/datastores", text.common.pages.datastores],
+  ["/hosts", text.common.pages.hosts],
   ["/jobs", text.common.pages.jobs],
   ["/alerts", text.common.pages.alerts],
   ["/readiness", text.common.pages.readiness],

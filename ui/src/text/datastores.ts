@@ -98,7 +98,7 @@ export const datastores = {
       clientsWrong: "Type addresses and networks, for instance 192.0.2.17 or 192.0.2.0/24, with spaces between them.",
       none: {
         title: "There are no host groups yet",
-        body: "You can make the datastore now and present it later. Groups are made with: zvaai group create NAME",
+        body: "You can make the datastore now and present it later. Groups are made under Hosts.",
       },
     },
     review: {

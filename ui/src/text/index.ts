@@ -4,9 +4,10 @@ import { alerts } from "./alerts";
 import { common } from "./common";
 import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
+import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { session } from "./session";
 
-export const text = { alerts, common, dashboard, datastores, jobs, problems, readiness, session };
+export const text = { alerts, common, dashboard, datastores, hosts, jobs, problems, readiness, session };

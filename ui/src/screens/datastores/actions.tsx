@@ -17,9 +17,9 @@ import { groupsQuery } from "../../api/queries";
 import type { Datastore } from "../../api/types";
 import { formatBytes, parseBytes } from "../../format/bytes";
 import { TextField } from "../../parts/field";
+import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
-import { JobDialog, type DialogProps } from "./job-dialog";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
@@ -27,6 +27,10 @@ const ACTIVE = {
   nfs: ["quota", "present", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;
+/** What each dialog about a datastore is given. */
+export interface DialogProps extends Place {
+  readonly store: Datastore;
+}
 type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof DELETED)[number];
 
 export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {

@@ -21,12 +21,12 @@ import { snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
 import { formatExactTime } from "../../format/time";
 import { JobNews } from "../../parts/job";
+import { JobDialog } from "../../parts/job-dialog";
 import { Told } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { Clone } from "./actions";
-import { JobDialog, type DialogProps } from "./job-dialog";
+import { Clone, type DialogProps } from "./actions";
 
 const words = text.datastores.detail.snapshots;
 const actions = text.datastores.detail.actions;

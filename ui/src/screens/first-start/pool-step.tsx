@@ -170,12 +170,14 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
 }
 
 interface DiskTableProps {
+  /** Of identifiers, where there are several tables in a form. */
+  readonly prefix?: string;
   readonly disks: readonly Disk[];
   readonly chosen: readonly string[];
   readonly onChange: (chosen: readonly string[]) => void;
 }
 
-function DiskTable({ disks, chosen, onChange }: DiskTableProps) {
+export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTableProps) {
   return (
     <Table aria-label={words.disks} variant="compact">
       <Thead>
@@ -193,7 +195,7 @@ function DiskTable({ disks, chosen, onChange }: DiskTableProps) {
           <Tr key={disk.path}>
             <Td>
               <Checkbox
-                id={`disk-${index}`}
+                id={`${prefix}-${index}`}
                 aria-label={words.chooseDisk(disk.path)}
                 isChecked={chosen.includes(disk.path)}
                 onChange={(_event, checked) =>

@@ -2,24 +2,20 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { idempotent, told } from "../../api/client";
-import type { ApiProblem } from "../../api/problem";
-import type { Datastore, Job } from "../../api/types";
-import { SendDialog } from "../../parts/dialog";
-import { jobName } from "../../parts/job";
-import { useSubmission } from "../../parts/use-submission";
-import { useToast } from "../../shell/toasts";
-import { text } from "../../text";
+import { idempotent, told } from "../api/client";
+import type { ApiProblem } from "../api/problem";
+import type { Job } from "../api/types";
+import { SendDialog } from "./dialog";
+import { jobName } from "./job";
+import { useSubmission } from "./use-submission";
+import { useToast } from "../shell/toasts";
+import { text } from "../text";
 
-interface Place {
+/** What each dialog that begins a job is given. */
+export interface Place {
   /** Takes the job that was begun. */
   readonly onBegin: (job: string) => void;
   readonly onClose: () => void;
-}
-
-/** What each dialog about a datastore is given. */
-export interface DialogProps extends Place {
-  readonly store: Datastore;
 }
 
 interface Props<Asked> extends Place {

@@ -1,0 +1,111 @@
+// Hosts and host groups: a field that is refused, CHAP, paths, what to type on a host, deleting.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, logIn, look, openBrowser, openPage } from "./harness.js";
+
+const IQN = "iqn.1998-01.com.vmware:esx9";
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+});
+after(() => browser.close());
+
+const host = async () => (await apiOf(page).told("GET", "/hosts")).items.find((one) => one.iqns.includes(IQN));
+
+async function choose(what, action) {
+  await page.getByRole("button", { name: `Actions for ${what}` }).click();
+  await page.getByRole("menuitem", { name: action, exact: true }).click();
+}
+
+test("a group is made whose hosts are not offered ATS", async () => {
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
+  await page.getByRole("tab", { name: "Host groups" }).click();
+  await page.getByRole("button", { name: "New group" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
+  await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
+  await look(page, "host-group-new");
+  await dialog.getByRole("button", { name: "Make the group" }).click();
+  await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
+  await look(page, "host-groups");
+});
+
+test("a wrong iSCSI name is told at its field; with a right one the host is added", async () => {
+  await page.getByRole("tab", { name: "Hosts" }).click();
+  await page.getByRole("button", { name: "New host" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Name", exact: true }).fill("esx9");
+  await dialog.getByLabel("Host group").selectOption({ label: "lab" });
+  const names = dialog.getByRole("textbox", { name: "iSCSI names" });
+  await names.fill("esx9");
+  await dialog.getByRole("textbox", { name: "Addresses" }).fill("192.0.2.9");
+  await dialog.getByRole("button", { name: "Add the host" }).click();
+  await dialog.getByText("is not an iSCSI name").waitFor();
+  assert.equal(await names.getAttribute("aria-invalid"), "true");
+  await look(page, "host-new-wrong");
+  await names.fill(IQN);
+  await dialog.getByRole("button", { name: "Add the host" }).click();
+  await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
+});
+
+test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus goes back", async () => {
+  const menu = page.getByRole("button", { name: "Actions for esx9" });
+  await menu.press("Enter");
+  await page.getByRole("menuitem", { name: "Set CHAP secret" }).press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("CHAP is not required at present").waitFor();
+  await dialog.getByRole("button", { name: "Make a random one" }).press("Enter");
+  const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
+  assert.match(secret, /^[A-Za-z0-9]{24}$/);
+  await look(page, "host-chap");
+  await dialog.getByRole("button", { name: "Set the secret" }).press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  await page.waitForFunction((name) => document.activeElement?.getAttribute("aria-label") === name, "Actions for esx9");
+  assert.equal((await host()).chap_name, IQN);
+  assert.ok(!(await page.content()).includes(secret), "the secret is in the page");
+});
+
+test("a host tells its paths, what it sees, and what to type on it", async () => {
+  const since = new Date().toISOString();
+  const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", since, account: null };
+  const items = ["1", "2"].map((net) => ({ ...path, peer: `192.0.${net}.9:51000`, portal: `192.0.${net}.1:3260` }));
+  await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
+  await page.getByText("2 paths").waitFor({ timeout: 20_000 });
+  await look(page, "hosts");
+  await page.getByRole("link", { name: "esx9" }).click();
+  await page.getByRole("heading", { name: "esx9", level: 1 }).waitFor();
+  await page.getByRole("row", { name: "192.0.2.9:51000" }).getByText("192.0.2.1:3260").waitFor();
+  await page.getByText("esxcli storage core adapter rescan --all").waitFor();
+  await page.getByText("is not offered compare_and_write").waitFor();
+  await look(page, "host");
+});
+
+test("deleting says what is lost, and asks for the name", async () => {
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("machines that run on it lose their disks").waitFor();
+  const button = dialog.getByRole("button", { name: "Delete the host" });
+  assert.ok(await button.isDisabled());
+  await dialog.getByRole("textbox").fill("esx9");
+  await look(page, "host-delete");
+  await button.click();
+  await page.getByText("esx9 was deleted").waitFor();
+  assert.equal(await host(), undefined);
+});
+
+test("a group that is in use can't be deleted, and what uses it is told", async () => {
+  const { told } = apiOf(page);
+  const group = (await told("GET", "/host-groups")).items.find((one) => one.name === "lab");
+  await told("POST", "/hosts", { name: "esx8", group: group.id });
+  await page.goto("/hosts?show=groups");
+  await choose("lab", "Delete");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Delete the group" }).click();
+  await dialog.getByText("hosts are in this group", { exact: false }).waitFor();
+  await dialog.getByText("esx8").last().waitFor();
+  await closePage(page);
+});

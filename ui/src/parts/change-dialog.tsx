@@ -1,0 +1,51 @@
+/** A dialog for what is done at once: sends it once, asks anew for what it has made old, and says that it is done. */
+
+import { useQueryClient } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { idempotent, told } from "../api/client";
+import type { ApiProblem } from "../api/problem";
+import { useToast } from "../shell/toasts";
+import { SendDialog } from "./dialog";
+import { useSubmission } from "./use-submission";
+
+interface Props<Asked, Answer> {
+  readonly title: string;
+  readonly lead?: string;
+  readonly submit: string;
+  readonly danger?: boolean;
+  /** What has to be typed before it can be sent. */
+  readonly confirm?: string;
+  /** Fields that `children` shows with what is wrong with them. */
+  readonly knownFields?: readonly string[];
+  /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
+  readonly asked: (force: boolean) => Asked;
+  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Parameters<typeof told<Answer>>[0];
+  readonly ready?: boolean;
+  /** Names in the cache of what is old then. */
+  readonly changes: readonly string[];
+  /** What is said when it is done. */
+  readonly done: string;
+  readonly onDone?: (answer: NonNullable<Answer>) => void;
+  readonly onClose: () => void;
+  readonly children?: (problem: ApiProblem | null) => ReactNode;
+}
+
+export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
+  const { asked, ask, changes, done, onDone, onClose, children, ...dialog } = props;
+  const client = useQueryClient();
+  const tell = useToast();
+  const { send, pending, problem } = useSubmission(
+    (body: Asked, key: string) => told(ask(body, idempotent(key))),
+    (answer) => {
+      for (const name of changes) void client.invalidateQueries({ queryKey: [name] });
+      tell({ variant: "success", title: done });
+      onClose();
+      onDone?.(answer);
+    },
+  );
+  return (
+    <SendDialog {...dialog} pending={pending} problem={problem} onSubmit={(force) => void send(asked(force))} onClose={onClose}>
+      {children?.(problem)}
+    </SendDialog>
+  );
+}

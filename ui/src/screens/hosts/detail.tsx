@@ -1,0 +1,211 @@
+/** One host: what it is called, by which paths it is logged in, what it sees, what to type on it. */
+
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "react-router";
+import { datastoresQuery, groupsQuery, hostQuery, nfsClientsQuery, readinessQuery, sessionsQuery } from "../../api/queries";
+import type { Datastore, Host, IscsiSession, NfsClient } from "../../api/types";
+import { CopyLines } from "../../parts/copy-lines";
+import { Facts } from "../../parts/facts";
+import { Screen } from "../../parts/page";
+import { Panel } from "../../parts/panel";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { StateLabel } from "../datastores/table";
+import { Checks } from "../readiness";
+import { HostMenu } from "./host-menu";
+import { HostState } from "./list";
+import { linesFor, pathsOf, seenBy } from "./paths";
+
+const words = text.hosts;
+const NO_STORES: readonly Datastore[] = [];
+const NO_CLIENTS: readonly NfsClient[] = [];
+
+export default function HostScreen() {
+  const { id = "" } = useParams();
+  const navigate = useNavigate();
+  const query = useQuery(hostQuery(id));
+  const sessions = useQuery(sessionsQuery);
+  const { data: clients = NO_CLIENTS } = useQuery(nfsClientsQuery);
+  const host = query.data;
+  return (
+    <Screen
+      title={host?.name ?? words.one}
+      parent={{ to: "/hosts", name: words.title }}
+      lead={host && <HostState host={host} sessions={sessions.data} clients={clients} />}
+      actions={
+        host && (
+          <May least="operator">
+            <HostMenu host={host} onDeleted={() => void navigate("/hosts")} />
+          </May>
+        )
+      }
+    >
+      <Told query={query} what={words.one} lines={6}>
+        {(told) => (
+          <div className="zv-panels">
+            <HostFacts host={told} />
+            <Panel title={words.detail.paths}>
+              <Told query={sessions} what={words.detail.paths}>
+                {(all) => <Paths host={told} sessions={all} />}
+              </Told>
+            </Panel>
+            {told.addresses.length > 0 && <Mounts host={told} clients={clients} />}
+            <Sees host={told} />
+          </div>
+        )}
+      </Told>
+    </Screen>
+  );
+}
+
+function HostFacts({ host }: { readonly host: Host }) {
+  const { data: groups } = useQuery(groupsQuery);
+  return (
+    <Panel title={words.detail.facts}>
+      <Facts
+        facts={[
+          [words.columns.group, groups?.find((one) => one.id === host.group)?.name ?? words.noGroup],
+          [words.columns.iqns, host.iqns.length === 0 ? text.common.none : host.iqns.join(", ")],
+          [words.columns.addresses, host.addresses.length === 0 ? text.common.none : host.addresses.join(", ")],
+          [words.columns.chap, host.chap_name ?? words.noChap],
+          [words.detail.created, <Time key="created" at={host.created_at} />],
+        ]}
+      />
+    </Panel>
+  );
+}
+
+/** A row for each session; a name without one is told too. */
+function Paths({ host, sessions }: { readonly host: Host; readonly sessions: readonly IscsiSession[] }) {
+  const columns = words.detail.pathColumns;
+  if (host.iqns.length === 0) return <p>{words.detail.noIqns}</p>;
+  const open = pathsOf(host, sessions);
+  return (
+    <Table aria-label={words.detail.paths} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{columns.iqn}</Th>
+          <Th>{columns.peer}</Th>
+          <Th>{columns.portal}</Th>
+          <Th>{columns.account}</Th>
+          <Th>{columns.since}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {host.iqns.flatMap((iqn) => {
+          const own = open.filter((session) => session.initiator === iqn);
+          return (own.length === 0 ? [null] : own).map((session) => (
+            <Tr key={`${iqn} ${session?.peer ?? ""} ${session?.portal ?? ""}`}>
+              <Td dataLabel={columns.iqn} modifier="breakWord">
+                {iqn}
+              </Td>
+              <Td dataLabel={columns.peer}>{session?.peer ?? words.state.offline}</Td>
+              <Td dataLabel={columns.portal}>{session?.portal ?? "–"}</Td>
+              <Td dataLabel={columns.account} modifier="breakWord">
+                {session?.account ?? "–"}
+              </Td>
+              <Td dataLabel={columns.since}>{session === null ? "–" : <Time at={session.since} ago />}</Td>
+            </Tr>
+          ));
+        })}
+      </Tbody>
+    </Table>
+  );
+}
+
+function Mounts({ host, clients }: { readonly host: Host; readonly clients: readonly NfsClient[] }) {
+  const { data: stores = NO_STORES } = useQuery(datastoresQuery);
+  const columns = words.detail.nfsColumns;
+  return (
+    <Panel title={words.detail.nfs}>
+      <Table aria-label={words.detail.nfs} variant="compact">
+        <Thead>
+          <Tr>
+            <Th>{columns.address}</Th>
+            <Th>{columns.seen}</Th>
+            <Th>{columns.opens}</Th>
+            <Th>{columns.datastores}</Th>
+          </Tr>
+        </Thead>
+        <Tbody>
+          {host.addresses.map((address) => {
+            const client = clients.find((one) => one.address === address);
+            const used = (client?.datastores ?? []).map((id) => stores.find((store) => store.id === id)?.name ?? id);
+            return (
+              <Tr key={address}>
+                <Td dataLabel={columns.address}>{address}</Td>
+                <Td dataLabel={columns.seen}>
+                  {client === undefined ? words.detail.nfsUnseen : <Time at={client.seen_at} ago />}
+                </Td>
+                <Td dataLabel={columns.opens}>{client?.opens ?? "–"}</Td>
+                <Td dataLabel={columns.datastores}>{used.length === 0 ? "–" : used.join(", ")}</Td>
+              </Tr>
+            );
+          })}
+        </Tbody>
+      </Table>
+    </Panel>
+  );
+}
+
+/** The datastores, what readiness says of the host, and what to type on it. */
+function Sees({ host }: { readonly host: Host }) {
+  const stores = useQuery(datastoresQuery);
+  const readiness = useQuery(readinessQuery);
+  const seen = seenBy(host, stores.data ?? NO_STORES);
+  const columns = words.detail.datastoreColumns;
+  return (
+    <>
+      <Panel title={words.detail.datastores}>
+        <Told query={stores} what={words.detail.datastores}>
+          {() =>
+            seen.length === 0 ? (
+              <p>{words.detail.noDatastores}</p>
+            ) : (
+              <Table aria-label={words.detail.datastores} variant="compact">
+                <Thead>
+                  <Tr>
+                    <Th>{columns.name}</Th>
+                    <Th>{columns.type}</Th>
+                    <Th>{columns.number}</Th>
+                    <Th>{columns.state}</Th>
+                  </Tr>
+                </Thead>
+                <Tbody>
+                  {seen.map((store) => (
+                    <Tr key={store.id}>
+                      <Td dataLabel={columns.name}>
+                        <Link to={`/datastores/${store.id}/overview`}>{store.name}</Link>
+                      </Td>
+                      <Td dataLabel={columns.type}>{text.datastores.type[store.kind]}</Td>
+                      <Td dataLabel={columns.number}>{store.share ?? store.lun ?? "–"}</Td>
+                      <Td dataLabel={columns.state}>
+                        <StateLabel store={store} />
+                      </Td>
+                    </Tr>
+                  ))}
+                </Tbody>
+              </Table>
+            )
+          }
+        </Told>
+      </Panel>
+      <Told query={readiness} what={text.readiness.title}>
+        {(told) => {
+          const about = told.checks.filter((check) => check.subject === host.id);
+          return (
+            <>
+              {about.length > 0 && <Checks checks={about} />}
+              <Panel title={words.detail.esxcli} lead={words.detail.esxcliLead}>
+                <CopyLines lines={linesFor(told, seen)} label={words.detail.copyAll} />
+              </Panel>
+            </>
+          );
+        }}
+      </Told>
+    </>
+  );
+}

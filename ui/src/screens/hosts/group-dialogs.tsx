@@ -1,0 +1,128 @@
+/** What can be done with host groups: making, changing, deleting. */
+
+import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { ApiProblem } from "../../api/problem";
+import type { Group, Offload } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { TextField } from "../../parts/field";
+import { text } from "../../text";
+
+const words = text.hosts.groups;
+const names = text.datastores.detail.vaai.names;
+const CHANGES = ["host-groups", "readiness", "datastores"];
+export const OFFLOADS: readonly Offload[] = ["compare_and_write", "extended_copy", "write_same", "unmap", "token"];
+
+interface Form {
+  readonly name: string;
+  readonly disabled: readonly Offload[];
+}
+
+interface FieldsProps {
+  readonly form: Form;
+  readonly onChange: (form: Form) => void;
+  readonly problem: ApiProblem | null;
+}
+
+function GroupFields({ form, onChange, problem }: FieldsProps) {
+  return (
+    <>
+      <TextField
+        id="group-name"
+        label={words.form.name}
+        help={words.form.nameHelp}
+        value={form.name}
+        onChange={(name) => onChange({ ...form, name })}
+        problem={problem?.at("name")}
+        required
+      />
+      <FormGroup role="group" label={words.form.offloads} fieldId="group-offloads">
+        {OFFLOADS.map((offload) => (
+          <Checkbox
+            key={offload}
+            id={`offload-${offload}`}
+            label={names[offload][0]}
+            description={names[offload][1]}
+            isChecked={!form.disabled.includes(offload)}
+            onChange={(_event, on) => {
+              const others = form.disabled.filter((one) => one !== offload);
+              onChange({ ...form, disabled: on ? others : [...others, offload] });
+            }}
+          />
+        ))}
+        <FormHelperText>
+          <HelperText>
+            <HelperTextItem>{words.form.offloadsHelp}</HelperTextItem>
+          </HelperText>
+        </FormHelperText>
+      </FormGroup>
+    </>
+  );
+}
+
+interface Close {
+  readonly onClose: () => void;
+}
+
+export function AddGroup({ onClose }: Close) {
+  const [form, setForm] = useState<Form>({ name: "", disabled: [] });
+  return (
+    <ChangeDialog
+      title={words.create.title}
+      submit={words.create.submit}
+      done={words.create.done(form.name)}
+      changes={CHANGES}
+      knownFields={["name"]}
+      ready={form.name !== ""}
+      onClose={onClose}
+      asked={() => ({ name: form.name, disabled_offloads: [...form.disabled] })}
+      ask={(body, headers) => api.POST("/api/v1/host-groups", { body, headers })}
+    >
+      {(problem) => <GroupFields form={form} onChange={setForm} problem={problem} />}
+    </ChangeDialog>
+  );
+}
+
+interface AboutGroup extends Close {
+  readonly group: Group;
+}
+
+export function ChangeGroup({ group, onClose }: AboutGroup) {
+  const [form, setForm] = useState<Form>({ name: group.name, disabled: group.disabled_offloads });
+  return (
+    <ChangeDialog
+      title={words.change.title(group.name)}
+      submit={words.change.submit}
+      done={words.change.done(form.name)}
+      changes={CHANGES}
+      knownFields={["name"]}
+      ready={form.name !== ""}
+      onClose={onClose}
+      asked={() => ({ name: form.name, disabled_offloads: [...form.disabled] })}
+      ask={(body, headers) =>
+        api.PATCH("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, body, headers })
+      }
+    >
+      {(problem) => <GroupFields form={form} onChange={setForm} problem={problem} />}
+    </ChangeDialog>
+  );
+}
+
+export function DeleteGroup({ group, onClose }: AboutGroup) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.delete.title(group.name)}
+      lead={words.delete.lead}
+      submit={words.delete.submit}
+      done={words.delete.done(group.name)}
+      changes={CHANGES}
+      onClose={onClose}
+      asked={() => null}
+      ask={(_asked, headers) =>
+        api.DELETE("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, headers })
+      }
+    />
+  );
+}

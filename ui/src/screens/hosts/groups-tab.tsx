@@ -1,0 +1,103 @@
+/** Host groups: who is in them, what they see, what offloads they are offered. */
+
+import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { datastoresQuery, groupsQuery, hostsQuery } from "../../api/queries";
+import type { Datastore, Group, Host } from "../../api/types";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { Told } from "../../parts/states";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { ChangeGroup, DeleteGroup } from "./group-dialogs";
+
+const words = text.hosts.groups;
+const offloads = text.datastores.detail.vaai.names;
+
+export function GroupsTab() {
+  const query = useQuery(groupsQuery);
+  const { data: hosts = [] } = useQuery(hostsQuery);
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  return (
+    <Told query={query} what={words.list} lines={6}>
+      {(groups) =>
+        groups.length === 0 ? (
+          <EmptyState titleText={words.empty.title} headingLevel="h2">
+            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+          </EmptyState>
+        ) : (
+          <Table aria-label={words.list} variant="compact">
+            <Thead>
+              <Tr>
+                <Th>{words.columns.name}</Th>
+                <Th>{words.columns.hosts}</Th>
+                <Th>{words.columns.datastores}</Th>
+                <Th>{words.columns.offloads}</Th>
+                <Th screenReaderText={words.columns.actions} />
+              </Tr>
+            </Thead>
+            <Tbody>
+              {groups.map((group) => (
+                <Row key={group.id} group={group} hosts={hosts} stores={stores} />
+              ))}
+            </Tbody>
+          </Table>
+        )
+      }
+    </Told>
+  );
+}
+
+interface RowProps {
+  readonly group: Group;
+  readonly hosts: readonly Host[];
+  readonly stores: readonly Datastore[];
+}
+
+function Row({ group, hosts, stores }: RowProps) {
+  const { columns } = words;
+  const members = hosts.filter((host) => host.group === group.id).map((host) => host.name);
+  const presented = stores.filter((store) => store.host_groups.includes(group.id)).map((store) => store.name);
+  const without = group.disabled_offloads.map((one) => offloads[one][0]);
+  return (
+    <Tr>
+      <Td dataLabel={columns.name} modifier="breakWord">
+        {group.name}
+      </Td>
+      <Td dataLabel={columns.hosts} modifier="breakWord">
+        {members.length === 0 ? text.common.none : members.join(", ")}
+      </Td>
+      <Td dataLabel={columns.datastores} modifier="breakWord">
+        {presented.length === 0 ? text.common.none : presented.join(", ")}
+      </Td>
+      <Td dataLabel={columns.offloads}>
+        {without.length === 0 ? words.allOffloads : <Label color="orange">{words.without(without.join(", "))}</Label>}
+      </Td>
+      <Td isActionCell>
+        <May least="operator">
+          <GroupMenu group={group} />
+        </May>
+      </Td>
+    </Tr>
+  );
+}
+
+function GroupMenu({ group }: { readonly group: Group }) {
+  const [chosen, setChosen] = useState<"change" | "delete" | null>(null);
+  const onClose = () => setChosen(null);
+  return (
+    <>
+      <ActionsMenu
+        row
+        label={text.hosts.actions(group.name)}
+        choices={[
+          { name: words.change.action, onChoose: () => setChosen("change") },
+          { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
+        ]}
+      />
+      {chosen === "change" && <ChangeGroup group={group} onClose={onClose} />}
+      {chosen === "delete" && <DeleteGroup group={group} onClose={onClose} />}
+    </>
+  );
+}

@@ -1,0 +1,244 @@
+/** What can be done with a host: adding, changing, its CHAP secret, deleting. */
+
+import { Button } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { ApiProblem } from "../../api/problem";
+import { groupsQuery, iscsiSettingsQuery } from "../../api/queries";
+import type { Host, HostAsked, HostChange } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { ChoiceField, LinesField, TextField } from "../../parts/field";
+import { text } from "../../text";
+import { linesOf } from "./paths";
+
+const words = text.hosts;
+const FIELDS = ["name", "group", "iqns", "addresses"];
+const CHANGES = ["hosts", "host-groups", "iscsi-sessions", "nfs-clients", "readiness"];
+const SECRET_LENGTH = 24;
+/** Without those that are mistaken for another when they are typed. */
+const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+
+interface Close {
+  readonly onClose: () => void;
+}
+
+interface Form {
+  readonly name: string;
+  readonly group: string;
+  readonly iqns: string;
+  readonly addresses: string;
+}
+
+interface FieldsProps {
+  readonly form: Form;
+  readonly onChange: (part: Partial<Form>) => void;
+  readonly problem: ApiProblem | null;
+}
+
+function HostFields({ form, onChange, problem }: FieldsProps) {
+  const { data: groups = [] } = useQuery(groupsQuery);
+  return (
+    <>
+      <TextField
+        id="host-name"
+        label={words.form.name}
+        help={words.form.nameHelp}
+        value={form.name}
+        onChange={(name) => onChange({ name })}
+        problem={problem?.at("name")}
+        required
+      />
+      <ChoiceField
+        id="host-group"
+        label={words.form.group}
+        help={words.form.groupHelp}
+        value={form.group}
+        options={[["", words.noGroup], ...groups.map((group) => [group.id, group.name] as const)]}
+        onChange={(group) => onChange({ group })}
+        problem={problem?.at("group")}
+      />
+      <LinesField
+        id="host-iqns"
+        label={words.form.iqns}
+        help={words.form.iqnsHelp}
+        value={form.iqns}
+        onChange={(iqns) => onChange({ iqns })}
+        problem={problem?.at("iqns")}
+      />
+      <LinesField
+        id="host-addresses"
+        label={words.form.addresses}
+        help={words.form.addressesHelp}
+        value={form.addresses}
+        onChange={(addresses) => onChange({ addresses })}
+        problem={problem?.at("addresses")}
+      />
+    </>
+  );
+}
+
+export function AddHost({ onClose }: Close) {
+  const [form, setForm] = useState<Form>({ name: "", group: "", iqns: "", addresses: "" });
+  return (
+    <ChangeDialog
+      title={words.create.title}
+      submit={words.create.submit}
+      done={words.create.done(form.name)}
+      changes={CHANGES}
+      knownFields={FIELDS}
+      ready={form.name !== ""}
+      onClose={onClose}
+      asked={(): HostAsked => ({
+        name: form.name,
+        group: form.group === "" ? null : form.group,
+        iqns: linesOf(form.iqns),
+        addresses: linesOf(form.addresses),
+      })}
+      ask={(body, headers) => api.POST("/api/v1/hosts", { body, headers })}
+    >
+      {(problem) => (
+        <HostFields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />
+      )}
+    </ChangeDialog>
+  );
+}
+
+interface AboutHost extends Close {
+  readonly host: Host;
+}
+
+/** The host, as addresses of the API name it. */
+function pathOf(host: Host) {
+  return { path: { host_id: host.id } };
+}
+
+/** Sends what was changed only: what somebody else changed meanwhile stays. */
+export function ChangeHost({ host, onClose }: AboutHost) {
+  const before: Form = {
+    name: host.name,
+    group: host.group ?? "",
+    iqns: host.iqns.join("\n"),
+    addresses: host.addresses.join("\n"),
+  };
+  const [first] = useState(before);
+  const [form, setForm] = useState(before);
+  function asked(force: boolean): HostChange {
+    return {
+      force,
+      ...(form.name === first.name ? {} : { name: form.name }),
+      ...(form.group === first.group ? {} : { group: form.group === "" ? null : form.group }),
+      ...(form.iqns === first.iqns ? {} : { iqns: linesOf(form.iqns) }),
+      ...(form.addresses === first.addresses ? {} : { addresses: linesOf(form.addresses) }),
+    };
+  }
+  return (
+    <ChangeDialog
+      title={words.change.title(host.name)}
+      lead={words.change.lead}
+      submit={words.change.submit}
+      done={words.change.done(form.name)}
+      changes={CHANGES}
+      knownFields={FIELDS}
+      ready={form.name !== ""}
+      onClose={onClose}
+      asked={asked}
+      ask={(body, headers) => api.PATCH("/api/v1/hosts/{host_id}", { params: pathOf(host), body, headers })}
+    >
+      {(problem) => <HostFields form={form} onChange={(part) => setForm((known) => ({ ...known, ...part }))} problem={problem} />}
+    </ChangeDialog>
+  );
+}
+
+/** Each letter with the same probability: bytes that would favour the first ones are thrown away. */
+function randomSecret(): string {
+  let secret = "";
+  while (secret.length < SECRET_LENGTH) {
+    const [byte = 255] = crypto.getRandomValues(new Uint8Array(1));
+    if (byte < LETTERS.length * Math.floor(256 / LETTERS.length)) secret += LETTERS.charAt(byte % LETTERS.length);
+  }
+  return secret;
+}
+
+export function SetChap({ host, onClose }: AboutHost) {
+  const { data: settings } = useQuery(iscsiSettingsQuery);
+  const [name, setName] = useState(host.chap_name ?? host.iqns[0] ?? host.name);
+  const [secret, setSecret] = useState("");
+  const required = settings === undefined ? "" : settings.chap_required ? words.chap.required : words.chap.notRequired;
+  return (
+    <ChangeDialog
+      title={words.chap.title(host.name)}
+      lead={`${words.chap.lead} ${required}`}
+      submit={words.chap.submit}
+      done={words.chap.done(host.name)}
+      changes={CHANGES}
+      knownFields={["name", "secret", "chap.name", "chap.secret", "chap"]}
+      ready={name !== "" && secret !== ""}
+      onClose={onClose}
+      asked={() => ({ name, secret })}
+      ask={(body, headers) => api.PUT("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), body, headers })}
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="chap-name"
+            label={words.chap.name}
+            help={words.chap.nameHelp}
+            value={name}
+            onChange={setName}
+            problem={problem?.at("name") ?? problem?.at("chap.name")}
+            required
+          />
+          <TextField
+            id="chap-secret"
+            label={words.chap.secret}
+            help={words.chap.secretHelp}
+            value={secret}
+            onChange={setSecret}
+            problem={problem?.at("secret") ?? problem?.at("chap.secret")}
+            required
+          />
+          <div>
+            <Button variant="secondary" onClick={() => setSecret(randomSecret())}>
+              {words.chap.generate}
+            </Button>
+          </div>
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
+
+export function RemoveChap({ host, onClose }: AboutHost) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.unchap.title(host.name)}
+      lead={words.unchap.lead}
+      submit={words.unchap.submit}
+      done={words.unchap.done(host.name)}
+      changes={CHANGES}
+      onClose={onClose}
+      asked={() => null}
+      ask={(_asked, headers) => api.DELETE("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), headers })}
+    />
+  );
+}
+
+export function DeleteHost({ host, onClose, onDone }: AboutHost & { readonly onDone?: () => void }) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.delete.title(host.name)}
+      lead={words.delete.lead}
+      submit={words.delete.submit}
+      confirm={host.name}
+      done={words.delete.done(host.name)}
+      changes={CHANGES}
+      onClose={onClose}
+      onDone={onDone}
+      asked={(force) => ({ force })}
+      ask={(query, headers) => api.DELETE("/api/v1/hosts/{host_id}", { params: { ...pathOf(host), query }, headers })}
+    />
+  );
+}

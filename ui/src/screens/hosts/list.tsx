@@ -1,0 +1,221 @@
+/** Hosts and host groups: two tabs of one screen. Which one is in the address. */
+
+import {
+  Button,
+  EmptyState,
+  EmptyStateBody,
+  Label,
+  SearchInput,
+  Tab,
+  Tabs,
+  TabTitleText,
+  Toolbar,
+  ToolbarContent,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link, useSearchParams } from "react-router";
+import { groupsQuery, hostsQuery, nfsClientsQuery, sessionsQuery } from "../../api/queries";
+import type { Group, Host, IscsiSession, NfsClient } from "../../api/types";
+import { Screen } from "../../parts/page";
+import { Told } from "../../parts/states";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { GroupsTab } from "./groups-tab";
+import { AddGroup } from "./group-dialogs";
+import { AddHost } from "./host-dialogs";
+import { HostMenu } from "./host-menu";
+import { matches, mountsOf, pathsOf } from "./paths";
+
+const words = text.hosts;
+const TABS = ["hosts", "groups"] as const;
+/** So many rows are shown at first, and more when asked. */
+const STEP = 100;
+const SHOWN_PATHS = 4;
+
+export default function HostsScreen() {
+  const [parameters, setParameters] = useSearchParams();
+  const tab = TABS.find((one) => one === parameters.get("show")) ?? "hosts";
+  const [adding, setAdding] = useState(false);
+  return (
+    <Screen
+      title={words.title}
+      lead={words.lead}
+      actions={
+        <May least="operator">
+          <Button onClick={() => setAdding(true)}>{tab === "hosts" ? words.create.action : words.groups.create.action}</Button>
+        </May>
+      }
+    >
+      <Tabs
+        activeKey={tab}
+        aria-label={words.tabsLabel}
+        onSelect={(_event, key) => setParameters(key === "hosts" ? {} : { show: String(key) }, { replace: true })}
+      >
+        {TABS.map((one) => (
+          <Tab
+            key={one}
+            eventKey={one}
+            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
+            tabContentId={`tab-${one}`}
+            aria-controls={`tab-${one}`}
+          />
+        ))}
+      </Tabs>
+      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
+        {tab === "hosts" ? <HostsTab /> : <GroupsTab />}
+      </section>
+      {adding && tab === "hosts" && <AddHost onClose={() => setAdding(false)} />}
+      {adding && tab === "groups" && <AddGroup onClose={() => setAdding(false)} />}
+    </Screen>
+  );
+}
+
+function HostsTab() {
+  const query = useQuery(hostsQuery);
+  const { data: groups = [] } = useQuery(groupsQuery);
+  return (
+    <Told query={query} what={words.title} lines={6}>
+      {(hosts) =>
+        hosts.length === 0 ? (
+          <EmptyState titleText={words.empty.title} headingLevel="h2">
+            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+          </EmptyState>
+        ) : (
+          <Hosts hosts={hosts} groups={groups} />
+        )
+      }
+    </Told>
+  );
+}
+
+function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly groups: readonly Group[] }) {
+  const sessions = useQuery(sessionsQuery);
+  const { data: clients = [] } = useQuery(nfsClientsQuery);
+  const [search, setSearch] = useState("");
+  const [most, setMost] = useState(STEP);
+  const found = hosts.filter((host) => matches(host, search, groups));
+  const more = found.length - most;
+  return (
+    <>
+      <Toolbar>
+        <ToolbarContent alignItems="center">
+          <ToolbarItem>
+            <SearchInput
+              className="zv-search"
+              aria-label={words.search}
+              placeholder={words.search}
+              value={search}
+              onChange={(_event, typed) => setSearch(typed)}
+              onClear={() => setSearch("")}
+            />
+          </ToolbarItem>
+          <ToolbarItem align={{ default: "alignEnd" }}>
+            <span role="status">{words.shown(found.length, hosts.length)}</span>
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
+      {found.length === 0 ? (
+        <EmptyState titleText={words.noMatch.title} headingLevel="h2">
+          <EmptyStateBody>{words.noMatch.body}</EmptyStateBody>
+        </EmptyState>
+      ) : (
+        <HostTable hosts={found.slice(0, most)} groups={groups} sessions={sessions.data} clients={clients} />
+      )}
+      {more > 0 && (
+        <Button variant="link" onClick={() => setMost(most + STEP)}>
+          {words.more(Math.min(more, STEP))}
+        </Button>
+      )}
+    </>
+  );
+}
+
+interface TableProps {
+  readonly hosts: readonly Host[];
+  readonly groups: readonly Group[];
+  readonly sessions: readonly IscsiSession[] | undefined;
+  readonly clients: readonly NfsClient[];
+}
+
+function HostTable({ hosts, groups, sessions, clients }: TableProps) {
+  const { columns } = words;
+  return (
+    <Table aria-label={words.title} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={15}>{columns.name}</Th>
+          <Th>{columns.group}</Th>
+          <Th>{columns.state}</Th>
+          <Th>{columns.paths}</Th>
+          <Th>{columns.iqns}</Th>
+          <Th>{columns.chap}</Th>
+          <Th screenReaderText={columns.actions} />
+        </Tr>
+      </Thead>
+      <Tbody>
+        {hosts.map((host) => (
+          <Tr key={host.id}>
+            <Td dataLabel={columns.name} modifier="breakWord">
+              <Link to={`/hosts/${host.id}`}>{host.name}</Link>
+            </Td>
+            <Td dataLabel={columns.group}>{groups.find((one) => one.id === host.group)?.name ?? words.noGroup}</Td>
+            <Td dataLabel={columns.state}>
+              <HostState host={host} sessions={sessions} clients={clients} />
+            </Td>
+            <Td dataLabel={columns.paths}>
+              <Paths paths={pathsOf(host, sessions ?? [])} />
+            </Td>
+            <Td dataLabel={columns.iqns} modifier="breakWord">
+              {host.iqns.length === 0 ? "–" : host.iqns.map((iqn) => <div key={iqn}>{iqn}</div>)}
+            </Td>
+            <Td dataLabel={columns.chap}>{host.chap_name == null ? words.noChap : words.chapSet}</Td>
+            <Td isActionCell>
+              <May least="operator">
+                <HostMenu host={host} row />
+              </May>
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+function Paths({ paths }: { readonly paths: readonly IscsiSession[] }) {
+  if (paths.length === 0) return "–";
+  const more = paths.length - SHOWN_PATHS;
+  return (
+    <>
+      {paths.slice(0, SHOWN_PATHS).map(({ peer, portal }) => (
+        <div key={`${peer} ${portal}`}>{words.path(peer, portal)}</div>
+      ))}
+      {more > 0 && <div>{words.morePaths(more)}</div>}
+    </>
+  );
+}
+
+interface StateProps {
+  readonly host: Host;
+  readonly sessions: readonly IscsiSession[] | undefined;
+  readonly clients: readonly NfsClient[];
+}
+
+export function HostState({ host, sessions, clients }: StateProps) {
+  const paths = pathsOf(host, sessions ?? []).length;
+  const mounts = mountsOf(host, clients).length;
+  if (sessions === undefined) return <Label>{words.state.unknown}</Label>;
+  if (paths === 0 && mounts === 0) return <Label color="grey">{words.state.offline}</Label>;
+  return (
+    <>
+      {paths > 0 && (
+        <Label color={paths > 1 ? "green" : "orange"} title={paths > 1 ? undefined : words.state.single}>
+          {words.state.paths(paths)}
+        </Label>
+      )}{" "}
+      {mounts > 0 && <Label color="green">{words.state.nfs}</Label>}
+    </>
+  );
+}

@@ -1,0 +1,51 @@
+/** Which hosts are logged in, by which paths. */
+
+import type { Datastore, Group, Host, IscsiSession, NfsClient, Readiness } from "../../api/types";
+
+/** The sessions of a host: each is a path. */
+export function pathsOf(host: Host, sessions: readonly IscsiSession[]): IscsiSession[] {
+  return sessions.filter((session) => host.iqns.includes(session.initiator));
+}
+
+/** Its addresses that use NFS datastores. */
+export function mountsOf(host: Host, clients: readonly NfsClient[]): NfsClient[] {
+  return clients.filter((client) => host.addresses.includes(client.address));
+}
+
+/** What is presented to its group. */
+export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
+  const { group } = host;
+  return group == null ? [] : stores.filter((store) => store.state === "active" && store.host_groups.includes(group));
+}
+
+export function matches(host: Host, search: string, groups: readonly Group[]): boolean {
+  const group = groups.find((one) => one.id === host.group)?.name ?? "";
+  const all = [host.name, group, ...host.iqns, ...host.addresses];
+  const wanted = search.trim().toLowerCase();
+  return all.some((one) => one.toLowerCase().includes(wanted));
+}
+
+const NAA = /\bnaa\.[0-9a-f]+/;
+
+/**
+ * What to type on this host: of the lines for all hosts those about devices only where it sees them, and how it mounts the NFS
+ * datastores that it sees. Both are the service's, of its readiness.
+ */
+export function linesFor({ checks, esxcli }: Readiness, seen: readonly Datastore[]): string[] {
+  const about = checks.filter((check) => check.result === "ok" && seen.some((store) => store.id === check.subject));
+  const devices = about.filter((check) => check.id === "served").map((check) => NAA.exec(check.evidence)?.[0]);
+  const lines = esxcli.filter((line) => {
+    const device = NAA.exec(line)?.[0];
+    return device === undefined || devices.includes(device);
+  });
+  const mounts = about.filter((check) => check.id === "clients").flatMap((check) => check.remedy.split("; "));
+  return [...lines, ...new Set(mounts)];
+}
+
+/** What was typed, one on each line. */
+export function linesOf(typed: string): string[] {
+  return typed
+    .split(/[\s,]+/)
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
+}
