@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+
 from pydantic import BaseModel
 
 from appliance import __version__
@@ -9,8 +12,25 @@ from appliance.api.operation import Call, Resource
 from appliance.api.schemas.configuration import BackupAsked, BackupTold, RestoreAsked, RestoreTold
 from appliance.domain import backup, restore
 from appliance.domain.access import Role
+from appliance.domain.datastores import NFS, VMFS, kinds_shown
+from appliance.domain.errors import UnavailableError
 
 resource = Resource("configuration")
+
+
+def _using(call: Call, force: bool) -> restore.Using:
+    """Only who serves something that hosts see is asked. Forced, who does not answer is left out."""
+    worker = call.services.worker
+    with call.services.store.reading() as session:
+        kinds = kinds_shown(session)
+    using = restore.Using(set(), set())
+    with contextlib.suppress(*([UnavailableError] if force else [])):
+        if VMFS in kinds:
+            using = replace(using, iqns={str(one["initiator"]) for one in worker.call("sessions")})
+    with contextlib.suppress(*([UnavailableError] if force else [])):
+        if NFS in kinds:
+            using = replace(using, addresses={str(one["address"]) for one in worker.call("nfs_clients") if one["datastores"]})
+    return using
 
 
 class _OnlyToldError(Exception):
@@ -35,10 +55,7 @@ def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
     services = call.services
     content, secrets = backup.read(body.backup, body.passphrase)
     restore.check(content, secrets, bool(services.configuration.webhooks.trusted_networks))
-    using = restore.Using(
-        iqns={str(one["initiator"]) for one in services.worker.call("sessions")},
-        addresses={str(one["address"]) for one in services.worker.call("nfs_clients") if one["datastores"]},
-    )
+    using = _using(call, body.force)
     changes: list[str] = []
     try:
         with services.store.session() if body.dry_run else call.changing() as session:

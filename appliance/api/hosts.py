@@ -24,6 +24,7 @@ from appliance.api.schemas.hosts import (
 from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
 from appliance.domain.access import Role
+from appliance.domain.datastores import NFS, VMFS, kinds_shown
 
 resource = Resource("hosts")
 
@@ -52,10 +53,13 @@ def _changed(call: Call) -> None:
     call.changed()
 
 
-def _logged_in(call: Call) -> set[str]:
-    """iSCSI names of who is logged in, and addresses of who uses NFS datastores."""
-    names = {str(session["initiator"]) for session in call.services.worker.call("sessions")}
-    return names | {str(one["address"]) for one in call.services.worker.call("nfs_clients") if one["datastores"]}
+def _using(call: Call, host_id: str) -> set[str]:
+    """iSCSI names of who is logged in, and addresses of who uses NFS datastores; only who serves the host is asked."""
+    with call.services.store.reading() as session:
+        kinds = kinds_shown(session, hosts.host(session, host_id).group_id)
+    worker = call.services.worker
+    names = {str(one["initiator"]) for one in worker.call("sessions")} if VMFS in kinds else set()
+    return names | ({str(one["address"]) for one in worker.call("nfs_clients") if one["datastores"]} if NFS in kinds else set())
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
@@ -94,7 +98,8 @@ def read_host(call: Call, host_id: str) -> BaseModel:
 def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
     """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
     moves = "group" in body.model_fields_set
-    logged_in = _logged_in(call) if moves or body.iqns is not None or body.addresses is not None else set()
+    asked = not body.force and (moves or body.iqns is not None or body.addresses is not None)
+    logged_in = _using(call, host_id) if asked else set()
     with call.changing() as session:
         host = hosts.host(session, host_id)
         call.match(_host(session, host))
@@ -115,7 +120,7 @@ def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
 @resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", query=ForceQuery, answer=Empty)
 def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     """It can't log in any more. Refused while it is logged in, unless forced."""
-    logged_in = _logged_in(call)
+    logged_in = set() if query.force else _using(call, host_id)
     with call.changing() as session:
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.check_unused(session, host_id, logged_in, query.force)

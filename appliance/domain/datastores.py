@@ -390,6 +390,13 @@ def count_presented(session: Session, group_id: str) -> int:
     return sum(session.scalar(select(func.count()).select_from(one).where(one.group_id == group_id)) or 0 for one in tables)
 
 
+def kinds_shown(session: Session, group_id: str | None = None) -> set[str]:
+    """Of the datastores that a group sees, or that are shown to any."""
+    tables = ((VMFS, PresentationGroup.group_id), (NFS, ExportGroup.group_id))
+    found = {kind: select(column) if group_id is None else select(column).where(column == group_id) for kind, column in tables}
+    return {kind for kind, rows in found.items() if session.scalar(rows.limit(1)) is not None}
+
+
 def group_names(session: Session) -> dict[str, str]:
     """Names of host groups, by identifier."""
     return {row.id: row.name for row in session.scalars(select(HostGroup))}

@@ -66,15 +66,15 @@ class Operation(ABC):
 
 
 def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
-    """Refused while hosts are logged in, unless forced."""
-    hosts = context.logged_in(store.uuid or "")
-    if hosts and not force:
+    """Refused while hosts are logged in, unless forced: then nobody is asked, who may be away."""
+    hosts = [] if force else context.logged_in(store.uuid or "")
+    if hosts:
         raise ConflictError(f"hosts are logged in that see {store.name}; {doing}", hosts, can_force=True)
 
 
 def unreserved(context: Context, store: Datastore, force: bool) -> None:
     """Refused while persistent reservations would end, unless forced: a node that was fenced may write again then."""
-    ports = [] if force else context.registered(store.uuid or "")
+    ports = [] if force or store.kind != domain.VMFS else context.registered(store.uuid or "")
     if ports:
         raise ConflictError(f"persistent reservations of {store.name} end when its LUN is taken away", ports, can_force=True)
 
@@ -124,13 +124,16 @@ def _wait_for_device(context: Context, uuid: str | None) -> None:
 
 
 def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
-    """As when the job was asked for: looks again, while it is served (as a LUN: under this number)."""
-    with as_domain_errors():
-        luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
+    """As when the job was asked for: looks again, while it is served (as a LUN: under this number). Only who serves it is asked."""
     if force:
         return
-    if number is None and (clients := context.mounted_by(uuid)):
+    kind = _kind(context, uuid)
+    if kind != domain.VMFS and number is None and (clients := context.mounted_by(uuid)):
         raise ConflictError("hosts have mounted it", clients, can_force=True)
+    if kind == domain.NFS:
+        return
+    with as_domain_errors():
+        luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
     if not any(number in (None, lun.number) for lun in luns):
         return
     if hosts := context.logged_in(uuid):

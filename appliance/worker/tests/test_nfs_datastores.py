@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
+from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.exports import IDLE_SECONDS
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy
@@ -389,6 +391,41 @@ def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
     monkeypatch.undo()
     appliance.request("POST", "/reconcile")
     assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
+
+
+def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the other one away nothing is refused, nor with both when forced, where nobody has to do anything."""
+    group = cluster(appliance)
+    first = appliance.nfs_datastore("first", host_groups=[group])
+    appliance.nfs_datastore("second", host_groups=[group])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [first]})
+    host = appliance.get("/hosts")["items"][0]["id"]
+    document = appliance.request("POST", "/configuration/backup", {"passphrase": "long enough for it"}).json
+    restore = {"backup": json.dumps(document), "passphrase": "long enough for it", "dry_run": False}
+
+    def no_target(*_: Any) -> Any:
+        raise TargetUnreachableError("no target")
+
+    def no_ganesha(*_: Any) -> Any:
+        raise GaneshaUnreachableError("no ganesha")
+
+    with monkeypatch.context() as patch:
+        for name in ("targets", "sessions", "registrations", "host_groups", "status"):
+            patch.setattr(appliance.target, name, no_target)
+        appliance.job("POST", f"/datastores/{first}/snapshots/one/rollback", {})
+        appliance.job("DELETE", f"/datastores/{first}")
+        assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": ["192.0.2.12"]}).status_code == 200
+        assert appliance.request("POST", "/configuration/restore", restore).status_code == 200
+    block = appliance.datastore("block", host_groups=[appliance.group("others", "iqn.1998-01.com.vmware:esx1")])
+    other = next(one["id"] for one in appliance.get("/hosts")["items"] if one["iqns"])
+    with monkeypatch.context() as patch:
+        for name in ("served", "clients"):
+            patch.setattr(appliance.nfs, name, no_ganesha)
+        assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": []}).status_code == 503, "it may be using it"
+        assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": [], "force": True}).status_code == 200
+        assert appliance.request("DELETE", f"/hosts/{other}").status_code == 200
+        assert appliance.request("POST", "/configuration/restore", restore | {"force": True}).status_code == 200
+        appliance.job("DELETE", f"/datastores/{block}")
 
 
 def test_an_export_that_is_refused_is_told(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
