@@ -32,6 +32,7 @@ from appliance.worker.steps import (
     out_of_service,
     own_dataset,
     pending_values,
+    problems_serving,
     serve,
     still_unused,
     take_back,
@@ -460,8 +461,7 @@ class Forget(Operation):
         advance("forgetting it", 10)
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
-        outcome = context.reconcile(self.kind)
-        return {"datastore": decided["uuid"], "problems": [failure.text for failure in outcome.failures]}
+        return {"datastore": decided["uuid"], "problems": problems_serving(context, self.kind)}
 
 
 OPERATIONS: Mapping[str, Operation] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
-from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, unreserved
+from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
 
@@ -181,8 +181,7 @@ class ImportPool(Operation):
         if decided["guid"] not in {str(pool.guid) for pool in context.engine.pools()}:
             context.engine.import_pool(decided["guid"], new_name=decided["new_name"], force=decided["force"])
         advance("serving its datastores", 70)
-        outcome = context.reconcile(self.kind)
-        return {"pool": decided["pool"], "problems": [failure.text for failure in outcome.failures]}
+        return {"pool": decided["pool"], "problems": problems_serving(context, self.kind)}
 
 
 class ExportPool(Operation):

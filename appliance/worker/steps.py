@@ -111,6 +111,14 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
     return {"served": problem is None, "problem": problem}
 
 
+def problems_serving(context: Context, cause: str) -> list[str]:
+    """Reconciles; what could not be served, or taken away, and why. What the job was asked for is done: the rest is tried again."""
+    try:
+        return [failure.text for failure in context.reconcile(cause).failures]
+    except DomainError as error:
+        return [str(error)]
+
+
 def _kind(context: Context, uuid: str | None) -> str | None:
     return next((store.kind for store in context.datastores(3600) if store.uuid == uuid), None)
 

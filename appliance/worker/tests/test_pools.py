@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from appliance.dataplane.target import LoggedIn
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.testing import Appliance, running
 from appliance.worker.pool_operations import is_device
@@ -130,3 +131,35 @@ def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: 
         assert all(one["state"] == "active" and one["host_groups"] == [] for one in told.values())
         served = {lun.lun.uuid: lun.lun for lun in other.target.targets()[0].luns}
         assert served.keys() == stores.keys() and all(lun.initiators == () for lun in served.values())
+
+
+@pytest.mark.parametrize("away", ["target", "ganesha"])
+def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
+    away: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import and a forgetting are done, with the problem told; who comes back serves what came, and not what is forgotten."""
+    block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
+    gone = appliance.datastore("gone"), appliance.nfs_datastore("lost")
+    serving = {lun.lun.uuid for lun in appliance.target.targets()[0].luns}, {one.pseudo for one in appliance.nfs.served()}
+    assert serving == ({block, gone[0]}, {"/files", "/lost"})
+    for store in gone:
+        appliance.simulator.destroy(appliance.get(f"/datastores/{store}")["dataset"])
+    appliance.job("POST", "/pools/tank/export")
+
+    def does_not_answer(*_: Any) -> Any:
+        raise TargetUnreachableError("it is away") if away == "target" else GaneshaUnreachableError("it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((appliance.target, "targets") if away == "target" else (appliance.nfs, "served")), does_not_answer)
+        imported = appliance.job("POST", "/pools/import", {"pool": "tank"})
+        assert imported["result"]["problems"] == ["it is away"]
+        for store in gone:
+            forgotten = appliance.job("POST", f"/datastores/{store}/forget?force=true")
+            assert forgotten["result"]["problems"] == ["it is away"]
+        assert [pool["name"] for pool in appliance.get("/pools")["items"]] == ["tank"]
+        assert {store["id"] for store in appliance.get("/datastores")["items"]} == {block, files}
+        assert any(one["key"].startswith("unavailable:") for one in appliance.get("/alerts")["items"])
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert {lun.lun.uuid for lun in appliance.target.targets()[0].luns} == {block}
+    assert {one.pseudo for one in appliance.nfs.served()} == {"/files"}
+    assert appliance.get("/alerts")["items"] == []
