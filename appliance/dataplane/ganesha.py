@@ -53,6 +53,10 @@ class GaneshaDeniedError(GaneshaUnreachableError):
     """The message bus lets this user not ask the daemon: packaging/dbus."""
 
 
+class GaneshaAnswerError(GaneshaUnreachableError):
+    """The daemon answers with something else than 6.5 does. What it serves is not known."""
+
+
 class ExportRefusedError(GaneshaError):
     """The daemon does not accept what was asked; the text is its reason. Nothing changed."""
 
@@ -228,6 +232,25 @@ class ExportControl(ABC):
         """The clients that the daemon knows."""
 
 
+@contextlib.contextmanager
+def _understood(method: str) -> Iterator[None]:
+    """Around what reads an answer."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise GaneshaAnswerError(f"ganesha answers {method} with what was not expected: {error}") from error
+
+
+def _content(path: Path) -> bytes | None:
+    """None where there is no file; nothing of one that can't be read, so that it is no export's as it should be."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b""
+
+
 def _check(holds: bool, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
@@ -284,12 +307,12 @@ class Ganesha(ExportControl):
     def _written(self, export: Export) -> Iterator[Path]:
         """The export's file with its new content; as it was when what is done with it fails."""
         path = self._file(export.export_id)
-        before = path.read_bytes() if path.exists() else None
+        before = _content(path)
         _replace(path, export.block().encode())
         try:
             yield path
         except BaseException:
-            if before is None:
+            if not before:
                 path.unlink()
             else:
                 _replace(path, before)
@@ -297,26 +320,27 @@ class Ganesha(ExportControl):
 
     def exports(self) -> dict[int, str]:
         """What is exported: number to the path that clients mount (with mount_path_pseudo). Without the root of these paths."""
-        _time, found = self._call(_EXPORTS, "ShowExports")
-        return {entry[0]: entry[1] for entry in found if entry[0] != 0}
+        answer = self._call(_EXPORTS, "ShowExports")
+        with _understood("ShowExports"):
+            _time, found = answer
+            return {int(entry[0]): entry[1] for entry in found if entry[0] != 0}
 
     def _files(self) -> Mapping[int, str]:
         """What would be served after a restart, by number."""
         found = {}
-        with contextlib.suppress(FileNotFoundError):
-            for path in self._folder.glob("*.conf"):
-                if path.stem.isdecimal():
-                    found[int(path.stem)] = path.read_text(errors="replace")
+        for path in self._folder.glob("*.conf"):
+            if path.stem.isdecimal() and (content := _content(path)) is not None:
+                found[int(path.stem)] = content.decode(errors="replace")
         return found
 
     def served(self) -> list[ServedExport]:
         """See ExportControl."""
         files = dict(self._files())
         found = []
-        with self._connection() as connection:
+        with self._connection() as connection, _understood("ShowExports or DisplayExport"):
             _time, entries = self._ask(connection, _EXPORTS, "ShowExports")
             for entry in entries:
-                number = entry[0]
+                number = int(entry[0])
                 if number == 0:
                     continue
                 try:
@@ -330,19 +354,19 @@ class Ganesha(ExportControl):
 
     def clients(self) -> Clients:
         """See ExportControl."""
-        with self._connection() as connection:
+        with self._connection() as connection, _understood("ShowClients or ShowExports"):
             now, entries = self._ask(connection, _CLIENT_MANAGER, "ShowClients")
             since, _exports = self._ask(connection, _EXPORTS, "ShowExports")
-        # Of each: its address, what it ever used, its state as "Open", number, "Lock", number and so on, when it was seen last.
-        known = (
-            NfsClient(
-                _address(entry[0]),
-                _seconds(entry[-1]) or 0.0,
-                int(dict(zip(entry[-2][::2], entry[-2][1::2], strict=True))["Open"]),
+            # Of each: its address, what it ever used, its state as "Open", number, "Lock", number and so on, when it was seen last.
+            known = (
+                NfsClient(
+                    _address(entry[0]),
+                    _seconds(entry[-1]) or 0.0,
+                    int(dict(zip(entry[-2][::2], entry[-2][1::2], strict=True))["Open"]),
+                )
+                for entry in entries
             )
-            for entry in entries
-        )
-        return Clients(_seconds(now) or 0.0, _seconds(since) or 0.0, tuple(known))
+            return Clients(_seconds(now) or 0.0, _seconds(since) or 0.0, tuple(known))
 
     def add(self, export: Export) -> None:
         """See ExportControl."""
@@ -379,14 +403,14 @@ class Ganesha(ExportControl):
             path.unlink()
             _sync(path.parent)
             return
-        kept = path.read_bytes() if path.exists() else None
+        kept = _content(path)
         # The file first: clones that use the export are ended before the daemon answers, which may take longer than is waited.
         path.unlink(missing_ok=True)
         _sync(path.parent)
         try:
             self._call(_EXPORTS, "RemoveExport", "q", export_id)
         except ExportRefusedError:  # it is served on
-            if kept is not None:
+            if kept:
                 _replace(path, kept)
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,15 @@ from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetContr
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, jobs
 from appliance.domain.datastores import Datastore, Inventory
-from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, StorageError, UnavailableError
+from appliance.domain.errors import (
+    ConflictError,
+    DomainError,
+    InternalError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+)
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_serving, reservations
@@ -32,6 +41,8 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, KeyStatus, Pool, Snapshot, Volume
 
+_REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
+_log = logging.getLogger(__name__)
 DEVICE_SECONDS = 10.0
 """For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
@@ -359,8 +370,8 @@ class Context:
                 except DomainError as error:
                     away[plane] = error
                 except Exception as error:
-                    self.reconcile_problem = f"the worker is at fault: {error}"
-                    raise
+                    _log.exception("serving %s", plane)
+                    away[plane] = InternalError(f"the worker is at fault: {error}")
             return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
 
     def _reconciled(
@@ -386,7 +397,7 @@ class Context:
             keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
             self._unavailable(
                 [
-                    Finding(keys[plane], "critical", "appliance", str(error), "start what does not answer")
+                    Finding(keys[plane], "critical", "appliance", str(error), _REMEDIES.get(error.code, ""))
                     for plane, error in away.items()
                 ]
             )
