@@ -33,6 +33,8 @@ OPERATIONS = (
     "read", "write", "verify", "synchronize_cache", "compare_and_write", "write_same", "unmap", "extended_copy", "token",
     "reservation", "other",
 )  # fmt: skip
+NFS_OPERATIONS = ("capabilities", "clone", "fast_clone", "reserve", "statistics", "job")
+NFS_OFFLOADED = ("cloned", "copied", "hole", "reserved")
 OFFLOADED = ("cloned", "copied", "zeroed", "unmapped")
 BOUNDS = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 """Microseconds. The target counts more finely, which would be a thousand series for each LUN."""
@@ -88,7 +90,7 @@ def read_metrics(call: Call) -> BaseModel | Response:
     try:
         told = call.services.worker.call("metrics")
     except UnavailableError:
-        told = {"storage": None, "target": None, "reconciled_at": None, "reconcile_problem": None}
+        told = {"storage": None, "target": None, "nfs": None, "reconciled_at": None, "reconcile_problem": None}
         families.gauge("worker_up", "Whether the worker answers.", 0)
     else:
         families.gauge("worker_up", "Whether the worker answers.", 1)
@@ -105,6 +107,8 @@ def read_metrics(call: Call) -> BaseModel | Response:
             _datastore(families, store)
     if told["target"] is not None:
         _target(families, told["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
+    if told["nfs"] is not None:
+        _nfs(families, told["nfs"], {store["id"]: store["name"] for store in stores})
     _database(families, call)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(families)
@@ -212,6 +216,48 @@ def _counted(families: _Families, what: str, counted: dict[str, Any], labels: di
     for kind in OFFLOADED:
         families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", counted["offload"][f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip
+
+
+def _nfs(families: _Families, nfs: dict[str, Any], names: dict[str, str]) -> None:
+    families.gauge("nfs_up", "Whether the NFS server answers.", nfs["exports"] is not None)
+    families.gauge("nfs_counters_up", "Whether it tells what was offloaded.", nfs["counters"] is not None)
+    if nfs["exports"] is not None:
+        families.gauge("nfs_clients", "Addresses that were heard of lately.", nfs["clients"])
+        for one in nfs["exports"]:
+            labels = {"datastore": one["datastore"], "name": names.get(one["datastore"], "")}
+            families.gauge(
+                "export_info", "What hosts mount; always 1.", 1, **labels, share=one["share"], export=str(one["export"])
+            )
+            families.gauge("export_served", "Whether the NFS server serves it.", one["served"], **labels)
+            families.gauge("export_clients", "Clients that may be using it.", one["clients"], **labels)
+    counters = nfs["counters"] or {"exports": [], "hosts": []}
+    bounds = counters.get("latency_bounds_microseconds", [])
+    for row in counters["exports"]:
+        store = nfs["paths"].get(row["export"], "")
+        _counted_nfs(families, "export", row, {"datastore": store, "name": names.get(store, row["export"])}, bounds)
+    for row in sorted(counters["hosts"], key=lambda one: str(one["host"]))[:MOST_HOSTS]:
+        _counted_nfs(families, "nfs_host", row, {"host": row["host"]}, [])
+
+
+def _counted_nfs(families: _Families, what: str, row: dict[str, Any], labels: dict[str, str], bounds: list[int]) -> None:
+    """A row of VAAI-NAS's `statistics.get` (docs/vaai_nas.md)."""
+    for operation in NFS_OPERATIONS:
+        one = row.get(operation)
+        if one is None:
+            continue
+        text = "Requests of VAAI-NAS that ended."
+        families.counter(f"{what}_offloads", text, one["operations"], **labels, operation=operation)
+        families.counter(f"{what}_offload_errors", "Of them, those that failed.", one["errors"], **labels, operation=operation)
+        families.counter(f"{what}_offloads_refused", "Of these, refused.", one["refused"], **labels, operation=operation)
+        if bounds and one["operations"]:
+            buckets = cumulative(bounds, one["latency"]["counts"], one["operations"])
+            families.histogram(f"{what}_offload_duration_seconds", "In the NFS server.", buckets,
+                               one["latency"]["total_microseconds"] / 1e6, **labels, operation=operation)  # fmt: skip
+    for kind in NFS_OFFLOADED:
+        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row["offload"][f"{kind}_bytes"],
+                         **labels, kind=kind)  # fmt: skip
+    for reason, count in row["offload"]["fallback_bytes"].items():
+        families.counter(f"{what}_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
 
 
 def cumulative(bounds: list[int], counts: list[int], operations: int) -> list[tuple[str, float]]:

@@ -357,7 +357,7 @@ class Ganesha(ExportControl):
         with self._connection() as connection, _understood("ShowClients or ShowExports"):
             now, entries = self._ask(connection, _CLIENT_MANAGER, "ShowClients")
             since, _exports = self._ask(connection, _EXPORTS, "ShowExports")
-            # Of each: its address, what it ever used, its state as "Open", number, "Lock", number and so on, when it was seen last.
+            # Of each: its address, what it ever used, its state as "Open", number, "Lock", number ..., when it was seen last.
             known = (
                 NfsClient(
                     _address(entry[0]),

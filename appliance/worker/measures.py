@@ -7,15 +7,20 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from appliance.dataplane import vaai_nas
+from appliance.dataplane.ganesha import ExportRefusedError, GaneshaUnreachableError
+from appliance.domain import exports
 from appliance.domain.errors import DomainError
+from appliance.worker import nfs_serving
 from appliance.worker.context import Context, as_domain_errors
 
 
 def collect(context: Context, newest: float) -> dict[str, Any]:
-    """Storage not older than `newest` seconds; the target as it is now."""
+    """Storage not older than `newest` seconds; target and NFS server as they are now. `nfs` is null without NFS datastores."""
     told: dict[str, Any] = {
         "storage": None,
         "target": None,
+        "nfs": None,
         "reconciled_at": context.reconciled_at or None,
         "reconcile_problem": context.reconcile_problem,
     }
@@ -33,6 +38,32 @@ def collect(context: Context, newest: float) -> dict[str, Any]:
             "statistics": context.target.statistics(name),
             "space": context.target.space(),
         }
+    with contextlib.suppress(DomainError):
+        told["nfs"] = _nfs(context, newest)
+    return told
+
+
+def _nfs(context: Context, newest: float) -> dict[str, Any] | None:
+    """Each export with how many use it, as far as ganesha tells, and what was offloaded; null is what can't be had."""
+    exported = [store for store in context.datastores(newest) if store.export is not None and store.state == "active"]
+    if not exported:
+        return None
+    told: dict[str, Any] = {"exports": None, "clients": None, "counters": None}
+    with contextlib.suppress(GaneshaUnreachableError, ExportRefusedError):
+        served, clients = {one.export_id: one for one in context.nfs.served() if one.served}, context.nfs.clients()
+        with context.store.reading() as session:
+            names = {store.id: exports.addresses(session, store.host_groups) for store in exported}
+        told["clients"] = sum(clients.now - client.seen_at < exports.IDLE_SECONDS for client in clients.known)
+        told["exports"] = [
+            {"datastore": store.id, "export": store.export, "share": store.share, "served": store.export in served,
+             "clients": len(nfs_serving.using(served[store.export or 0], clients, names[store.id], store.clients))
+             if store.export in served else 0}
+            for store in exported
+        ]  # fmt: skip
+    with contextlib.suppress(GaneshaUnreachableError):
+        if not context.configuration.nfs.simulated:
+            told["counters"] = vaai_nas.statistics(context.configuration.nfs.statistics)
+    told["paths"] = {path: store.id for store in exported for path in (store.path, store.share) if path}
     return told
 
 

@@ -112,7 +112,7 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
 
 
 def problems_serving(context: Context, cause: str) -> list[str]:
-    """Reconciles; what could not be served, or taken away, and why. What the job was asked for is done: the rest is tried again."""
+    """Reconciles; what could not be served, or taken away, and why. What was asked for is done: the rest is tried again."""
     try:
         return [failure.text for failure in context.reconcile(cause).failures]
     except DomainError as error:
@@ -132,7 +132,7 @@ def _wait_for_device(context: Context, uuid: str | None) -> None:
 
 
 def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
-    """As when the job was asked for: looks again, while it is served (as a LUN: under this number). Only who serves it is asked."""
+    """As when the job was asked for: looks again, by who serves it, while it is served (as a LUN: under this number)."""
     if force:
         return
     kind = _kind(context, uuid)

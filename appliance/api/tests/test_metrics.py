@@ -1,16 +1,24 @@
 """/metrics by Prometheus' own parser, and the health of the process."""
 
+import json
+import socketserver
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import parser
 from prometheus_client.metrics_core import Metric
 
-from appliance.api.metrics import BOUNDS, cumulative
+from appliance.api.metrics import BOUNDS, NFS_OPERATIONS, cumulative
+from appliance.config import Nfs
+from appliance.dataplane.ganesha import GaneshaUnreachableError, NfsClient
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.testing import GIB, Appliance, running
 
 ESX = "iqn.1998-01.com.vmware:esx1"
+NFS_HOST = "192.0.2.11"
 
 
 def scrape(appliance: Appliance, role: str = "viewer") -> dict[str, Metric]:
@@ -49,8 +57,81 @@ def test_what_is_told_is_so(appliance: Appliance) -> None:
     assert value(after, "zvaai_worker_up") == value(after, "zvaai_target_up") == value(after, "zvaai_storage_up") == 1
 
 
+ROW: dict[str, Any] = {
+    one: {"operations": 0, "errors": 0, "refused": 0, "latency": {"total_microseconds": 0, "counts": []}}
+    for one in NFS_OPERATIONS
+} | {
+    "clone": {"operations": 3, "errors": 1, "refused": 1, "latency": {"total_microseconds": 700, "counts": [0] * 7 + [3]}},
+    "offload": {
+        "cloned_bytes": 1 << 30,
+        "copied_bytes": 40,
+        "hole_bytes": 5,
+        "reserved_bytes": 6,
+        "fallback_bytes": {"dirty": 40},
+    },
+}
+
+
+class _Counters(socketserver.StreamRequestHandler):
+    """VAAI-NAS's control socket, as docs/vaai_nas.md has it."""
+
+    def handle(self) -> None:
+        """One request."""
+        assert json.loads(self.rfile.readline())["method"] == "statistics.get"
+        exports = [{"export": "/files", **ROW}, {"export": "/others", **ROW}]
+        told = {"latency_bounds_microseconds": [1 << one for one in range(31)], "exports": exports}
+        self.wfile.write(json.dumps({"result": {**told, "hosts": [{"host": NFS_HOST, **ROW}]}}).encode() + b"\n")
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Appliance]:
+    """An appliance whose NFS server counts."""
+    path = tmp_path / "vaai-nas.socket"
+    with socketserver.ThreadingUnixStreamServer(str(path), _Counters) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        with running(tmp_path / "appliance", nfs=Nfs(statistics=path)) as appliance:
+            yield appliance
+        server.shutdown()
+        thread.join()
+
+
+def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "zvaai_nfs_up" not in scrape(counting), "who has no NFS datastore needs no NFS server"
+    files = counting.nfs_datastore("files", clients=["192.0.2.0/24"])
+    other = counting.nfs_datastore("other", clients=["198.51.100.1"])
+    ganesha = counting.nfs
+    assert isinstance(ganesha, GaneshaSimulator)
+    ganesha.known.append(NfsClient(NFS_HOST, ganesha.now, 0))
+    ganesha.used = {1: ganesha.now, 2: ganesha.now}
+    told = scrape(counting)
+    assert value(told, "zvaai_nfs_up") == value(told, "zvaai_nfs_counters_up") == value(told, "zvaai_nfs_clients") == 1
+    assert value(told, "zvaai_export_info", datastore=files, name="files", share="/files", export="1") == 1
+    assert value(told, "zvaai_export_served", datastore=files) == 1
+    assert [value(told, "zvaai_export_clients", datastore=store) for store in (files, other)] == [1, 0]
+    assert value(told, "zvaai_export_offloads", datastore=files, operation="clone") == 3
+    assert value(told, "zvaai_export_offload_errors", datastore=files, operation="clone") == 1
+    assert value(told, "zvaai_export_offloaded_bytes", datastore=files, kind="cloned") == 1 << 30
+    assert value(told, "zvaai_export_offloaded_bytes", datastore="", name="/others", kind="copied") == 40
+    assert value(told, "zvaai_export_fallback_bytes", datastore=files, reason="dirty") == 40
+    assert value(told, "zvaai_nfs_host_offloaded_bytes", host=NFS_HOST, kind="cloned") == 1 << 30
+    buckets = {one.labels["le"]: one.value for one in told["zvaai_export_offload_duration_seconds"].samples
+               if one.name.endswith("_bucket") and one.labels["datastore"] == files}  # fmt: skip
+    assert (buckets["6.4e-05"], buckets["0.000256"], buckets["+Inf"]) == (0, 3, 3)
+    ganesha.remove(1)
+    assert value(scrape(counting), "zvaai_export_served", datastore=files) == 0
+
+    def gone() -> Any:
+        raise GaneshaUnreachableError("it is not on the bus")
+
+    monkeypatch.setattr(ganesha, "served", gone)
+    told = scrape(counting)
+    assert value(told, "zvaai_nfs_up") == 0 and "zvaai_export_served" not in told
+
+
 def test_names_are_as_prometheus_wants_them(appliance: Appliance) -> None:
     appliance.datastore("first")
+    appliance.nfs_datastore("second")
     families = scrape(appliance)
     answer = appliance.request("GET", "/metrics").text
     samples = [line.rsplit(" ", 1)[0] for line in answer.splitlines() if not line.startswith("#")]

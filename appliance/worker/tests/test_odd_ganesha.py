@@ -91,7 +91,12 @@ def test_a_file_that_can_not_be_read_is_one_exports_fault(odd: Appliance, daemon
 
 @pytest.mark.parametrize(
     ("method", "answer"),
-    [("ShowExports", ()), ("ShowExports", (NOW, [()])), ("DisplayExport", (1, "/x")), ("DisplayExport", (1, "/x", "/x", "", [7]))],
+    [
+        ("ShowExports", ()),
+        ("ShowExports", (NOW, [()])),
+        ("DisplayExport", (1, "/x")),
+        ("DisplayExport", (1, "/x", "/x", "", [7])),
+    ],
 )
 def test_an_unexpected_answer_is_ganeshas_fault_alone(
     method: str, answer: tuple[Any, ...], odd: Appliance, daemon: Daemon

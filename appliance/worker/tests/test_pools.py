@@ -146,11 +146,13 @@ def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
         appliance.simulator.destroy(appliance.get(f"/datastores/{store}")["dataset"])
     appliance.job("POST", "/pools/tank/export")
 
+    calls = {"target": "targets", "ganesha": "served"}
+
     def does_not_answer(*_: Any) -> Any:
         raise TargetUnreachableError("it is away") if away == "target" else GaneshaUnreachableError("it is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((appliance.target, "targets") if away == "target" else (appliance.nfs, "served")), does_not_answer)
+        patch.setattr(appliance.target if away == "target" else appliance.nfs, calls[away], does_not_answer)
         imported = appliance.job("POST", "/pools/import", {"pool": "tank"})
         assert imported["result"]["problems"] == ["it is away"]
         for store in gone:
