@@ -213,6 +213,10 @@ class ExportControl(ABC):
         """What is served, and what files there are of exports that are not. By number; without the root of the pseudo paths."""
 
     @abstractmethod
+    def files(self) -> Mapping[int, str]:
+        """What would be served after a restart, by number. Asks no daemon, and so raises OSError only."""
+
+    @abstractmethod
     def add(self, export: Export) -> None:
         """Serves a new export. Raises ExportRefusedError, also when its number, path or pseudo path is taken."""
 
@@ -325,8 +329,8 @@ class Ganesha(ExportControl):
             _time, found = answer
             return {int(entry[0]): entry[1] for entry in found if entry[0] != 0}
 
-    def _files(self) -> Mapping[int, str]:
-        """What would be served after a restart, by number."""
+    def files(self) -> Mapping[int, str]:
+        """See ExportControl."""
         found = {}
         for path in self._folder.glob("*.conf"):
             if path.stem.isdecimal() and (content := _content(path)) is not None:
@@ -335,7 +339,7 @@ class Ganesha(ExportControl):
 
     def served(self) -> list[ServedExport]:
         """See ExportControl."""
-        files = dict(self._files())
+        files = dict(self.files())
         found = []
         with self._connection() as connection, _understood("ShowExports or DisplayExport"):
             _time, entries = self._ask(connection, _EXPORTS, "ShowExports")

@@ -37,6 +37,11 @@ class GaneshaSimulator(ExportControl):
         with self._lock:
             return [replace(one, used_at=self.used.get(number)) for number, one in sorted(self._exports.items())]
 
+    def files(self) -> dict[int, str]:
+        """All."""
+        with self._lock:
+            return {number: one.text for number, one in self._exports.items() if one.text is not None}
+
     def add(self, export: Export) -> None:
         """Serves it."""
         with self._lock:

@@ -12,6 +12,7 @@ from appliance.database.models import Export, ExportGroup, Host
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.hosts import group
 from appliance.domain.identity import EXPORTS
+from appliance.domain.journal import Finding, settle
 
 VERSIONS = ("3", "4")
 SQUASHES = ("none", "root", "all")
@@ -77,6 +78,8 @@ def show(
         found.squash = squash
     if clients is not None:
         found.clients = list(clients)
+    if clients is not None or groups is not None:
+        settle(session, kept_area(uuid), [])
     session.flush()
     if groups is not None:
         session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
@@ -84,8 +87,21 @@ def show(
     session.flush()
 
 
+def kept_area(uuid: str) -> str:
+    """Of the alert that `tell_kept` raises."""
+    return f"clients-kept:{uuid}"
+
+
+def tell_kept(session: Session, uuid: str, clients: Sequence[str]) -> None:
+    """Who mounts it was found with the NFS server, not in the database. Raises an alert, until somebody has said who may."""
+    text = f"the database did not know who may mount it; as the NFS server has it, it stays: {', '.join(clients)}"
+    remedy = "set its clients and host groups as they should be"
+    settle(session, kept_area(uuid), [Finding(f"{kept_area(uuid)}:export", "warning", uuid, text, remedy)])
+
+
 def forget(session: Session, uuid: str) -> None:
     """Its number and path are free again."""
+    settle(session, kept_area(uuid), [])
     session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
     session.execute(delete(Export).where(Export.datastore == uuid))
 

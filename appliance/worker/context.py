@@ -438,7 +438,7 @@ class Context:
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
-        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers)
+        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, {pool.name for pool in self._inventory.pools})
         with as_domain_errors():
             return serving.reconcile(stores)
 
@@ -466,12 +466,16 @@ class Context:
             settle(session, area, findings)
 
     def _present_found(self, stores: list[Datastore]) -> None:
-        """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it."""
+        """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it.
+
+        One that the NFS server still has, since it is only the database that does not know it, keeps its clients.
+        """
         active = [store for store in stores if store.state == "active" and store.uuid]
         found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
         if not found:
             return
         datasets = {one.name: one for one in (*self._inventory.volumes, *self._inventory.filesystems)}
+        files = self.nfs.files() if any(store.kind == domain.NFS for store in found) else {}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
             making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
@@ -487,7 +491,11 @@ class Context:
                     domain.present(session, store.uuid, domain.free_lun(session, domain.kept_lun(kept), luns), None)
                 else:
                     share = exports.free_share(session, store.name, store.uuid, kept.share, shares)
-                    exports.show(session, store.uuid, exports.free_number(session, kept.export, numbers), share)
+                    number = exports.free_number(session, kept.export, numbers)
+                    exported = nfs_serving.as_exported(files, store, number, share)
+                    exports.show(session, store.uuid, number, share, **exported)
+                    if clients := exported.get("clients"):
+                        exports.tell_kept(session, store.uuid, clients)
 
 
 def out_of_service(session: Session) -> set[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import ipaddress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from appliance.dataplane import reconcile_exports
+from appliance.dataplane import export_file, reconcile_exports
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.reconcile_exports import WantedExports
@@ -55,6 +58,23 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     )  # fmt: skip
 
 
+def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: str) -> dict[str, Any]:
+    """Of a datastore that the database does not know, under the number and path that lie with its data: who may, as its file says.
+
+    `clients`, `versions` and `squash`; nothing where no file of the appliance is of this dataset.
+    """
+    export = export_file.read(files.get(number, ""))
+    if export is None or (export.dataset, export.pseudo) != (store.dataset, share):
+        return {}
+    clients = [name for rights in export.clients for name in rights.clients.split(", ")]
+    with contextlib.suppress(ValueError):
+        for client in clients:
+            ipaddress.ip_network(client)
+        squash = next(name for name, word in SQUASH.items() if word == export.squash)
+        return {"clients": clients, "versions": [str(version) for version in export.protocols], "squash": squash}
+    return {}
+
+
 @dataclass
 class Serving:
     """One round of the reconciler for NFS datastores."""
@@ -69,6 +89,8 @@ class Serving:
     """What is mounted at a path: appliance.zfs.mountinfo. None for a simulator's, which are folders."""
     numbers: Mapping[str, int]
     """Of the export of each datastore that was ever shown to hosts and not forgotten."""
+    pools: Collection[str]
+    """Those that can be seen."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -111,7 +133,29 @@ class Serving:
             if problem is not None:
                 kept.add(store.export)
                 failures.append(Failure(store.uuid, problem))
+        found, problems = self._unknown(stores)
+        kept |= found
+        failures += problems
         return WantedExports(wanted, self.mounts, subjects, frozenset(kept)), failures
+
+    def _unknown(self, stores: Sequence[Datastore]) -> tuple[set[int], list[Failure]]:
+        """Numbers that no datastore of the database has, of exports that the appliance made: it has lost its database, or has an older one.
+
+        They stay while nobody can say what they are of: their files are all that knows who may.
+        """
+        unsure = {store.dataset for store in stores if store.state == "copy" or (store.state == "active" and store.export is None)}
+        kept, failures = set(), []
+        for number, text in self.control.files().items():
+            export = export_file.read(text) if number not in self.numbers.values() else None
+            if export is None or not export.dataset:
+                continue
+            away = export.dataset.split("/", 1)[0] not in self.pools
+            if away or export.dataset in unsure:
+                kept.add(number)
+            if away:
+                text = f"no datastore of the database is export {number} ({export.pseudo}) of {export.dataset}, whose pool can't be seen"
+                failures.append(Failure("", f"{text}: import it, or remove {number}.conf of the exports and the export"))
+        return kept, failures
 
     def _mounted(self, store: Datastore) -> str | None:
         """Why it can't be exported: of a file system that is not mounted the folder below it would be."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Mapping
 
+from appliance.dataplane.ganesha import NoSuchExportError
 from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity
 from appliance.domain.designation import Designation
@@ -451,7 +453,7 @@ class Forget(Operation):
         store = domain.find(context.datastores(), asked["id"], "missing")
         unused(context, store, asked.get("force", False), "they do not get it back with its pool")
         unreserved(context, store, asked.get("force", False))
-        return Plan(store.id, {"uuid": store.uuid, "force": bool(asked.get("force"))})
+        return Plan(store.id, {"uuid": store.uuid, "force": bool(asked.get("force")), "exported": store.export})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One that has come back meanwhile stays."""
@@ -459,6 +461,9 @@ class Forget(Operation):
             raise ConflictError("it is not missing any more", [decided["uuid"]])
         still_unused(context, decided["uuid"], decided["force"])
         advance("forgetting it", 10)
+        if decided.get("exported") is not None:  # while its pool is away the reconciler leaves alone what it does not know
+            with contextlib.suppress(NoSuchExportError):
+                context.nfs.remove(decided["exported"])
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
         return {"datastore": decided["uuid"], "problems": problems_serving(context, self.kind)}

@@ -1,0 +1,31 @@
+"""Reads back what `Export.block` has written: how a datastore was exported, when nothing else knows it any more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from appliance.dataplane.ganesha import ClientRights, Export
+
+_VALUE = re.compile(r'^  (\w+) = "?([^"\n]*?)"?;$', re.MULTILINE)
+_DATASET = re.compile(r"^  # dataset (.*)$", re.MULTILINE)
+_CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); Squash = (\w+); ", re.MULTILINE)
+
+
+def read(text: str) -> Export | None:
+    """The export; None for a file that `Export.block` has not written so, such as one that somebody has edited."""
+    values, dataset = dict(_VALUE.findall(text)), _DATASET.search(text)
+    try:
+        found = Export(
+            export_id=int(values["Export_Id"]),
+            path=Path(values["Path"]),
+            pseudo=values["Pseudo"],
+            access=values["Access_Type"],
+            squash=values["Squash"],
+            clients=tuple(ClientRights(*rights) for rights in _CLIENT.findall(text)),
+            protocols=tuple(int(version) for version in values["Protocols"].split(", ")),
+            dataset=dataset[1] if dataset else "",
+        )
+        return found if found.block() == text else None
+    except (KeyError, ValueError):
+        return None

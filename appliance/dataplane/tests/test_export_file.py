@@ -1,0 +1,32 @@
+"""What was written of an export is read back as it was, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance.dataplane.export_file import read
+from appliance.dataplane.ganesha import ClientRights, Export
+
+EXPORTS = (
+    Export(1, Path("/srv/zvaai/first-0a0b"), "/first", dataset="tank/zvaai/first-0a0b"),
+    Export(65535, Path("/srv/zvaai/a b"), "/second", "RO", "Root_Squash", protocols=(4,)),
+    Export(2, Path("/srv/zvaai/x"), "/x", clients=(ClientRights("192.0.2.1, 2001:db8::/32", "RW", "All_Squash"),), dataset="a/b c"),
+)
+
+
+@pytest.mark.parametrize("export", EXPORTS, ids=lambda export: str(export.pseudo))
+def test_what_was_written_is_read(export: Export) -> None:
+    assert read(export.block()) == export
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("Export_Id = 1", "Export_Id = one"), ("Squash = No_Root_Squash;", "Squash = No_Root_Squash; Tag = x;"), ("}\n", "}\n\n"),
+     ("Protocols = 3, 4", "Protocols = 9"), ("Pseudo", "pseudo"), ("ZVAAI", "VFS")],
+)  # fmt: skip
+def test_what_somebody_wrote_otherwise_is_none(before: str, after: str) -> None:
+    text = EXPORTS[0].block()
+    assert before in text and read(text.replace(before, after, 1)) is None
+    assert read("") is None
