@@ -186,14 +186,23 @@ def _key(call: Call, pool: str) -> KeyTold:
 
 @resource.operation("GET", "/encryption-keys", role=Role.VIEWER, query=ListQuery, answer=KeyPage)
 def list_keys(call: Call, query: ListQuery) -> BaseModel:
-    """Of the pools with encrypted datastores: whether they are loaded, kept here, and were exported."""
+    """Of the pools with encrypted datastores: whether they are loaded, kept here, were exported and confirmed."""
     return KeyPage.model_validate(page(call.services.worker.call("keys"), query, lambda key: str(key["pool"])))
 
 
 @resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export", answer=KeySecret)
 def export_key(call: Call, pool: str) -> BaseModel:
-    """Tells the key, once: to be kept where the pool's disks and this server are not."""
+    """Tells the key, until it is confirmed: to be kept where the pool's disks and this server are not."""
     return KeySecret(pool=pool, secret=call.services.worker.call("export_key", pool=pool))
+
+
+@resource.operation(
+    "POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", body=KeyAsked, answer=KeyTold
+)
+def confirm_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
+    """Shows that somebody has the key: readiness is content, and it is not told again."""
+    call.services.worker.call("confirm_key", pool=pool, secret=body.secret)
+    return _key(call, pool)
 
 
 @resource.operation("PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyAsked, answer=KeyTold)

@@ -482,21 +482,31 @@ def delete_schedule(context: typer.Context, name: str) -> None:
 
 @key.command("list")
 def list_keys(context: typer.Context) -> None:
-    """Whether they are loaded, kept here, and were exported."""
+    """Whether they are loaded, kept here, were exported and confirmed."""
     run = shared(context)
-    run.output.rows(run.client.all("/encryption-keys"), "pool", "key_status", "kept", "exported_at", "dataset")
+    run.output.rows(run.client.all("/encryption-keys"), "pool", "key_status", "kept", "exported_at", "confirmed_at", "dataset")
 
 
 @key.command("export")
 def export_key(context: typer.Context, pool: str) -> None:
-    """Tells the key of a pool, once. Keep it where neither the disks nor this server are."""
+    """Tells the key of a pool. Keep it where neither the disks nor this server are, and then confirm it: it is not told again."""
     run = shared(context)
     print(run.client.call("POST", f"/encryption-keys/{pool}/export")["secret"])
+
+
+def _asked_key() -> str:
+    return typer.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
+
+
+@key.command("confirm")
+def confirm_key(context: typer.Context, pool: str) -> None:
+    """Shows that you have the key of a pool; it is asked for, or read from standard input."""
+    run = shared(context)
+    run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _asked_key()}))
 
 
 @key.command("keep")
 def keep_key(context: typer.Context, pool: str) -> None:
     """Brings the key of a pool from another server; it is asked for, or read from standard input."""
     run = shared(context)
-    secret = typer.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
-    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": secret}))
+    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _asked_key()}))

@@ -406,6 +406,10 @@ class HelperClient(ZfsEngine, Keys):
         result: str = self._ask("export_kept_key", name=name)
         return result
 
+    def confirm_kept_key(self, name: str, key: bytes) -> None:
+        """See Keys."""
+        self._ask("confirm_kept_key", name=name, key=key)
+
     def keep_key(self, name: str, key: bytes) -> None:
         """See Keys."""
         self._ask("keep_key", name=name, key=key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -39,6 +40,8 @@ class Facts:
     pools: list[Pool] = field(default_factory=list)
     stores: list[Datastore] = field(default_factory=list)
     storage_problem: str | None = None
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    """Of encryption roots, as the worker tells them."""
     targets: list[ServedTarget] = field(default_factory=list)
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
@@ -49,7 +52,7 @@ class Facts:
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     """All of them."""
     nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores)]
-    return [*_storage(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
+    return [*_storage(facts), *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
 def _storage(facts: Facts) -> Iterator[Check]:
@@ -83,6 +86,22 @@ def _storage(facts: Facts) -> Iterator[Check]:
             "pool_space", "The pool has room", OK if percent < 80 else WARNING, f"{percent} % is used",
             "" if percent < 80 else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
         )  # fmt: skip
+
+
+def _keys(facts: Facts) -> Iterator[Check]:
+    title = "Somebody has the pool's key"
+    for key in facts.keys:
+        pool = str(key["pool"])
+        if not key["kept"]:
+            remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
+            yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
+        elif key["confirmed_at"] is None:
+            told = "it was never exported" if key["exported_at"] is None else "it was exported, and nobody has confirmed to have it"
+            evidence = f"{told}: with the disk of this server all that is encrypted is lost"
+            remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
+            yield Check("key", title, FAILED, evidence, remedy, pool)
+        else:
+            yield Check("key", title, OK, "it was exported, and confirmed", "", pool)
 
 
 def _target(facts: Facts) -> Iterator[Check]:

@@ -63,6 +63,7 @@ class Service:
             "reconcile": self._reconcile,
             "keys": self._keys,
             "export_key": self._export_key,
+            "confirm_key": self._confirm_key,
             "keep_key": self._keep_key,
         }
 
@@ -232,6 +233,7 @@ class Service:
         try:
             facts.pools = list(self._look().pools)
             facts.stores = context.datastores(self._fresh)
+            facts.keys = self._keys({})
         except DomainError as error:
             facts.storage_problem = str(error)
         try:
@@ -259,8 +261,7 @@ class Service:
 
     def _roots(self) -> list[Filesystem]:
         """Encryption roots of the appliance."""
-        with as_domain_errors():
-            found = self.context.engine.filesystems()
+        found = self.context.look().filesystems
         return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
 
     def _root(self, pool: str) -> Filesystem:
@@ -283,7 +284,7 @@ class Service:
             told.append(
                 {"pool": root.pool, "dataset": root.name, "algorithm": root.encryption.algorithm,
                  "key_status": root.encryption.key_status.value, "kept": own is not None,
-                 "exported_at": own.told_at if own else None}
+                 "exported_at": own.told_at if own else None, "confirmed_at": own.confirmed_at if own else None}
             )  # fmt: skip
         return told
 
@@ -291,6 +292,12 @@ class Service:
         root = self._root(asked["pool"])
         with as_domain_errors():
             return self.context.keys.export_kept_key(root.name)
+
+    def _confirm_key(self, asked: dict[str, Any]) -> dict[str, Any]:
+        root = self._root(asked["pool"])
+        with as_domain_errors():
+            self.context.keys.confirm_kept_key(root.name, bytes.fromhex(asked["secret"]))
+        return {}
 
     def _keep_key(self, asked: dict[str, Any]) -> dict[str, Any]:
         root = self._root(asked["pool"])

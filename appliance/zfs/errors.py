@@ -373,13 +373,13 @@ class NoKeptKey(ZfsError):
 
 @dataclass(eq=False)
 class KeyToldAlready(ZfsError):
-    """The key was exported before, and is told once."""
+    """Somebody has shown that he has the key: it is not told again."""
 
     name: str
     code: ClassVar[str] = "key_told_already"
 
     def __str__(self) -> str:
-        return f"the key of {self.name} was exported already, and is told once"
+        return f"the key of {self.name} was exported and confirmed, and is not told again"
 
 
 @dataclass(eq=False)

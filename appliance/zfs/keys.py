@@ -1,4 +1,4 @@
-"""Keys of encrypted datasets: made and kept by who holds the engine, loaded where a pool comes, told once.
+"""Keys of encrypted datasets: made and kept by who holds the engine, loaded where a pool comes, told until somebody has it.
 
 A key is made here, never leaves but by `export_kept_key`, and lies in a file of its own below a directory of root's, sealed with
 a master key (Fernet: AES-128-CBC and HMAC-SHA256). The encryption root names its key by a user property; the file system is made
@@ -7,6 +7,7 @@ after its key is on stable storage.
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import re
@@ -45,7 +46,9 @@ class KeptKey:
     identifier: str
     made_at: int
     told_at: int | None
-    """When it was exported; it is not again."""
+    """When it was exported last."""
+    confirmed_at: int | None
+    """When somebody who has it has shown that; it is not exported again."""
 
 
 class Keys(ABC):
@@ -64,7 +67,11 @@ class Keys(ABC):
 
     @abstractmethod
     def export_kept_key(self, name: str) -> str:
-        """The key in hexadecimal digits, once. Raises NoKeptKey, KeyToldAlready."""
+        """The key in hexadecimal digits, until it is confirmed. Raises NoKeptKey, KeyToldAlready."""
+
+    @abstractmethod
+    def confirm_kept_key(self, name: str, key: bytes) -> None:
+        """Somebody has the key elsewhere, and shows it: it is not told again. Raises NoKeptKey, WrongKey, NotEncryptionRoot."""
 
     @abstractmethod
     def keep_key(self, name: str, key: bytes) -> None:
@@ -90,7 +97,7 @@ class KeptKeys(Keys):
         """See Keys."""
         with self._lock:
             if not self._file(identifier).exists():
-                kept = {"key": self._sealed(os.urandom(KEY_BYTES)), "made_at": int(time.time()), "told_at": None}
+                kept = {"key": self._sealed(os.urandom(KEY_BYTES)), "made_at": int(time.time())}
                 self._write(self._file(identifier), json.dumps(kept).encode())
             key = self._key(name, identifier)
         properties = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}
@@ -115,10 +122,19 @@ class KeptKeys(Keys):
         identifier = self._identifier(name)
         with self._lock:
             key, kept = self._key(name, identifier), self._read(name, identifier)
-            if kept["told_at"] is not None:
+            if kept.get("confirmed_at") is not None:
                 raise KeyToldAlready(name)
             self._write(self._file(identifier), json.dumps({**kept, "told_at": int(time.time())}).encode())
         return key.hex()
+
+    def confirm_kept_key(self, name: str, key: bytes) -> None:
+        """See Keys."""
+        identifier, now = self._identifier(name), int(time.time())
+        with self._lock:
+            if not hmac.compare_digest(self._key(name, identifier), key):
+                raise WrongKey(name)
+            kept = {"told_at": now, **self._read(name, identifier), "confirmed_at": now}
+            self._write(self._file(identifier), json.dumps(kept).encode())
 
     def keep_key(self, name: str, key: bytes) -> None:
         """See Keys: only what has opened the dataset is kept. Who brought it has it: it is not told again.
@@ -136,7 +152,7 @@ class KeptKeys(Keys):
                 if self._key(name, identifier) == key:
                     return
                 identifier = str(uuid.uuid4())
-            kept = {"key": self._sealed(key), "made_at": now, "told_at": now}
+            kept = {"key": self._sealed(key), "made_at": now, "told_at": now, "confirmed_at": now}
             self._write(self._file(identifier), json.dumps(kept).encode())
             self._engine.set_properties(name, {PROPERTY: identifier})
 
@@ -146,7 +162,8 @@ class KeptKeys(Keys):
         with self._lock:
             for file in sorted(self._directory.glob("*.key")):
                 kept = json.loads(file.read_text())
-                found.append(KeptKey(identifier=file.stem, made_at=kept["made_at"], told_at=kept["told_at"]))
+                told_at, confirmed_at = kept.get("told_at"), kept.get("confirmed_at")
+                found.append(KeptKey(identifier=file.stem, made_at=kept["made_at"], told_at=told_at, confirmed_at=confirmed_at))
         return found
 
     def _identifier(self, name: str) -> str:

@@ -250,7 +250,7 @@ class FilesystemPage(Answer):
 
 
 class KeyTold(Answer):
-    """The key of a pool's encrypted datastores. Where `kept` is false somebody has to bring it."""
+    """The key of a pool's encrypted datastores. Where `kept` is false somebody has to bring it; until `confirmed_at` it is exported."""
 
     pool: str
     dataset: str
@@ -258,6 +258,7 @@ class KeyTold(Answer):
     key_status: Literal["available", "unavailable"]
     kept: bool
     exported_at: Time | None
+    confirmed_at: Time | None
 
 
 class KeyPage(Answer):
@@ -268,7 +269,7 @@ class KeyPage(Answer):
 
 
 class KeySecret(Answer):
-    """A key in hexadecimal digits: told this once."""
+    """A key in hexadecimal digits."""
 
     pool: str
     secret: str

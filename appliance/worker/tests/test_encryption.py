@@ -1,4 +1,4 @@
-"""Encrypted datastores: their key is made, kept, loaded before they are served, and told once."""
+"""Encrypted datastores: their key is made, kept, loaded before they are served, and told until somebody has it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_a_life_under_one_key(appliance: Appliance) -> None:
     assert told["dataset"].startswith(f"{ROOT}/secret-")
     assert (told["encryption"], told["key_status"]) == ("aes-256-gcm", "available")
     assert appliance.get(f"/datastores/{plain}")["encryption"] is None
-    assert key(appliance) | {"pool": "tank", "kept": True, "key_status": "available", "exported_at": None} == key(appliance)
+    assert key(appliance) | {"pool": "tank", "kept": True, "key_status": "available", "exported_at": None, "confirmed_at": None} == key(
+        appliance
+    )
     # A second one has the same root; a clone, what is put aside and what comes back stay below it.
     appliance.datastore("more", encrypted=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
@@ -102,6 +104,22 @@ def test_without_its_key_it_is_not_served_and_that_is_told(appliance: Appliance)
     assert not [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
 
 
+def test_readiness_fails_until_somebody_has_the_key(appliance: Appliance) -> None:
+    def check() -> Any:
+        return next((one for one in appliance.get("/readiness")["checks"] if one["id"] == "key"), None)
+
+    assert check() is None
+    appliance.datastore("secret", encrypted=True)
+    assert check()["result"] == "failed" and "never exported" in check()["evidence"]
+    assert check()["remedy"].startswith("zvaai key export tank") and check()["subject"] == "tank"
+    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+    assert secret is not None and check()["result"] == "failed" and "nobody has confirmed" in check()["evidence"]
+    appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
+    assert check()["result"] == "ok"
+    next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
+    assert check()["result"] == "failed" and "key keep" in check()["remedy"]
+
+
 def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) -> None:
     """The target finds it not ready: a disk that will come back, not one that is gone."""
     store = appliance.datastore("secret", encrypted=True)
@@ -111,18 +129,27 @@ def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) 
     assert served(appliance) == {store}
 
 
-def test_a_key_is_told_once_to_admins_and_to_nobody_else(appliance: Appliance) -> None:
+def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(appliance: Appliance) -> None:
     appliance.datastore("secret", encrypted=True)
     for role in (Role.VIEWER, Role.OPERATOR):
         assert appliance.request("POST", "/encryption-keys/tank/export", role=role.label).status_code == 403
     secret = appliance.request("POST", "/encryption-keys/tank/export").json
     assert secret is not None and len(bytes.fromhex(secret["secret"])) == 32
+    # Whose answer was lost asks again, until somebody has shown that he has it.
+    again = appliance.request("POST", "/encryption-keys/tank/export").json
+    assert again == secret and key(appliance)["exported_at"] is not None and key(appliance)["confirmed_at"] is None
+    wrong = appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": "00" * 32})
+    assert wrong.status_code == 422 and key(appliance)["confirmed_at"] is None
+    for role in (Role.VIEWER, Role.OPERATOR):
+        body = {"secret": secret["secret"]}
+        assert appliance.request("POST", "/encryption-keys/tank/confirm", body, role=role.label).status_code == 403
+    confirmed = appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
+    assert confirmed.status_code == 200 and key(appliance)["confirmed_at"] is not None
     again = appliance.request("POST", "/encryption-keys/tank/export")
-    assert again.status_code == 409 and "once" in again.text
-    assert key(appliance)["exported_at"] is not None
+    assert again.status_code == 409 and "confirmed" in again.text
     # Who did is in the audit, the key in no file, answer or log of ours.
     entries = [entry for entry in appliance.get("/audit")["items"] if entry["action"] == "key.export"]
-    assert [entry["status"] for entry in entries] == [409, 200, 403, 403]
+    assert [entry["status"] for entry in entries] == [409, 200, 200, 403, 403]
     directory: Path = appliance.configuration.state_directory
     for file in (file for file in directory.rglob("*") if file.is_file()):
         content = file.read_bytes()

@@ -27,7 +27,7 @@ def status(rig: Rig, name: str) -> KeyStatus:
     return found.key_status
 
 
-def test_a_key_is_made_kept_loaded_and_told_once(rig: Rig, tmp_path: Path) -> None:
+def test_a_key_is_made_kept_loaded_and_told_until_it_is_confirmed(rig: Rig, tmp_path: Path) -> None:
     own = KeptKeys(rig.engine, tmp_path / "keys")
     keys: Keys = rig.engine if isinstance(rig.engine, Keys) else own
     name, identifier = rig.name("root"), str(uuid.uuid4())
@@ -54,8 +54,16 @@ def test_a_key_is_made_kept_loaded_and_told_once(rig: Rig, tmp_path: Path) -> No
     keys.load_kept_key(name)
     keys.load_kept_key(name)
     assert status(rig, name) == KeyStatus.AVAILABLE
-    # Told once, and good elsewhere.
+    # Told until somebody shows that he has it, and good elsewhere.
     secret = keys.export_kept_key(name)
+    assert keys.export_kept_key(name) == secret
+    (kept,) = [key for key in keys.kept_keys() if key.identifier == identifier]
+    assert kept.told_at is not None and kept.confirmed_at is None
+    for wrong in (bytes(32), b"short"):
+        with pytest.raises(WrongKey):
+            keys.confirm_kept_key(name, wrong)
+    keys.confirm_kept_key(name, bytes.fromhex(secret))
+    keys.confirm_kept_key(name, bytes.fromhex(secret))
     with pytest.raises(KeyToldAlready):
         keys.export_kept_key(name)
     elsewhere = KeptKeys(rig.engine, tmp_path / "elsewhere")
