@@ -61,8 +61,12 @@ class Kind(ABC):
         """To hosts, by the database, as decided."""
 
     @abstractmethod
-    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
-        """What a dataset that was somebody else's has to be."""
+    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
+        """Refuses a dataset with which hosts would not be served well."""
+
+    @abstractmethod
+    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
+        """What a dataset that was somebody else's has to have; it gets it in one step with its identity."""
 
     def aside(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
         """Before it is put aside: nobody can use it from now on."""
@@ -121,8 +125,13 @@ class Vmfs(Kind):
         """See Kind."""
         domain.present(session, decided["uuid"], decided["lun"], decided["host_groups"])
 
-    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
+    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
         """See Kind."""
+        _writable(found)
+
+    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
+        """See Kind."""
+        return {}
 
 
 class Nfs(Kind):
@@ -180,13 +189,28 @@ class Nfs(Kind):
         told: dict[str, Any] = {key: decided[key] for key in ("versions", "squash", "clients")}
         exports.show(session, decided["uuid"], decided["export"], decided["share"], groups=decided["host_groups"], **told)
 
-    def adopt(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> None:
-        """See Kind. Its mountpoint changes, so it must not be in use: OpenZFS refuses that."""
+    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
+        """See Kind."""
+        _writable(found)
+        _not_covered(context, found.name)
+        told = context.engine.properties(found.name)
+        for name, others in (("sharenfs", "the kernel's NFS server"), ("sharesmb", "Samba")):
+            if name in told and told[name].value != "off":
+                raise ConflictError(f"{others} serves it too ({name}={told[name].value}): zfs set {name}=off", [found.name])
+        if isinstance(found, Filesystem) and found.quota:
+            raise ConflictError(
+                f"its quota of {found.quota} bytes counts snapshots, and hosts would find it full before it is: "
+                f"zfs set refquota={found.quota} quota=none",
+                [found.name],
+            )
+
+    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
+        """See Kind. Its mountpoint changes, so it must not be in use: OpenZFS refuses that, and then changes nothing."""
+        _not_covered(context, found.name)
         properties = {"acltype": "posix", "xattr": "sa", "canmount": "on"}
         if not isinstance(found, Filesystem) or found.mountpoint != decided["path"]:
-            context.engine.unmount(found.name)
             properties["mountpoint"] = decided["path"]
-        context.engine.set_properties(found.name, properties)
+        return properties
 
     def aside(self, context: Context, dataset: str) -> None:
         """See Kind. It is not mounted again by itself."""
@@ -203,6 +227,12 @@ class Nfs(Kind):
         """See Kind. Who works in it keeps it from being unmounted; the reconciler mounts it again."""
         _not_covered(context, dataset)
         context.engine.unmount(dataset)
+
+
+def _writable(found: Volume | Filesystem) -> None:
+    readonly = found.properties.get("readonly")
+    if readonly is not None and readonly.value == "on":
+        raise ConflictError("it is read-only: zfs set readonly=off", [found.name])
 
 
 def _not_covered(context: Context, dataset: str) -> None:

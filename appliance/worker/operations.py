@@ -41,7 +41,7 @@ from appliance.worker.steps import (
     unreserved,
     unused,
 )  # fmt: skip
-from appliance.zfs.model import Dataset, Volume
+from appliance.zfs.model import Dataset, Filesystem, Source, Volume
 
 
 class Create(Operation):
@@ -361,6 +361,8 @@ class Adopt(Operation):
     """Makes a datastore of a dataset that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
 
     kind = "datastore.adopt"
+    _left = (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
+    """Of what it was a copy of; goes before its identity counts."""
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """Two with one identity are never made."""
@@ -383,6 +385,7 @@ class Adopt(Operation):
             raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)
+        kind.adoptable(context, found)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
@@ -395,6 +398,9 @@ class Adopt(Operation):
         shown = kind.decide_shown(context, asked, asked["name"], uuid, None)
         shown |= {"designation": designation.to_property(names) if names else None, "thick": thick}
         decided = {"kind": kind.name, "uuid": uuid, "name": asked["name"], "dataset": found.name, "guid": str(found.guid)}
+        own = {name: value for name, value in found.properties.items() if value.source in (Source.LOCAL, Source.RECEIVED)}
+        decided["before"] = {name: own[name].value for name in self._left if name in own}
+        decided["mounted"] = isinstance(found, Filesystem) and found.mounted
         return Plan(uuid, {**decided, **shown})
 
     @staticmethod
@@ -423,24 +429,31 @@ class Adopt(Operation):
         found = dataset_of(context, dataset)
         if str(found.guid) != decided["guid"]:
             raise ConflictError("the dataset is another one than when this was asked", [dataset])
-        kind.adopt(context, found, decided)
+        properties = kind.adopting(context, found, decided)
         with context.store.session() as session:
             kind.show(session, decided)
         own = identity_properties(decided["name"], uuid, None, kind.numbers(decided))
         if decided.get("designation"):
             own[designation.PROPERTY] = decided["designation"]
-        for left in (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY):  # of what it was a copy of
+        for left in self._left:
             context.engine.inherit_property(dataset, left)
-        context.engine.set_properties(dataset, {**own, identity.GUID: decided["guid"]})
+        context.engine.set_properties(dataset, {**properties, **own, identity.GUID: decided["guid"]})
         advance("serving it", 60)
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
 
     def undo(self, context: Context, decided: Parameters) -> None:
-        """The number of what is no datastore is free again."""
-        context.look()
-        if not any(store.uuid == decided["uuid"] and store.state == "active" for store in context.datastores()):
-            with context.store.session() as session:
-                domain.forget(session, decided["uuid"])
+        """The number of what is no datastore is free again, and the dataset is as it was."""
+        if any(store.uuid == decided["uuid"] and store.state == "active" for store in context.datastores()):
+            return
+        with context.store.session() as session:
+            domain.forget(session, decided["uuid"])
+        found = context.look().dataset(decided["dataset"])
+        if found is None or str(found.guid) != decided["guid"]:
+            return
+        if decided.get("before"):
+            context.engine.set_properties(found.name, decided["before"])
+        if isinstance(found, Filesystem) and decided.get("mounted") and not found.mounted:
+            context.engine.mount(found.name)
 
 
 class Forget(Operation):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
@@ -15,7 +16,8 @@ from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.exports import IDLE_SECONDS
 from appliance.testing import GIB, Appliance
-from appliance.zfs.errors import DatasetBusy
+from appliance.zfs.errors import DatasetBusy, OutOfSpace
+from appliance.zfs.model import Property, Source
 
 ESX = "192.0.2.11"
 
@@ -339,6 +341,49 @@ def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
     appliance.simulator.create_filesystem("tank/parent/child")
     refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/parent", "name": "parent"})
     refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank", "name": "whole"}, status=422)
+
+
+def test_an_adoption_that_fails_leaves_the_file_system_as_it_was(appliance: Appliance) -> None:
+    simulator = appliance.simulator
+    properties = {"mountpoint": "/srv/zvaai/old", "acltype": "nfsv4", "zvaai:soft_threshold": "70"}
+    simulator.create_filesystem("tank/old", properties=properties)
+    body = {"dataset": "tank/old", "name": "old", "clients": [ESX]}
+    for refusal in (DatasetBusy("tank/old", ("smbd",)), OutOfSpace("tank/old")):
+        before = simulator.filesystem("tank/old")
+        simulator.fail_next("set_properties", refusal)
+        appliance.job("POST", "/volumes/adopt", body, expect="failed")
+        assert simulator.filesystem("tank/old") == before and served(appliance) == {}
+    with appliance.store.reading() as session:
+        assert not session.scalars(select(ExportRow)).all()
+    with simulator.opened("tank/old", "smbd"):
+        appliance.job("POST", "/volumes/adopt", body, expect="failed")
+    assert simulator.filesystem("tank/old") == before
+
+
+@pytest.mark.parametrize("setting", ["readonly=on", "sharenfs=rw", "sharesmb=on", "quota=1073741824"])
+def test_what_hosts_would_not_be_served_well_with_is_not_adopted(
+    setting: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = appliance.simulator
+    name, value = setting.split("=")
+    simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"} | ({} if "share" in name else {name: value}))
+    if "share" in name:
+        told_by = simulator.properties
+        shared = {name: Property(value, Source.LOCAL)}
+        monkeypatch.setattr(simulator, "properties", lambda dataset: dict(told_by(dataset)) | shared)
+    problem = refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})
+    assert f"zfs set {'refquota' if name == 'quota' else name}=" in problem["detail"]
+
+
+def test_what_another_is_mounted_over_is_not_adopted(appliance: Appliance) -> None:
+    """Unmounting it would unmount that one."""
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"})
+    context = appliance.service.context
+    context.topmost = lambda _path: "tank/original"
+    body = {"dataset": "tank/old", "name": "old"}
+    assert "tank/original" in refused(appliance, "POST", "/volumes/adopt", body)["detail"]
+    context.topmost = lambda _path: "tank/old"
+    appliance.job("POST", "/volumes/adopt", body)
 
 
 def test_drift_is_seen_and_mended(appliance: Appliance) -> None:

@@ -81,6 +81,8 @@ class PropertiesAndKeys(Datasets):
             return
         pool, path, dataset = self.find(name)
         check_properties(properties, On.VOLUME if dataset.is_volume else On.FILESYSTEM)
+        if dataset.mounted and properties.get("mountpoint") not in (None, dataset.local.get("mountpoint")):
+            self._not_busy([(path, dataset)], pool)
         before = dict(dataset.local)
         space = self.space_of(pool).space(path)
         for quota, used in (("quota", space.used), ("refquota", space.referenced)):
