@@ -382,7 +382,7 @@ def adopt(
         "identity": "keep" if keep_identity else "new",
         "known_as": names,
         "lun": lun,
-        "host_groups": group_ids(run.client, group),
+        "host_groups": group_ids(run.client, group) if group else None,
         "clients": client,
     }
     run.job(run.client.call("POST", "/volumes/adopt", body), wait)

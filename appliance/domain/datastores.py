@@ -19,7 +19,7 @@ from appliance.domain import exports
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.domain.identity import NAME_PATTERN, Copy, Identity, judge_all
+from appliance.domain.identity import NAME_PATTERN, Copy, Identity, has_its_guid, judge_all
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
 GIB = 1 << 30
@@ -54,7 +54,7 @@ class Datastore:
     id: str
     """Its UUID; of a copy "copy-" and the GUID of its dataset."""
     state: str
-    """"active", "deleted", "copy", or "missing": hosts were shown it, and no dataset that can be seen is it."""
+    """"active", "deleted", "copy", or "missing": hosts were shown it, and no dataset that can be seen is it, copies aside."""
     name: str
     dataset: str
     pool: str
@@ -141,12 +141,14 @@ def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
 def _datastores(inventory: Inventory, shown: Shown) -> list[Datastore]:
     datasets: tuple[Volume | Filesystem, ...] = (*inventory.volumes, *inventory.filesystems)
     judged = judge_all(datasets)
-    found = []
+    found, has_guid = [], []
     for dataset in datasets:
         claim = judged.get(dataset.name)
         if claim is not None:
+            has_guid.append(has_its_guid(dataset))
             found.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
-    seen = {uuid for store in found for uuid in (store.uuid, store.copy_of)}
+    perhaps = {store.copy_of for store, own in zip(found, has_guid, strict=True) if own}  # as of two with one identity
+    seen = {store.uuid for store in found} | perhaps
     found += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
     return sorted(found, key=lambda store: (store.name, store.id))
 

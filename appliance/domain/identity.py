@@ -127,6 +127,21 @@ def claimed_designation(dataset: Dataset) -> Designation | None:
     return designation.of_property(found.value) if found is not None else None
 
 
+def has_its_guid(dataset: Dataset) -> bool:
+    """Whether the GUID stored with its identity is its own: then it is no replica of another, whatever else is wrong."""
+    return _local(dataset.properties, GUID) == str(dataset.guid)
+
+
+def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
+    """How hosts were shown what a copy is of, as it claims, wherever that comes from."""
+    told = {key: found.value for key in (LUN, EXPORT, SHARE) if (found := dataset.properties.get(key)) is not None}
+    share = told.get(SHARE, "")
+    return Identity(
+        uuid, name, _number(told.get(LUN), 16383), None, None, export=_number(told.get(EXPORT), EXPORTS) or None,
+        share=share if re.fullmatch(SHARE_PATTERN, share) else None,
+    )  # fmt: skip
+
+
 def judge_all(datasets: Iterable[Dataset]) -> dict[str, Identity | Copy]:
     """By dataset, those that claim something. Where two have one identity, as after splitting a pool, neither counts."""
     judged = {dataset.name: found for dataset in datasets if (found := judge(dataset)) is not None}

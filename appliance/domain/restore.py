@@ -178,8 +178,8 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
     session.add_all(HostInitiator(iqn=iqn.lower(), host_id=host.id) for host in content.hosts for iqn in host.iqns)
     session.add_all(Presentation(datastore=row.datastore, lun=row.lun) for row in content.presentations)
     session.add_all(Export(**row.model_dump(exclude={"groups"})) for row in content.exports)
-    for row in content.exports:
-        settle(session, exports.kept_area(row.datastore), [])
+    for exported in content.exports:
+        settle(session, exports.kept_area(exported.datastore), [])
     session.flush()
     session.add_all(
         PresentationGroup(datastore=row.datastore, group_id=one) for row in content.presentations for one in row.groups

@@ -438,7 +438,8 @@ class Context:
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
-        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, {pool.name for pool in self._inventory.pools})
+        pools = {pool.name for pool in self._inventory.pools}
+        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools)
         with as_domain_errors():
             return serving.reconcile(stores)
 

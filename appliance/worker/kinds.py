@@ -38,7 +38,10 @@ class Kind(ABC):
 
     @abstractmethod
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
-        """How hosts will see it: as asked, as `kept` with its data, or by what is free. Raises DomainError."""
+        """How hosts will see it: as asked, as they were shown it by the database, as `kept` with its data, or by what is free.
+
+        `known` says in the end what the database had. Raises DomainError.
+        """
 
     @abstractmethod
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
@@ -94,8 +97,11 @@ class Vmfs(Kind):
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
-        lun = choose_lun(context, asked.get("lun"), domain.kept_lun(kept))
-        return {"lun": lun, "host_groups": asked.get("host_groups") or []}
+        known = _known(context, uuid, "lun", "host_groups")
+        lun = known.get("lun") if asked.get("lun") in (None, known.get("lun")) else None
+        if lun is None:
+            lun = choose_lun(context, asked.get("lun"), domain.kept_lun(kept))
+        return {"lun": lun, "host_groups": _first(asked, known, "host_groups", []), "known": known}
 
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
         """See Kind."""
@@ -147,18 +153,22 @@ class Nfs(Kind):
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
-        with context.store.reading() as session:
-            numbers = pending_values(context, "export") | _foreign(context)
-            number = exports.free_number(session, kept.export if kept else None, numbers)
-            share = exports.free_share(session, name, uuid, kept.share if kept else None, pending_values(context, "share"))
+        known = _known(context, uuid, "export", "share", "host_groups", "clients", "versions", "squash")
+        number, share = known.get("export"), known.get("share")
+        if number is None or share is None:
+            with context.store.reading() as session:
+                numbers = pending_values(context, "export") | _foreign(context)
+                number = exports.free_number(session, kept.export if kept else None, numbers)
+                share = exports.free_share(session, name, uuid, kept.share if kept else None, pending_values(context, "share"))
         return {
             "export": number,
             "share": share,
             "path": f"{context.mounts}/{name}-{uuid[:8]}",
-            "host_groups": asked.get("host_groups") or [],
-            "clients": exports.check_clients(asked.get("clients") or ()),
-            "versions": list(asked.get("versions") or exports.VERSIONS),
-            "squash": asked.get("squash") or "none",
+            "host_groups": _first(asked, known, "host_groups", []),
+            "clients": exports.check_clients(_first(asked, known, "clients", ())),
+            "versions": list(_first(asked, known, "versions", exports.VERSIONS)),
+            "squash": _first(asked, known, "squash", "none"),
+            "known": known,
         }
 
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
@@ -227,6 +237,20 @@ class Nfs(Kind):
         """See Kind. Who works in it keeps it from being unmounted; the reconciler mounts it again."""
         _not_covered(context, dataset)
         context.engine.unmount(dataset)
+
+
+def _known(context: Context, uuid: str, *fields: str) -> Parameters:
+    """How the database says that a datastore is shown, though none may be there: nothing unless it was, and nobody forgot it."""
+    with context.store.reading() as session:
+        shown = domain.Shown.read(session)
+    if uuid not in shown.luns and uuid not in shown.exports:
+        return {}
+    told = {"lun": shown.luns.get(uuid), "host_groups": list(shown.groups.get(uuid, ())), **shown.export(uuid)}
+    return {field: told[field] for field in fields if told.get(field) is not None}
+
+
+def _first(asked: Parameters, known: Parameters, field: str, usual: Any) -> Any:
+    return next((told[field] for told in (asked, known) if told.get(field) is not None), usual)
 
 
 def _writable(found: Volume | Filesystem) -> None:

@@ -59,7 +59,7 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
 
 
 def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: str) -> dict[str, Any]:
-    """Of a datastore that the database does not know, under the number and path that lie with its data: who may, as its file says.
+    """Of a datastore that the database does not know, by the number and path that lie with its data: who may, as its file says.
 
     `clients`, `versions` and `squash`; nothing where no file of the appliance is of this dataset.
     """
@@ -139,11 +139,12 @@ class Serving:
         return WantedExports(wanted, self.mounts, subjects, frozenset(kept)), failures
 
     def _unknown(self, stores: Sequence[Datastore]) -> tuple[set[int], list[Failure]]:
-        """Numbers that no datastore of the database has, of exports that the appliance made: it has lost its database, or has an older one.
+        """Numbers that the database does not know, of exports that the appliance made: the database was lost, or is an older one.
 
         They stay while nobody can say what they are of: their files are all that knows who may.
         """
-        unsure = {store.dataset for store in stores if store.state == "copy" or (store.state == "active" and store.export is None)}
+        copies = {store.dataset for store in stores if store.state == "copy"}
+        unsure = copies | {store.dataset for store in stores if store.state == "active" and store.export is None}
         kept, failures = set(), []
         for number, text in self.control.files().items():
             export = export_file.read(text) if number not in self.numbers.values() else None
@@ -153,8 +154,10 @@ class Serving:
             if away or export.dataset in unsure:
                 kept.add(number)
             if away:
-                text = f"no datastore of the database is export {number} ({export.pseudo}) of {export.dataset}, whose pool can't be seen"
-                failures.append(Failure("", f"{text}: import it, or remove {number}.conf of the exports and the export"))
+                what = (
+                    f"export {number} ({export.pseudo}) is of {export.dataset}, unknown to the database, and its pool is not here"
+                )
+                failures.append(Failure("", f"{what}: import it, or remove the export and its file {number}.conf"))
         return kept, failures
 
     def _mounted(self, store: Datastore) -> str | None:

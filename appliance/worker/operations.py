@@ -391,11 +391,13 @@ class Adopt(Operation):
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
                 raise InvalidError("identity", "the dataset claims none", "new")
             uuid = store.copy_of
-            others = [other.dataset for other in stores if uuid in (other.uuid, other.copy_of) and other.dataset != found.name]
+            there = [other for other in stores if other.state != "missing" and other.dataset != found.name]
+            others = [other.dataset for other in there if uuid in (other.uuid, other.copy_of)]
             if others:
                 raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
         names = self._names(context, asked, found, stores)
-        shown = kind.decide_shown(context, asked, asked["name"], uuid, None)
+        kept = identity.claimed_numbers(found, uuid, asked["name"]) if asked.get("identity") == "keep" else None
+        shown = kind.decide_shown(context, asked, asked["name"], uuid, kept)
         shown |= {"designation": designation.to_property(names) if names else None, "thick": thick}
         decided = {"kind": kind.name, "uuid": uuid, "name": asked["name"], "dataset": found.name, "guid": str(found.guid)}
         own = {name: value for name, value in found.properties.items() if value.source in (Source.LOCAL, Source.RECEIVED)}
@@ -442,11 +444,14 @@ class Adopt(Operation):
         return {"datastore": uuid, **serve(context, uuid, self.kind)}
 
     def undo(self, context: Context, decided: Parameters) -> None:
-        """The number of what is no datastore is free again, and the dataset is as it was."""
+        """The number of what is no datastore is free again, if it was, and the dataset is as it was."""
         if any(store.uuid == decided["uuid"] and store.state == "active" for store in context.datastores()):
             return
         with context.store.session() as session:
-            domain.forget(session, decided["uuid"])
+            if decided.get("known"):
+                kind_of(decided).show(session, {**decided, **decided["known"]})
+            else:
+                domain.forget(session, decided["uuid"])
         found = context.look().dataset(decided["dataset"])
         if found is None or str(found.guid) != decided["guid"]:
             return

@@ -96,7 +96,7 @@ def _keys(facts: Facts) -> Iterator[Check]:
             remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
             yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
         elif key["confirmed_at"] is None:
-            told = "it was never exported" if key["exported_at"] is None else "it was exported, and nobody has confirmed to have it"
+            told = "it was never exported" if key["exported_at"] is None else "nobody has confirmed to have what was exported"
             evidence = f"{told}: with the disk of this server all that is encrypted is lost"
             remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
             yield Check("key", title, FAILED, evidence, remedy, pool)

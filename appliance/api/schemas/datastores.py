@@ -199,6 +199,8 @@ class GivenNames(Model):
 class AdoptAsked(Model):
     """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
+    With that it takes the place of what it is a copy of: what is not told is as hosts were shown that one.
+
     `known_as` are the names hosts know it by from another target, which it keeps.
     """
 
@@ -207,7 +209,7 @@ class AdoptAsked(Model):
     identity: Literal["new", "keep"] = "new"
     known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
     lun: Lun | None = None
-    host_groups: Groups = []
+    host_groups: Groups | None = None
     clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
@@ -250,7 +252,7 @@ class FilesystemPage(Answer):
 
 
 class KeyTold(Answer):
-    """The key of a pool's encrypted datastores. Where `kept` is false somebody has to bring it; until `confirmed_at` it is exported."""
+    """The key of a pool's encrypted datastores. Where `kept` is false it has to be brought; it is told until `confirmed_at`."""
 
     pool: str
     dataset: str

@@ -16,7 +16,7 @@ NETWORK = "198.51.100.0/24"
 
 def exported(appliance: Appliance) -> tuple[str, Any]:
     """A datastore for a host group and a network; and what is exported then."""
-    asked = {"clients": [NETWORK], "versions": ["3"], "squash": "root", "host_groups": [cluster(appliance)]}
+    asked: dict[str, Any] = {"clients": [NETWORK], "versions": ["3"], "squash": "root", "host_groups": [cluster(appliance)]}
     store = appliance.nfs_datastore("first", **asked)
     return store, served(appliance)
 
@@ -84,8 +84,12 @@ def test_what_is_not_surely_its_own_gives_nobody_anything(what: str, appliance: 
     lose(appliance)
     text = before[1].text
     assert text is not None
-    edited = {"another path": ('"/first"', '"/other"'), "another dataset": ("# dataset tank", "# dataset rust"), "edited": ("TCP", "UDP")}
-    changed = text.replace(*edited[what])
+    other = {
+        "another path": ('"/first"', '"/other"'),
+        "another dataset": ("dataset tank", "dataset rust"),
+        "edited": ("TCP", "UDP"),
+    }
+    changed = text.replace(*other[what])
     fake = nfs(appliance)
     fake.files = lambda: {1: changed}  # type: ignore[method-assign]
     reconcile(appliance)

@@ -366,8 +366,9 @@ def test_what_hosts_would_not_be_served_well_with_is_not_adopted(
 ) -> None:
     simulator = appliance.simulator
     name, value = setting.split("=")
-    simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"} | ({} if "share" in name else {name: value}))
-    if "share" in name:
+    native = {} if "share" in name else {name: value}
+    simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **native})
+    if not native:
         told_by = simulator.properties
         shared = {name: Property(value, Source.LOCAL)}
         monkeypatch.setattr(simulator, "properties", lambda dataset: dict(told_by(dataset)) | shared)

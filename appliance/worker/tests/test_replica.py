@@ -1,0 +1,96 @@
+"""A replica, on another pool, takes the place of what was lost: the number, the path and the hosts of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.testing import GIB, Appliance
+from appliance.worker.tests.test_nfs_datastores import cluster
+from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.model import Redundancy, VdevSpec
+
+IQN = "iqn.1998-01.com.vmware:esx1"
+
+
+def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
+    """A datastore whose pool is gone, and of which the pool `rust` has a received copy; the first as it was told before."""
+    simulator = appliance.simulator
+    if kind == "vmfs":
+        store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+        found: Any = simulator.volumes()[0]
+    else:
+        appliance.nfs_datastore("other")
+        asked: dict[str, Any] = {
+            "host_groups": [cluster(appliance)],
+            "clients": ["198.51.100.0/24"],
+            "versions": ["3"],
+            "squash": "root",
+        }
+        store = appliance.nfs_datastore("first", **asked)
+        (found,) = [one for one in simulator.filesystems() if one.name.startswith("tank/zvaai/first")]
+    before = appliance.get(f"/datastores/{store}")
+    disks = tuple(disk.path for disk in simulator.disks() if disk.used_by is None)[:2]
+    simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
+    own = {name: one.value for name, one in found.properties.items() if name.startswith("zvaai:")}
+    if kind == "vmfs":
+        simulator.create_volume("rust/received", GIB, properties=own)
+    else:
+        simulator.create_filesystem("rust/received", properties={**own, "mountpoint": found.mountpoint, "canmount": "noauto"})
+    simulator.export_pool("tank")
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    return store, before
+
+
+def shown(told: Any) -> Any:
+    return {name: told[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions", "squash")}
+
+
+def serves(appliance: Appliance) -> tuple[Any, Any]:
+    luns = {lun.lun.number: (lun.lun.uuid, lun.lun.initiators) for target in appliance.target.targets() for lun in target.luns}
+    return luns, {one.export_id: (one.pseudo, one.clients) for one in appliance.nfs.served()}
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_it_takes_the_place_of_what_was_lost(kind: str, appliance: Appliance) -> None:
+    store, before = lost(appliance, kind)
+    served = serves(appliance)
+    states = {one["state"]: one["id"] for one in appliance.get("/datastores")["items"] if one["share"] != "/other"}
+    assert states["missing"] == store and states["copy"].startswith("copy-")
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep"}
+    appliance.simulator.fail_next("set_properties", OutOfSpace("rust/received"))
+    appliance.job("POST", "/volumes/adopt", keep, expect="failed")
+    assert shown(appliance.get(f"/datastores/{store}")) == shown(before), "nothing is forgotten by an adoption that fails"
+    appliance.job("POST", "/volumes/adopt", keep)
+    after = appliance.get(f"/datastores/{store}")
+    assert after["state"] == "active" and after["dataset"] == "rust/received" and shown(after) == shown(before)
+    assert serves(appliance) == served, "under the number and path, to the hosts"
+    assert store in appliance.service.context.serving
+
+
+def test_on_another_server_it_has_the_number_that_lies_with_its_data(appliance: Appliance) -> None:
+    """There no database knows who saw it."""
+    store, _ = lost(appliance, "nfs")
+    appliance.job("POST", f"/datastores/{store}/forget?force=true")
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep", "clients": ["192.0.2.9"]}
+    appliance.job("POST", "/volumes/adopt", keep)
+    after = appliance.get(f"/datastores/{store}")
+    assert (after["export"], after["share"], after["host_groups"], after["clients"]) == (2, "/first", [], ["192.0.2.9"])
+
+
+def test_what_is_asked_for_is_done(appliance: Appliance) -> None:
+    store, _ = lost(appliance, "vmfs")
+    keep = {"dataset": "rust/received", "name": "first", "identity": "keep", "lun": 9, "host_groups": []}
+    appliance.job("POST", "/volumes/adopt", keep)
+    after = appliance.get(f"/datastores/{store}")
+    assert (after["lun"], after["host_groups"]) == (9, [])
+    assert serves(appliance)[0] == {9: (store, ())}
+
+
+def test_a_lost_one_is_told_and_forgotten_beside_its_copy(appliance: Appliance) -> None:
+    store, _ = lost(appliance, "vmfs")
+    appliance.service._capacity()
+    assert f"capacity:missing:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    appliance.job("POST", f"/datastores/{store}/forget")
+    assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}
