@@ -232,6 +232,10 @@ class ExportControl(ABC):
         """
 
     @abstractmethod
+    def forget(self, export_id: int) -> None:
+        """It does not come back after a restart of the daemon; what that serves now is served on. Asks no daemon."""
+
+    @abstractmethod
     def clients(self) -> Clients:
         """The clients that the daemon knows."""
 
@@ -417,6 +421,11 @@ class Ganesha(ExportControl):
             if kept:
                 _replace(path, kept)
             raise
+
+    def forget(self, export_id: int) -> None:
+        """See ExportControl."""
+        self._file(export_id).unlink(missing_ok=True)
+        _sync(self._folder)
 
     def statistics(self, export_id: int) -> tuple[ExportStatistics, ...]:
         """What was read and written since the daemon began, by version of NFS; those nobody used are missing."""

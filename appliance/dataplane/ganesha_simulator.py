@@ -67,6 +67,12 @@ class GaneshaSimulator(ExportControl):
                 raise NoSuchExportError(f"there is no export {export_id}")
             self.used.pop(export_id, None)
 
+    def forget(self, export_id: int) -> None:
+        """What is served has no file."""
+        with self._lock:
+            if (found := self._exports.get(export_id)) is not None:
+                self._exports[export_id] = replace(found, text=None)
+
     def clients(self) -> Clients:
         """Those that a test has set."""
         return Clients(self.now, self.since, tuple(self.known))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Mapping
 
-from appliance.dataplane.ganesha import NoSuchExportError
 from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity
 from appliance.domain.designation import Designation
@@ -480,8 +478,7 @@ class Forget(Operation):
         still_unused(context, decided["uuid"], decided["force"])
         advance("forgetting it", 10)
         if decided.get("exported") is not None:  # while its pool is away the reconciler leaves alone what it does not know
-            with contextlib.suppress(NoSuchExportError):
-                context.nfs.remove(decided["exported"])
+            context.nfs.forget(decided["exported"])
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
         return {"datastore": decided["uuid"], "problems": problems_serving(context, self.kind)}

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete
 
 from appliance.database.models import Export, ExportGroup, Host, HostGroup
+from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.testing import Appliance
 from appliance.worker.tests.test_nfs_datastores import ESX, cluster, nfs, served, told
 
@@ -22,8 +23,8 @@ def exported(appliance: Appliance) -> tuple[str, Any]:
 
 
 def lose(appliance: Appliance) -> None:
-    """All that the database knows of hosts and exports."""
-    with appliance.store.session() as session:
+    """All that the database knows of hosts and exports, between two rounds."""
+    with appliance.service.context._reconciling, appliance.store.session() as session:
         for table in (ExportGroup, Export, Host, HostGroup):
             session.execute(delete(table))
 
@@ -62,6 +63,21 @@ def test_while_its_pool_is_away_too(appliance: Appliance) -> None:
     appliance.simulator.import_pool("tank")
     reconcile(appliance)
     assert served(appliance) == before and set(alerts(appliance)) == {store}
+
+
+def test_what_is_forgotten_is_not_kept(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its pool is away, and the NFS server too when it is forgotten."""
+    store, _ = exported(appliance)
+    appliance.simulator.export_pool("tank")
+
+    def gone() -> Any:
+        raise GaneshaUnreachableError("it is not on the bus")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.nfs, "served", gone)
+        appliance.job("POST", f"/datastores/{store}/forget?force=true")
+    reconcile(appliance)
+    assert served(appliance) == {} and appliance.get("/datastores")["items"] == []
 
 
 def test_while_a_copy_has_its_identity(appliance: Appliance) -> None:
