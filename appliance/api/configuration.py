@@ -18,18 +18,21 @@ from appliance.domain.errors import UnavailableError
 resource = Resource("configuration")
 
 
-def _using(call: Call, force: bool) -> restore.Using:
+def _using(call: Call, content: backup.Content, force: bool) -> restore.Using:
     """Only who serves something that hosts see is asked. Forced, who does not answer is left out."""
     worker = call.services.worker
     with call.services.store.reading() as session:
-        kinds = kinds_shown(session)
+        kinds, renumbered = kinds_shown(session), restore.renumbered(session, content)
     using = restore.Using(set(), set())
+    with contextlib.suppress(*([UnavailableError] if force else [])):
+        if renumbered:
+            using = replace(using, registered=worker.call("registered", datastores=renumbered))
     with contextlib.suppress(*([UnavailableError] if force else [])):
         if VMFS in kinds:
             using = replace(using, iqns={str(one["initiator"]) for one in worker.call("sessions")})
     with contextlib.suppress(*([UnavailableError] if force else [])):
         if NFS in kinds:
-            using = replace(using, addresses={str(one["address"]) for one in worker.call("nfs_clients") if one["datastores"]})
+            using = replace(using, addresses=set(map(str, worker.call("nfs_users"))))
     return using
 
 
@@ -55,7 +58,7 @@ def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
     services = call.services
     content, secrets = backup.read(body.backup, body.passphrase)
     restore.check(content, secrets, bool(services.configuration.webhooks.trusted_networks))
-    using = _using(call, body.force)
+    using = _using(call, content, body.force)
     changes: list[str] = []
     try:
         with services.store.session() if body.dry_run else call.changing() as session:

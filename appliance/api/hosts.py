@@ -59,7 +59,7 @@ def _using(call: Call, host_id: str) -> set[str]:
         kinds = kinds_shown(session, hosts.host(session, host_id).group_id)
     worker = call.services.worker
     names = {str(one["initiator"]) for one in worker.call("sessions")} if VMFS in kinds else set()
-    return names | ({str(one["address"]) for one in worker.call("nfs_clients") if one["datastores"]} if NFS in kinds else set())
+    return names | (set(map(str, worker.call("nfs_users"))) if NFS in kinds else set())
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)

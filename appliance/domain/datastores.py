@@ -394,7 +394,10 @@ def count_presented(session: Session, group_id: str) -> int:
 
 def kinds_shown(session: Session, group_id: str | None = None) -> set[str]:
     """Of the datastores that a group sees, or that are shown to any."""
-    tables = ((VMFS, PresentationGroup.group_id), (NFS, ExportGroup.group_id))
+    if group_id is None:
+        tables: tuple[tuple[str, Any], ...] = ((VMFS, PresentationGroup.group_id), (NFS, Export.datastore))
+    else:
+        tables = ((VMFS, PresentationGroup.group_id), (NFS, ExportGroup.group_id))
     found = {kind: select(column) if group_id is None else select(column).where(column == group_id) for kind, column in tables}
     return {kind for kind, rows in found.items() if session.scalar(rows.limit(1)) is not None}
 

@@ -115,9 +115,16 @@ def addresses(session: Session, groups: Collection[str]) -> dict[str, str]:
 
 
 def is_within(address: str, clients: Collection[str]) -> bool:
-    """Whether an address is one of these, or in one of these networks."""
+    """Whether an address, or a network, is one of these, or in one of these networks."""
     try:
-        one = ipaddress.ip_address(address)
+        one = ipaddress.ip_network(address)
     except ValueError:
         return False
-    return any(one in ipaddress.ip_network(client) for client in clients)
+    return any(_is_in(one, ipaddress.ip_network(client)) for client in clients)
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _is_in(one: Network, other: Network) -> bool:
+    return one.version == other.version and other.prefixlen <= one.prefixlen and one.network_address in other

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -36,10 +36,12 @@ from appliance.domain.secrets import Seal
 
 @dataclass(frozen=True)
 class Using:
-    """Who uses datastores at the moment: iSCSI names that are logged in, addresses that use NFS datastores."""
+    """Who uses datastores at the moment: iSCSI names that are logged in, addresses and networks that use NFS datastores."""
 
     iqns: Collection[str]
     addresses: Collection[str]
+    registered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of what gets another LUN number (`renumbered`): the ports whose persistent reservations end then."""
 
 
 def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
@@ -118,16 +120,26 @@ def apply(
     under_way = [job.id for job in jobs.active(session)]
     if under_way:
         raise ConflictError("jobs are under way; restore it when they have ended", under_way)
-    before, sees = _told(session), _access(session)
+    before, sees = _told(session), _access(session, using)
+    ends = {uuid: using.registered.get(uuid) for uuid in renumbered(session, content)}
     _shown(session, content)
     _hosts(session, seal, content, secrets)
     _people(session, content, secrets, caller)
     _rest(session, seal, content, secrets)
     session.flush()
-    lost = _lost(sees, _access(session), using)
+    if not force and (unasked := [uuid for uuid, ports in ends.items() if ports is None]):
+        raise ConflictError("LUN numbers have changed meanwhile; do it again", unasked)
+    lost = _lost(sees, _access(session, using), using)
+    lost += [f"{port}: persistent reservations of {uuid}" for uuid, ports in ends.items() for port in ports or ()]
     if lost and not force:
         raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
     return _differences(before, _told(session)) + [f"taken from hosts that use it: {one}" for one in lost]
+
+
+def renumbered(session: Session, content: Content) -> list[str]:
+    """Datastores whose LUNs get another number: what hosts have registered with them may end."""
+    luns = {row.datastore: row.lun for row in content.presentations}
+    return [row.datastore for row in session.scalars(select(Presentation)) if luns.get(row.datastore, row.lun) != row.lun]
 
 
 def _shown(session: Session, content: Content) -> None:
@@ -229,8 +241,8 @@ def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> N
 # --- who sees what
 
 
-def _access(session: Session) -> dict[str, set[str]]:
-    """What each initiator and each address of a host sees, in words."""
+def _access(session: Session, using: Using) -> dict[str, set[str]]:
+    """What each initiator, and each address and network that uses something, sees, and as whom, in words."""
     sees: dict[str, set[str]] = {}
     luns = session.execute(
         select(HostInitiator.iqn, Presentation.lun, Presentation.datastore)
@@ -240,23 +252,30 @@ def _access(session: Session) -> dict[str, set[str]]:
     )
     for iqn, lun, datastore in luns:
         sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
-    shares: dict[str, set[str]] = {}
-    for group_id, share, datastore in session.execute(
-        select(ExportGroup.group_id, Export.share, Export.datastore).join(Export, Export.datastore == ExportGroup.datastore)
-    ):
-        shares.setdefault(group_id, set()).add(f"{share} ({datastore})")
-    for host in session.scalars(select(Host)):
-        for address in host.addresses:
-            sees.setdefault(address, set()).update(shares.get(host.group_id or "", ()))
+    groups: dict[str, list[str]] = {}
+    for datastore, group_id in session.execute(select(ExportGroup.datastore, ExportGroup.group_id)):
+        groups.setdefault(datastore, []).append(group_id)
+    for export in session.scalars(select(Export)):
+        hosts_of = exports.addresses(session, groups.get(export.datastore, ()))
+        for who in using.addresses:
+            if who in hosts_of or exports.is_within(who, export.clients):
+                sees.setdefault(who, set()).update(_rights(export))
     return sees
 
 
+def _rights(export: Export) -> set[str]:
+    """What a client has of it; each of these may be taken away."""
+    whole = f"{export.share}, export {export.number} ({export.datastore})"
+    squashed = {"none": ("root", "each user"), "root": ("each user",)}.get(export.squash, ())
+    return {whole, *(f"{whole} by NFSv{version}" for version in export.versions), *(f"{whole} as {who}" for who in squashed)}
+
+
 def _lost(before: Mapping[str, set[str]], after: Mapping[str, set[str]], using: Using) -> list[str]:
-    return [
-        f"{who}: {what}"
-        for who in sorted({*using.iqns, *using.addresses})
-        for what in sorted(before.get(who, set()) - after.get(who, set()))
-    ]
+    found = []
+    for who in sorted({*using.iqns, *using.addresses}):
+        gone = before.get(who, set()) - after.get(who, set())
+        found += [f"{who}: {what}" for what in sorted(gone) if not any(what.startswith(f"{other} ") for other in gone)]
+    return found
 
 
 # --- what is changed

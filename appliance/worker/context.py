@@ -18,7 +18,7 @@ from appliance.config import Configuration
 from appliance.database.models import Export, Host, HostGroup, HostInitiator, Presentation, Setting
 from appliance.database.store import Store
 from appliance.dataplane import reconcile as planes
-from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
+from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NfsClient, NoSuchExportError
 from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
 from appliance.domain import datastores as domain
@@ -205,16 +205,27 @@ class Context:
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
     def mounted_by(self, uuid: str) -> list[str]:
-        """Clients that use an NFS datastore, as far as ganesha tells: nfs_serving.using. None while it is not exported."""
+        """Clients that use an NFS datastore. None while it is not exported. Raises UnavailableError."""
+        return [user.text for user in self.nfs_users(uuid)[1].get(uuid, ())]
+
+    def nfs_users(self, *uuids: str) -> tuple[tuple[NfsClient, ...], dict[str, list[nfs_serving.User]]]:
+        """Clients that ganesha knows; and who uses NFS datastores, all unless told, as far as it tells: nfs_serving.using.
+
+        One look at it. Raises UnavailableError.
+        """
         with self.store.reading() as session:
-            row = session.get(Export, uuid)
-            if row is None:
-                return []
-            names = exports.addresses(session, domain.Shown.read(session).groups.get(uuid, ()))
-            number, allowed = row.number, row.clients
+            groups = domain.Shown.read(session).groups
+            rows = [row for row in session.scalars(select(Export)) if not uuids or row.datastore in uuids]
+            names = {row.datastore: exports.addresses(session, groups.get(row.datastore, ())) for row in rows}
+        if not rows:
+            return (), {}
         with as_domain_errors():
-            served = next((one for one in self.nfs.served() if one.export_id == number and one.served), None)
-            return [] if served is None else nfs_serving.using(served, self.nfs.clients(), names, allowed)
+            served, clients = {one.export_id: one for one in self.nfs.served() if one.served}, self.nfs.clients()
+        return clients.known, {
+            row.datastore: nfs_serving.using(served[row.number], clients, names[row.datastore], row.clients)
+            for row in rows
+            if row.number in served
+        }
 
     def registered(self, uuid: str) -> list[str]:
         """Initiator ports whose persistent reservations end when the LUN is taken away, though it may come back."""

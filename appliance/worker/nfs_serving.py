@@ -24,8 +24,17 @@ MOUNTS = "/srv/zvaai"
 SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
 
 
-def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allowed: Sequence[str]) -> list[str]:
-    """Clients that use an export: "HOST (ADDRESS)". `names` are addresses of hosts that may, `allowed` others and networks.
+@dataclass(frozen=True, order=True)
+class User:
+    """Who uses an export."""
+
+    text: str
+    """"HOST (ADDRESS)", or the address of who is no host, or a network."""
+    address: str
+
+
+def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allowed: Sequence[str]) -> list[User]:
+    """Clients that use an export. `names` are addresses of hosts that may, `allowed` others and networks.
 
     ganesha tells when a client and when an export were used last, not by whom which. So a client uses all exports that it may
     use, and that somebody has used lately; or that it may use, while it has files open by NFSv4. Too many are named, never too
@@ -34,15 +43,17 @@ def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allo
     """
     now = clients.now
     if now - clients.since < exports.IDLE_SECONDS:
-        return sorted([*(f"{name} ({address})" for address, name in names.items()), *allowed])
+        return sorted(
+            [*(User(f"{name} ({address})", address) for address, name in names.items()), *(User(one, one) for one in allowed)]
+        )
     lately = served.used_at is not None and now - served.used_at < exports.IDLE_SECONDS
     found = set()
     for client in clients.known:
         if now - client.seen_at < exports.IDLE_SECONDS and (lately or client.opens):
             if client.address in names:
-                found.add(f"{names[client.address]} ({client.address})")
+                found.add(User(f"{names[client.address]} ({client.address})", client.address))
             elif exports.is_within(client.address, allowed):
-                found.add(client.address)
+                found.add(User(client.address, client.address))
     return sorted(found)
 
 

@@ -132,14 +132,14 @@ class Change(Operation):
         taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
         kept = {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "force": bool(asked.get("force"))}
         kept |= {"kind": store.kind, "exported": store.export, "path": store.share}
-        kept |= {"loses": store.kind == domain.NFS and (_takes_away(store, asked) or fewer_groups)}
+        kept |= {"loses": fewer_groups or (store.kind == domain.NFS and _takes_away(store, asked))}
         return Plan(store.id, {**taken, **kept, "changes": decided})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """Properties in one step, then who serves it."""
         changes, dataset, uuid = decided["changes"], decided["dataset"], decided["uuid"]
-        if decided.get("loses") and not decided["force"] and (clients := context.mounted_by(uuid)):
-            raise ConflictError("hosts have mounted it", clients, can_force=True)
+        if decided.get("loses") and not decided["force"] and (users := context.logged_in(uuid)):
+            raise ConflictError("hosts use it by now", users, can_force=True)
         if changes.get("lun") not in (None, decided["number"]):
             still_unused(context, uuid, decided.get("force", True), decided["number"])
         advance("setting what is kept with the data", 10)

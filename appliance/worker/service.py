@@ -56,6 +56,8 @@ class Service:
             "volumes": self._volumes,
             "filesystems": self._filesystems,
             "nfs_clients": self._nfs_clients,
+            "nfs_users": self._nfs_users,
+            "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
             "readiness": lambda _: [vars(check) for check in self._readiness()],
@@ -192,17 +194,22 @@ class Service:
 
     def _nfs_clients(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         """Who mounts NFS datastores, and which it may be using."""
-        exported = [store for store in self.context.datastores(self._fresh) if store.export is not None]
-        if not exported:
-            return []
-        with as_domain_errors():
-            known = self.context.nfs.clients().known
-        used = {store.id: self.context.mounted_by(store.id) for store in exported}
+        known, users = self.context.nfs_users()
+        used: dict[str, list[str]] = {}
+        for store in sorted(users):
+            for user in users[store]:
+                used.setdefault(user.address, []).append(store)
         return [
-            {"address": one.address, "seen_at": one.seen_at, "opens": one.opens,
-             "datastores": sorted(store for store, users in used.items() if _names(users, one.address))}
+            {"address": one.address, "seen_at": one.seen_at, "opens": one.opens, "datastores": used.get(one.address, [])}
             for one in sorted(known, key=lambda one: one.address)
-        ]  # fmt: skip
+        ]
+
+    def _nfs_users(self, _asked: dict[str, Any]) -> list[str]:
+        """Addresses of who uses NFS datastores, and networks, while the NFS server knows nobody yet."""
+        return sorted({user.address for users in self.context.nfs_users()[1].values() for user in users})
+
+    def _registered(self, asked: dict[str, Any]) -> dict[str, list[str]]:
+        return {str(uuid): self.context.registered(str(uuid)) for uuid in asked["datastores"]}
 
     def _sessions(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
@@ -373,10 +380,6 @@ class Service:
         if method not in self.methods:
             raise NotFoundError("method", method)
         return self.methods[method](asked)
-
-
-def _names(users: list[str], address: str) -> bool:
-    return any(user == address or user.endswith(f"({address})") for user in users)
 
 
 def pool_as_wire(pool: Pool) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from appliance.dataplane.target import LoggedIn
+from appliance.dataplane.ganesha import NfsClient
+from appliance.dataplane.ganesha_simulator import GaneshaSimulator
+from appliance.dataplane.target import LoggedIn, Registrations
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import backup
 from appliance.domain.secrets import Seal
@@ -154,6 +156,48 @@ def test_who_uses_a_datastore_keeps_it_unless_forced(appliance: Appliance) -> No
     assert tables(appliance) == before
     told = restored(appliance, document, force=True)
     assert f"taken from hosts that use it: {ESX}: LUN 7 ({store})" in told["changes"]
+
+
+def test_who_mounts_an_nfs_datastore_keeps_all_of_it_unless_forced(appliance: Appliance) -> None:
+    """Its own clients, versions and squashing, as in a change; also in the first 90 s of the NFS server, which knows nobody."""
+    network, address = "198.51.100.0/24", "198.51.100.7"
+    store = appliance.nfs_datastore("files", clients=["192.0.2.1"], squash="all", versions=["3"])
+    document = back_up(appliance)
+    appliance.job("PATCH", f"/datastores/{store}", {"clients": ["192.0.2.1", network], "squash": "none", "versions": ["3", "4"]})
+    fake, whole = appliance.nfs, f"/files, export 1 ({store})"
+    assert isinstance(fake, GaneshaSimulator)
+    fake.used = {1: fake.now}
+    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+
+    def blocking() -> Any:
+        before = tables(appliance)
+        answer = appliance.request("POST", "/configuration/restore", asked)
+        assert answer.status_code == 409 and answer.json is not None and answer.json["can_force"] and tables(appliance) == before
+        return answer.json["blocking"]
+
+    fake.known = [NfsClient(address, fake.now, 0)]
+    assert blocking() == [f"{address}: {whole}"]
+    fake.known = [NfsClient("192.0.2.1", fake.now, 0)]
+    assert blocking() == [f"192.0.2.1: {whole} {what}" for what in ("as each user", "as root", "by NFSv4")]
+    fake.known, fake.since = [], fake.now - 1
+    assert f"{network}: {whole}" in blocking() and f"192.0.2.1: {whole} as root" in blocking()
+    fake.since = 0
+    assert restored(appliance, document)["applied"], "nobody uses it"
+    assert appliance.get(f"/datastores/{store}")["clients"] == ["192.0.2.1"]
+
+
+def test_reservations_that_would_end_are_in_the_way(appliance: Appliance) -> None:
+    store = made(appliance)
+    document = back_up(appliance)
+    appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.registered[store] = Registrations((ESX,), survive=False)
+    before = tables(appliance)
+    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    answer = appliance.request("POST", "/configuration/restore", asked)
+    assert answer.status_code == 409 and answer.json is not None and tables(appliance) == before
+    assert answer.json["blocking"] == [f"{ESX}: persistent reservations of {store}"]
+    assert restored(appliance, document, force=True)["applied"] and appliance.get(f"/datastores/{store}")["lun"] == 7
 
 
 def test_a_number_that_is_anothers_by_now(appliance: Appliance) -> None:

@@ -1,5 +1,6 @@
 """The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
 
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -170,6 +171,27 @@ def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
     assert told["origin"] and told["soft_threshold"] == 70
     appliance.job("DELETE", f"/datastores/{store}")
     assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [told["dataset"]]
+
+
+def test_who_logs_in_while_a_job_waits_keeps_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = appliance.group("cluster", ESX)
+    store = appliance.datastore("first", host_groups=[group])
+    real, logged_in = appliance.simulator.create_volume, threading.Event()
+
+    def waits(*arguments: Any, **named: Any) -> Any:
+        assert logged_in.wait(60)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(appliance.simulator, "create_volume", waits)
+    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+    waiting = appliance.request("PATCH", f"/datastores/{store}", {"host_groups": []}).json
+    assert waiting is not None
+    log_in(appliance, ESX)
+    logged_in.set()
+    job = appliance.ended(waiting["id"])
+    assert job["state"] == "failed" and f"host of cluster ({ESX})" in str(job["problem"])
+    (lun,) = [lun.lun for lun in served(appliance).values() if lun.lun.uuid == store]
+    assert lun.initiators == (ESX,) and appliance.get(f"/datastores/{store}")["host_groups"] == [group]
 
 
 def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance) -> None:

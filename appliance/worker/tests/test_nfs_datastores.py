@@ -533,6 +533,35 @@ def test_a_daemon_that_began_a_moment_ago_knows_nobody_yet(appliance: Appliance)
     appliance.job("DELETE", f"/datastores/{store}")
 
 
+def test_then_hosts_that_may_are_not_changed_either(appliance: Appliance) -> None:
+    group = cluster(appliance)
+    store = appliance.nfs_datastore("first", host_groups=[group])
+    host = appliance.get("/hosts")["items"][0]["id"]
+    nfs(appliance).since = nfs(appliance).now - 1
+    changes: list[tuple[str, Any]] = [("PATCH", {"addresses": []}), ("PATCH", {"group": None}), ("DELETE", None)]
+    for method, body in changes:
+        assert appliance.request(method, f"/hosts/{host}", body).status_code == 409
+    assert served(appliance)[told(appliance, store)["export"]].clients == may(ESX)
+    nfs(appliance).since = 0
+    assert appliance.request("PATCH", f"/hosts/{host}", {"group": None}).status_code == 200
+
+
+def test_ganesha_is_looked_at_once_for_all_of_them(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = [appliance.nfs_datastore(f"store{number}", clients=[ESX]) for number in range(3)]
+    uses(appliance)
+    real, looks = appliance.nfs.served, []
+
+    def counted() -> list[ServedExport]:
+        looks.append(1)
+        return real()
+
+    with appliance.service.context._reconciling:  # which looks too
+        monkeypatch.setattr(appliance.nfs, "served", counted)
+        (client,) = appliance.get("/nfs-clients")["items"]
+        assert client["datastores"] == sorted(stores) and len(looks) == 1
+    monkeypatch.undo()
+
+
 def test_readiness_tells_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def results(store: str) -> dict[str, str]:
         return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
