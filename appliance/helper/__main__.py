@@ -21,6 +21,7 @@ from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
 
@@ -40,6 +41,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
     parser.add_argument(
         "--master-key", type=Path, metavar="FILE", help="what they are sealed with (made in the directory unless told)"
+    )
+    parser.add_argument(
+        "--under-way",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where changes are written down before they begin, for the next helper",
     )
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
@@ -87,6 +94,8 @@ def main() -> int:
     except ZfsError as problem:
         logging.error("%s", problem)
         return 69
+    if options.under_way:
+        LATE.keep_in(options.under_way)
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     listener = _listener(options.socket)

@@ -231,8 +231,8 @@ class ZfsEngine(ABC):
     def unfinished(self, pool: str) -> tuple[str, ...]:
         """Changes of something in the pool that ran into their time limit and are still under way: each may come true later.
 
-        Who raised Timeout must not let anybody use what it changed before this tells of nothing, and has to look then. What was
-        asked of another process, such as a helper that was started again since, is not told.
+        Who raised Timeout must not let anybody use what it changed before this tells of nothing, and has to look then. A helper
+        that was started again tells what those before it have left in the kernel too; other processes tell their own only.
         """
 
     @abstractmethod

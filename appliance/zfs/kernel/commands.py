@@ -13,12 +13,13 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from appliance.zfs.errors import EngineUnavailable, Timeout, UnexpectedFailure
 from appliance.zfs.kernel.late import LATE
+from appliance.zfs.kernel.under_way import Begun
 
 ZFS, ZPOOL, LSBLK, UDEVADM = "/usr/sbin/zfs", "/usr/sbin/zpool", "/usr/bin/lsblk", "/usr/bin/udevadm"
 SMARTCTL = "/usr/sbin/smartctl"
@@ -41,7 +42,27 @@ class Result:
 
 def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
     """Runs a program to its end. Raises Timeout, EngineUnavailable when it is not there, UnexpectedFailure beyond the bounds."""
-    what = " ".join(words[:2])
+    what, operation = " ".join(words[:2]), words[1] if len(words) > 1 else words[0]
+    begun = LATE.begin(operation, words[1:])
+    try:
+        return _run(words, what, seconds, stdin, begun)
+    except _LeftBehind as left:
+        LATE.add(operation, words[1:], left.ended, begun)
+        begun = None
+        raise left.problem from None
+    finally:
+        if begun is not None:
+            begun.end()
+
+
+class _LeftBehind(Exception):  # noqa: N818  # not a failure of its own
+    """The program can't be ended now."""
+
+    def __init__(self, problem: BaseException, ended: Callable[[], bool]) -> None:
+        self.problem, self.ended = problem, ended
+
+
+def _run(words: Sequence[str], what: str, seconds: float, stdin: bytes, begun: Begun | None) -> Result:
     try:
         process = subprocess.Popen(
             list(words),
@@ -52,6 +73,7 @@ def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
             cwd="/",
             start_new_session=True,
             close_fds=True,
+            pass_fds=(begun.descriptor,) if begun else (),
         )
     except OSError as problem:
         raise EngineUnavailable(f"{words[0]}: {problem.strerror}") from problem
@@ -59,10 +81,10 @@ def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
         raise UnexpectedFailure(what, str(problem)) from problem
     try:
         output, complaint = _read(process, what, stdin, seconds)
-    except BaseException:
+    except BaseException as problem:
         _kill(process)
         if process.poll() is None:
-            LATE.add(words[1] if len(words) > 1 else words[0], words[1:], lambda: process.poll() is not None)
+            raise _LeftBehind(problem, lambda: process.poll() is not None) from problem
         raise
     return Result(process.returncode, output, complaint)
 

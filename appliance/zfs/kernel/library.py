@@ -31,6 +31,11 @@ class Library:
             self._load()
         if not self._stuck.acquire(blocking=False):
             raise errors.EngineUnavailable(f"{MAX_STUCK} calls wait for pools that do not answer")
+        try:
+            begun = LATE.begin(function, arguments)
+        except BaseException:
+            self._stuck.release()
+            raise
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def work() -> None:
@@ -45,8 +50,12 @@ class Library:
         try:
             return done.result(self._seconds)
         except concurrent.futures.TimeoutError:
-            LATE.add(function, arguments, done.done)
+            LATE.add(function, arguments, done.done, begun)
+            begun = None
             raise errors.Timeout(function, self._seconds) from None
+        finally:
+            if begun is not None:
+                begun.end()
 
     def _load(self) -> None:
         try:
