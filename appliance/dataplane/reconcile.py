@@ -1,7 +1,7 @@
 """Makes the iSCSI target serve what it should: looks at what is wanted and at what is, and does the difference.
 
     iSCSI target                one, by the configured name; others are somebody else's and left alone
-      access                    every initiator that sees a LUN
+      access                    every initiator that sees a LUN, or will again when a job that took it away has ended
       CHAP accounts             one for each host that has one, while CHAP is required
       LUN number                the datastore's; by its UUID, so that a number can move; without write cache, and writable
         access                  initiators of the host groups it is presented to
@@ -91,12 +91,12 @@ def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGr
     steps += _taken_away(wanted, served)
     steps += _groups(wanted, groups)
     steps += _accounts(wanted, served)
-    steps += _luns(wanted, served)
+    # Before their LUNs: who is told that there is no such target (0203) should not ask again (RFC 7143, 11.13.5).
     if served.initiators is None or set(served.initiators) != set(wanted.initiators):
         steps.append(
             Difference(f"target {name} has another access list", lambda control: control.set_access(name, wanted.initiators))
         )
-    return steps
+    return steps + _luns(wanted, served)
 
 
 def _delete_lun(target: str, number: int) -> Step:

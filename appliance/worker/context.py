@@ -291,9 +291,13 @@ class Context:
             members.setdefault(group_id or "", []).append(iqn)
         luns = {}
         unknown: set[str] = set()
+        admitted: set[str] = set()
         for store in stores:
-            if store.state == "active" and store.uuid and store.lun is not None and store.uuid not in out:  # so it is a VMFS one
+            if store.state == "active" and store.uuid and store.lun is not None:  # so it is a VMFS one
                 seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
+                if store.uuid in out:  # hosts stay logged in, and find their LUN there again when the job has ended
+                    admitted.update(seen_by)
+                    continue
                 if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
                     unknown.add(store.uuid)
                     continue
@@ -328,7 +332,7 @@ class Context:
             accounts=accounts,
             unknown=frozenset(unknown),
             kept_accounts=unreadable,
-            initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
+            initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
         )
 
     def _accounts(self, session: Session) -> tuple[dict[str, planes.WantedAccount], frozenset[str]]:

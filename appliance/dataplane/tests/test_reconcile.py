@@ -140,6 +140,18 @@ def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
     assert [served.lun.number for served in target.targets()[0].luns] == [0, 2]
 
 
+def test_hosts_are_admitted_before_their_lun_is_there() -> None:
+    class Looking(TargetSimulator):
+        def create_lun(self, target: str, lun: Lun) -> None:
+            assert set(lun.initiators or ()) <= set(self.targets()[0].initiators or ()), "who sees the LUN can't log in"
+            super().create_lun(target, lun)
+
+    target = Looking()
+    luns = {number: Lun(number, UUIDS[number], f"/volumes/{number}", (IQNS[number],)) for number in range(2)}
+    assert not reconcile(target, Wanted(NAME, luns, {}, initiators=tuple(IQNS[:2]))).failures
+    assert target.targets()[0].initiators == tuple(IQNS[:2]) and len(target.targets()[0].luns) == 2
+
+
 def test_a_changed_secret_is_set_again() -> None:
     target = TargetSimulator()
     account: dict[str, Any] = {"name": "one", "secret": "one is a secret", "initiators": (IQNS[1], IQNS[0])}

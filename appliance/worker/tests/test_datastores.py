@@ -139,6 +139,24 @@ def test_what_hosts_use_is_not_taken_away_unless_forced(appliance: Appliance) ->
     assert not served(appliance)
 
 
+def test_hosts_may_log_in_while_their_lun_is_rolled_back(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    rollback, seen = appliance.simulator.rollback, []
+
+    def watched(*words: Any, **more: Any) -> None:
+        seen.extend((target.initiators, target.luns) for target in appliance.target.targets())
+        rollback(*words, **more)
+
+    monkeypatch.setattr(appliance.simulator, "rollback", watched)
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {})
+    assert seen == [((ESX,), ())] and served(appliance)[0].lun.initiators == (ESX,)
+    # Not while one is put aside for good.
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.request("POST", "/reconcile")
+    assert [target.initiators for target in appliance.target.targets()] == [()]
+
+
 def test_a_rollback_shows_what_it_would_destroy(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     for name in ("one", "two", "three"):
