@@ -26,13 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Of one worker. `look` has the pools looked at soon."""
+    """Of one worker. `reconcile` has all served as it should be, soon: an event may have changed what can be."""
 
-    def __init__(self, context: Context, look: Callable[[], None]) -> None:
-        self._context, self._look = context, look
+    def __init__(self, context: Context, reconcile: Callable[[], None]) -> None:
+        self._context, self._reconcile = context, reconcile
         self.now: Callable[[], float] = time.time
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._disks_by_the_clock, name="disks")
+        self._stopping, self._changed = threading.Event(), threading.Event()
+        self._threads = (
+            threading.Thread(target=self._disks_by_the_clock, name="disks"),
+            threading.Thread(target=self._pools_by_events, name="events"),
+        )
         self._lock = threading.Lock()
         self._settling = threading.Lock()
         self._slow: dict[str, tuple[Finding, float]] = {}
@@ -43,12 +46,15 @@ class Watch:
 
     def start(self) -> None:
         """Disks are asked in the background: one that sleeps or fails takes its time."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """After the disk that is being asked."""
         self._stopping.set()
-        self._thread.join()
+        self._changed.set()
+        for thread in self._threads:
+            thread.join()
 
     # --- pools
 
@@ -95,7 +101,7 @@ class Watch:
             with self._context.store.session() as session:
                 tell(session, "zfs", told.pool, event_class=told.event_class, vdev=told.vdev, state=told.state, eid=told.number)
         if soon:
-            self._look()
+            self._changed.set()
         elif later:  # in a storm of events not for each, but for the last of them too
             timer = threading.Timer(_LOOKED_AFTER_S, self._look_later)
             timer.daemon = True
@@ -105,7 +111,20 @@ class Watch:
     def _look_later(self) -> None:
         with self._lock:
             self._waiting, self._looked = False, time.monotonic()
-        self._look()
+        self._changed.set()
+
+    def _pools_by_events(self) -> None:
+        """Not in the clock's thread: a fault is told, however long target and NFS server take to answer."""
+        while self._changed.wait() and not self._stopping.is_set():
+            self._changed.clear()
+            try:
+                self._context.look()
+                self.pools()
+            except DomainError as error:
+                _log.warning("pools: %s", error)
+            except Exception:
+                _log.exception("pools")
+            self._reconcile()
 
     # --- disks
 

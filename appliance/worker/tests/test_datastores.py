@@ -142,7 +142,8 @@ def test_what_hosts_use_is_not_taken_away_unless_forced(appliance: Appliance) ->
 def test_hosts_may_log_in_while_their_lun_is_rolled_back(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    rollback, seen = appliance.simulator.rollback, []
+    rollback = appliance.simulator.rollback
+    seen: list[tuple[Any, ...]] = []
 
     def watched(*words: Any, **more: Any) -> None:
         seen.extend((target.initiators, target.luns) for target in appliance.target.targets())

@@ -1,5 +1,6 @@
 """Pools, their devices and disks that go wrong are told as alerts, which go by themselves when it is over."""
 
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.database.models import Event
+from appliance.dataplane.target import ServedTarget
 from appliance.domain import disks
 from appliance.domain.errors import InvalidError
 from appliance.testing import Appliance
@@ -79,6 +81,28 @@ def test_events_are_kept_and_have_pools_looked_at(appliance: Appliance, monkeypa
     while "device" not in alerts(appliance, "pool"):
         assert time.monotonic() < limit
         time.sleep(0.01)
+
+
+def test_a_fault_is_told_while_the_target_does_not_answer(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers, targets = threading.Event(), threading.Event(), appliance.target.targets
+
+    def late() -> list[ServedTarget]:
+        asked.set()
+        answers.wait(60)
+        return targets()
+
+    monkeypatch.setattr(appliance.target, "targets", late)
+    appliance.service.call("reconcile", {})
+    try:
+        assert asked.wait(30)
+        appliance.simulator.fault_disk(appliance.simulator.disks()[0].path, read=1)
+        event(appliance, "ereport.fs.zfs.io")
+        limit = time.monotonic() + 30
+        while "device" not in alerts(appliance, "pool"):
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+    finally:
+        answers.set()
 
 
 def test_slow_devices_are_told_for_an_hour(appliance: Appliance) -> None:
