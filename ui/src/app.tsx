@@ -24,6 +24,9 @@ const NewDatastoreScreen = lazy(() => import("./screens/datastores/wizard"));
 const DatastoreScreen = lazy(() => import("./screens/datastores/detail"));
 const HostsScreen = lazy(() => import("./screens/hosts/list"));
 const HostScreen = lazy(() => import("./screens/hosts/detail"));
+const PoolsScreen = lazy(() => import("./screens/pools/list"));
+const PoolScreen = lazy(() => import("./screens/pools/detail"));
+const BuildScreen = lazy(() => import("./screens/pools/build"));
 
 function refused(error: Error): void {
   if (asProblem(error).isSession) endSession(client);
@@ -71,6 +74,11 @@ export function App() {
                     <Route path="/datastores/:id/:tab" element={<DatastoreScreen />} />
                     <Route path="/hosts" element={<HostsScreen />} />
                     <Route path="/hosts/:id" element={<HostScreen />} />
+                    <Route path="/pools" element={<PoolsScreen />} />
+                    {/* No pool has such a name: one begins with a letter. */}
+                    <Route path="/pools/-new" element={<BuildScreen />} />
+                    <Route path="/pools/:name" element={<PoolScreen />} />
+                    <Route path="/pools/:name/extend" element={<BuildScreen />} />
                     <Route path="/jobs" element={<JobsScreen />} />
                     <Route path="/jobs/:id" element={<JobScreen />} />
                     <Route path="/alerts" element={<AlertsScreen />} />

@@ -33,7 +33,8 @@ const guard: Middleware = {
 export const api = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
 api.use(guard);
 
-interface Outcome<Body> {
+/** What a call comes to. */
+export interface Outcome<Body> {
   data?: Body;
   error?: unknown;
   response: Response;

@@ -17,6 +17,7 @@ export type Importable = Item<"ImportablePage">;
 export type IscsiSession = Item<"SessionPage">;
 export type Job = Item<"JobPage">;
 export type Key = Item<"KeyPage">;
+export type KeySecret = Schemas["KeySecret"];
 export type NfsClient = Item<"ClientPage">;
 export type Offload = Group["disabled_offloads"][number];
 export type Offloads = Schemas["OffloadsTold"];

@@ -2,7 +2,7 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { idempotent, told } from "../api/client";
+import { idempotent, told, type Outcome } from "../api/client";
 import type { ApiProblem } from "../api/problem";
 import { useToast } from "../shell/toasts";
 import { SendDialog } from "./dialog";
@@ -19,7 +19,7 @@ interface Props<Asked, Answer> {
   readonly knownFields?: readonly string[];
   /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
   readonly asked: (force: boolean) => Asked;
-  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Parameters<typeof told<Answer>>[0];
+  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Promise<Outcome<Answer>>;
   readonly ready?: boolean;
   /** Names in the cache of what is old then. */
   readonly changes: readonly string[];

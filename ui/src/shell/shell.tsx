@@ -39,6 +39,7 @@ const PAGES = [
   ["/", text.common.pages.dashboard],
   ["/datastores", text.common.pages.datastores],
   ["/hosts", text.common.pages.hosts],
+  ["/pools", text.common.pages.pools],
   ["/jobs", text.common.pages.jobs],
   ["/alerts", text.common.pages.alerts],
   ["/readiness", text.common.pages.readiness],

@@ -10,6 +10,7 @@ export const common = {
     dashboard: "Dashboard",
     datastores: "Datastores",
     hosts: "Hosts",
+    pools: "Pools and disks",
     jobs: "Jobs",
     alerts: "Alerts",
     readiness: "Readiness",

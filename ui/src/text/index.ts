@@ -6,8 +6,9 @@ import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
+import { pools } from "./pools";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { session } from "./session";
 
-export const text = { alerts, common, dashboard, datastores, hosts, jobs, problems, readiness, session };
+export const text = { alerts, common, dashboard, datastores, hosts, jobs, pools, problems, readiness, session };

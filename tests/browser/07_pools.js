@@ -1,0 +1,146 @@
+// Pools and disks: a dry run before disks are added, a scrub, a failed disk that is replaced, what can't be done, the key, SMART.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage } from "./harness.js";
+
+let browser;
+let page;
+let pool;
+let spare;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+  pool = (await apiOf(page).told("GET", "/pools")).items[0].name;
+});
+after(() => browser.close());
+
+const told = async () => apiOf(page).told("GET", `/pools/${pool}`);
+const dialog = () => page.getByRole("dialog");
+
+async function choose(what, action) {
+  await page.getByRole("button", { name: what, exact: true }).click();
+  await page.getByRole("menuitem", { name: action, exact: true }).click();
+}
+
+test("disks are added after a dry run that shows the layout and what is lost", async () => {
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Pools and disks" }).click();
+  await page.getByRole("link", { name: pool }).waitFor();
+  await look(page, "pools");
+  await page.getByRole("link", { name: pool }).click();
+  await choose("Actions", "Add disks");
+  await page.getByLabel("Use", { exact: true }).selectOption({ label: "Spare" });
+  const disk = page.getByRole("checkbox", { name: /^Choose / }).first();
+  spare = (await disk.getAttribute("aria-label")).replace("Choose ", "");
+  await disk.check();
+  await page.getByRole("button", { name: "Show what will be made" }).click();
+  await page.getByText("Nothing has been changed yet").waitFor();
+  assert.ok(!(await told()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
+  await look(page, "pool-extend");
+  await page.getByRole("button", { name: "Add the disks" }).click();
+  await page.getByRole("heading", { name: "Extend pool", level: 1 }).waitFor();
+  await page.getByText("Done").first().waitFor();
+  assert.deepEqual((await told()).vdevs.filter((vdev) => vdev.role === "spare").map((vdev) => vdev.path), [spare]);
+});
+
+test("a scrub is started; while it runs it tells how far it is, and can be paused and stopped", async () => {
+  await page.goto(`/pools/${pool}`);
+  await choose("Actions", "Start scrub");
+  await dialog().getByText("Reads all data and its copies").waitFor();
+  await dialog().getByRole("button", { name: "Start scrub" }).click();
+  await page.getByText("Scrub pool: done").waitFor();
+  await page.getByText("Scrub found no errors").waitFor();
+  const scan = { function: "scrub", state: "scanning", started: "2026-11-22T09:30:00Z", ended: null, progress: 0.42, errors: 0 };
+  const running = { ...(await told()), scan };
+  await page.route(`**/api/v1/pools/${pool}`, (route) => route.fulfill({ json: running }));
+  await page.reload();
+  await page.getByText("Scrub: 42 %").waitFor();
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Pause scrub" }).waitFor();
+  await page.getByRole("menuitem", { name: "Stop scrub" }).click();
+  await dialog().getByText("How far it came is lost").waitFor();
+  await look(page, "pool-scrub");
+  await page.unroute(`**/api/v1/pools/${pool}`);
+  await dialog().getByRole("button", { name: "Stop scrub" }).click();
+  // There is none any more: the service says so.
+  await page.getByText("Scrub pool: failed").waitFor();
+  await page.reload();
+});
+
+test("a disk is taken offline, its partner is refused, and it is replaced by the spare", async () => {
+  const [one, other] = (await told()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
+  await choose(`Actions for ${one}`, "Take offline");
+  await dialog().getByText("a further failed disk can lose the pool").waitFor();
+  await dialog().getByRole("button", { name: "Take offline" }).click();
+  await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
+  await choose(`Actions for ${other}`, "Take offline");
+  await dialog().getByRole("button", { name: "Take offline" }).click();
+  await page.getByText("Change device: failed").waitFor();
+  await look(page, "pool-degraded");
+  await page.getByRole("button", { name: "Close" }).last().click();
+  await choose(`Actions for ${one}`, "Replace");
+  await dialog().getByRole("radio", { name: spare }).check();
+  await look(page, "pool-replace");
+  await dialog().getByRole("button", { name: "Replace" }).click();
+  await page.getByText("Replace device: done").waitFor();
+  await page.getByRole("row", { name: one }).waitFor({ state: "detached" });
+  assert.equal((await told()).health, "ONLINE");
+});
+
+test("the key of encrypted datastores is told until somebody shows that he has it", async () => {
+  await apiOf(page).job("POST", "/datastores", { name: "secret1", pool, size: String(GIB), encrypted: true });
+  await page.reload();
+  await page.getByRole("button", { name: "Export key" }).click();
+  await dialog().getByText("Have a safe place ready").waitFor();
+  await dialog().getByRole("button", { name: "Show the key" }).click();
+  const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
+  await look(page, "pool-key");
+  await dialog().getByRole("button", { name: "I have kept it safe" }).click();
+  await dialog().waitFor({ state: "detached" });
+  assert.ok(!(await page.content()).includes(secret), "the key is still in the page");
+  await page.getByRole("button", { name: "Confirm key" }).click();
+  await dialog().getByRole("textbox", { name: "Key" }).fill(secret.replace(/^./, (first) => (first === "0" ? "1" : "0")));
+  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("alert").waitFor();
+  await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
+  await dialog().getByRole("button", { name: "I have it" }).click();
+  await page.getByRole("button", { name: "Export key" }).waitFor({ state: "detached" });
+  await look(page, "pool");
+});
+
+test("exporting says which datastores go out of service and asks for the name; importing finds the pool again", async () => {
+  await choose("Actions", "Export pool");
+  await dialog().getByText("secret1").waitFor();
+  assert.ok(await dialog().getByRole("button", { name: "Export" }).isDisabled());
+  await dialog().getByRole("textbox").fill(pool);
+  await look(page, "pool-export");
+  await dialog().getByRole("button", { name: "Export" }).click();
+  await page.getByText("Export pool: done").waitFor();
+  await page.goto("/pools");
+  await page.getByText("There is no pool").first().waitFor();
+  await choose("Actions", "Import pool");
+  await dialog().getByRole("radio").first().check();
+  await look(page, "pool-import");
+  await dialog().getByRole("button", { name: "Import" }).click();
+  await page.getByText("Import pool: done").waitFor();
+  await page.getByRole("link", { name: pool }).waitFor();
+});
+
+test("disks tell what they say of themselves by SMART", async () => {
+  const disks = (await apiOf(page).told("GET", "/disks")).items;
+  const smart = {
+    ...{ available: true, reason: "", asleep: false, passed: true, temperature: 38, temperature_limit: 60 },
+    ...{ power_on_hours: 26000, reallocated: 8, pending: 0, uncorrectable: 0, wear: null, spare: null, spare_limit: null },
+    ...{ critical_warning: 0, asked_at: "2026-11-22T09:30:00Z" },
+  };
+  const items = disks.map((disk, index) => (index === 0 ? { ...disk, smart } : disk));
+  await page.route("**/api/v1/disks?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
+  await page.goto("/pools?show=disks");
+  const row = page.getByRole("row", { name: disks[0].path });
+  await row.getByText("Warning").waitFor();
+  await row.getByRole("button", { name: "Details" }).press("Enter");
+  await page.getByText("38 °C; at most 60 °C").waitFor();
+  await page.getByText("Reallocated sectors").waitFor();
+  await look(page, "disks");
+  await closePage(page);
+});

@@ -1,0 +1,254 @@
+/** A new pool, or more disks for one: what is chosen, a dry run that shows the layout, then doing it. */
+
+import {
+  ActionGroup,
+  Alert,
+  Button,
+  Checkbox,
+  CodeBlock,
+  CodeBlockCode,
+  Form,
+  FormGroup,
+  List,
+  ListItem,
+} from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useState, type FormEvent } from "react";
+import { useNavigate, useParams } from "react-router";
+import { api, idempotent, told } from "../../api/client";
+import { ApiProblem } from "../../api/problem";
+import { disksQuery } from "../../api/queries";
+import type { Disk, VdevAsked } from "../../api/types";
+import { ChoiceField, TextField } from "../../parts/field";
+import { Screen } from "../../parts/page";
+import { Panel } from "../../parts/panel";
+import { ProblemAlert } from "../../parts/problem-alert";
+import { Told } from "../../parts/states";
+import { useSubmission } from "../../parts/use-submission";
+import { useMay } from "../../session/session";
+import { text } from "../../text";
+import { DiskTable } from "../first-start/pool-step";
+import { isFragile, LAYOUTS, ROLES, vdevsOf, wrongPart, type Layout, type Part, type Role } from "./layout";
+
+const words = text.pools.build;
+
+/** Without a name in the address it is a new pool. */
+export default function BuildScreen() {
+  const { name } = useParams();
+  const query = useQuery(disksQuery);
+  const may = useMay("admin");
+  const title = name === undefined ? text.pools.create.title : text.pools.extend.title(name);
+  return (
+    <Screen title={title} parent={{ to: "/pools", name: text.pools.title }}>
+      {may ? (
+        <Told query={query} what={words.disks} lines={6}>
+          {(disks) => <Builder pool={name ?? null} disks={disks} />}
+        </Told>
+      ) : (
+        <ProblemAlert problem={new ApiProblem(403, "forbidden", "")} reading />
+      )}
+    </Screen>
+  );
+}
+
+interface Asked {
+  readonly name: string;
+  readonly vdevs: VdevAsked[];
+  readonly force: boolean;
+}
+
+function Builder({ pool, disks }: { readonly pool: string | null; readonly disks: readonly Disk[] }) {
+  const navigate = useNavigate();
+  const [name, setName] = useState(pool ?? "tank");
+  const [parts, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
+  const [carrying, setCarrying] = useState(false);
+  const [force, setForce] = useState(false);
+  const [plan, setPlan] = useState<readonly string[] | null>(null);
+  const planned = useSubmission(
+    useCallback(
+      (body: Asked, key: string) =>
+        told(api.POST("/api/v1/pools/plan", { body: { ...body, extend: pool !== null }, headers: idempotent(key) })),
+      [pool],
+    ),
+  );
+  const made = useSubmission(
+    useCallback(
+      ({ name: called, ...body }: Asked, key: string) =>
+        pool === null
+          ? told(api.POST("/api/v1/pools", { body: { name: called, ...body }, headers: idempotent(key) }))
+          : told(api.POST("/api/v1/pools/{name}/extend", { params: { path: { name: pool } }, body, headers: idempotent(key) })),
+      [pool],
+    ),
+    useCallback((job: { id: string }) => void navigate(`/jobs/${job.id}`), [navigate]),
+  );
+  const problem = made.problem ?? planned.problem;
+  const asked: Asked = { name, vdevs: parts.flatMap(vdevsOf), force };
+  const devices = parts.flatMap((part) => part.devices);
+  const shown = disks.filter((disk) => carrying || disk.used_by == null);
+  const pending = planned.pending || made.pending;
+
+  /** A dry run is of what was chosen when it was made. */
+  function changed(): void {
+    setPlan(null);
+    setForce(false);
+    planned.forget();
+    made.forget();
+  }
+
+  function setPart(index: number, part: Part): void {
+    setParts(parts.map((one, at) => (at === index ? part : one)));
+    changed();
+  }
+
+  function submitted(event: FormEvent): void {
+    event.preventDefault();
+    if (plan === null) void planned.send(asked).then((answer) => setPlan(answer?.layout ?? null));
+    else void made.send(asked);
+  }
+
+  return (
+    <Form onSubmit={submitted} className="zv-form">
+      {pool === null ? (
+        <TextField
+          id="pool-name"
+          label={words.name}
+          help={words.nameHelp}
+          value={name}
+          onChange={(typed) => {
+            setName(typed);
+            changed();
+          }}
+          problem={problem?.at("name")}
+          required
+        />
+      ) : (
+        <Alert variant="info" isInline isPlain component="p" title={words.permanent} />
+      )}
+      <Checkbox id="carrying" label={words.carrying} isChecked={carrying} onChange={(_event, on) => setCarrying(on)} />
+      {parts.map((part, index) => (
+        <PartFields
+          // Parts are told apart by their place only.
+          key={index}
+          index={index}
+          part={part}
+          disks={shown.filter((disk) => part.devices.includes(disk.path) || !devices.includes(disk.path))}
+          onChange={(now) => setPart(index, now)}
+          onRemove={
+            parts.length > 1
+              ? () => {
+                  setParts(parts.filter((_one, at) => at !== index));
+                  changed();
+                }
+              : null
+          }
+        />
+      ))}
+      <div>
+        <Button
+          variant="secondary"
+          onClick={() => {
+            setParts([...parts, { role: "spare", layout: "stripe", devices: [] }]);
+            changed();
+          }}
+        >
+          {words.add}
+        </Button>
+      </div>
+      {problem !== null && <ProblemAlert problem={problem} knownFields={["name"]} />}
+      {problem?.canForce === true && (
+        <Checkbox id="build-force" label={words.force} isChecked={force} onChange={(_event, on) => setForce(on)} />
+      )}
+      {plan !== null && <Plan plan={plan} devices={devices} />}
+      <ActionGroup>
+        <Button
+          type="submit"
+          variant={plan === null ? "primary" : "danger"}
+          isLoading={pending}
+          isDisabled={pending || name === "" || parts.some((part) => wrongPart(part) !== null)}
+        >
+          {plan === null ? words.look : pool === null ? text.pools.create.submit : text.pools.extend.submit}
+        </Button>
+        <Button variant="link" onClick={() => void navigate(pool === null ? "/pools" : `/pools/${pool}`)}>
+          {text.common.cancel}
+        </Button>
+      </ActionGroup>
+    </Form>
+  );
+}
+
+function Plan({ plan, devices }: { readonly plan: readonly string[]; readonly devices: readonly string[] }) {
+  return (
+    <section aria-label={words.review}>
+      <h2 className="zv-step-title">{words.review}</h2>
+      <p role="status">{words.dryRun}</p>
+      <CodeBlock>
+        <CodeBlockCode>{plan.join("\n")}</CodeBlockCode>
+      </CodeBlock>
+      <p className="zv-below">{words.reviewLead(devices.length)}</p>
+      <List>
+        {devices.map((path) => (
+          <ListItem key={path}>{path}</ListItem>
+        ))}
+      </List>
+    </section>
+  );
+}
+
+interface PartProps {
+  readonly index: number;
+  readonly part: Part;
+  readonly disks: readonly Disk[];
+  readonly onChange: (part: Part) => void;
+  readonly onRemove: (() => void) | null;
+}
+
+function PartFields({ index, part, disks, onChange, onRemove }: PartProps) {
+  const wrong = part.devices.length > 0 ? wrongPart(part) : null;
+  const id = `part-${index}`;
+  function setRole(chosen: string): void {
+    const role: Role = ROLES.find((one) => one === chosen) ?? "data";
+    onChange({ ...part, role, layout: LAYOUTS[role].includes(part.layout) ? part.layout : "stripe" });
+  }
+  function setLayout(chosen: string): void {
+    const layout: Layout = LAYOUTS[part.role].find((one) => one === chosen) ?? "stripe";
+    onChange({ ...part, layout });
+  }
+  return (
+    <Panel title={words.part(index + 1)}>
+      <div className="zv-wide-choices">
+        <ChoiceField
+          id={`${id}-role`}
+          label={words.role}
+          help={words.roleHelp[part.role]}
+          value={part.role}
+          options={ROLES.map((one) => [one, words.roles[one]])}
+          onChange={setRole}
+        />
+        <ChoiceField
+          id={`${id}-layout`}
+          label={words.layout}
+          value={part.layout}
+          options={LAYOUTS[part.role].map((one) => [one, words.layouts[one]])}
+          onChange={setLayout}
+        />
+        {isFragile(part) && <Alert variant="warning" isInline isPlain component="p" title={words.noRedundancy} />}
+        <FormGroup label={words.disks} fieldId={`${id}-disks`} role="group">
+          <DiskTable
+            prefix={`${id}-disk`}
+            disks={disks}
+            chosen={part.devices}
+            onChange={(devices) => onChange({ ...part, devices })}
+          />
+        </FormGroup>
+        {wrong !== null && <Alert variant="warning" isInline isPlain component="p" title={wrong} />}
+        {onRemove !== null && (
+          <div>
+            <Button variant="link" isInline onClick={onRemove}>
+              {words.remove(index + 1)}
+            </Button>
+          </div>
+        )}
+      </div>
+    </Panel>
+  );
+}

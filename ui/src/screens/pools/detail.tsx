@@ -1,0 +1,164 @@
+/** One pool: health, space, scrub, its vdevs, its key. */
+
+import { List, ListItem } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useNavigate, useParams } from "react-router";
+import { api } from "../../api/client";
+import { datastoresQuery, poolQuery } from "../../api/queries";
+import type { Pool } from "../../api/types";
+import { formatBytes } from "../../format/bytes";
+import { ActionsMenu, type Choice } from "../../parts/actions-menu";
+import { useBegun } from "../../parts/begun";
+import { Facts } from "../../parts/facts";
+import { Fill } from "../../parts/fill";
+import { JobDialog, type Place } from "../../parts/job-dialog";
+import { Screen } from "../../parts/page";
+import { Panel } from "../../parts/panel";
+import { isScanning, ScanProgress } from "../../parts/scan";
+import { Told } from "../../parts/states";
+import { Bytes } from "../../parts/values";
+import { useMay } from "../../session/session";
+import { text } from "../../text";
+import { KeyPanel } from "./key-panel";
+import { PoolHealth } from "./list";
+import { VdevTree } from "./vdev-tree";
+
+const words = text.pools;
+
+export default function PoolScreen() {
+  const { name = "" } = useParams();
+  const query = useQuery(poolQuery(name));
+  const [begin, news] = useBegun();
+  return (
+    <Screen
+      title={name}
+      parent={{ to: "/pools", name: words.title }}
+      lead={query.data && <PoolHealth pool={query.data} />}
+      actions={query.data && <PoolMenu pool={query.data} onBegin={begin} />}
+    >
+      <Told query={query} what={words.one} lines={6}>
+        {(pool) => (
+          <div className="zv-panels">
+            <PoolFacts pool={pool} />
+            <Panel title={words.detail.vdevs}>
+              <VdevTree pool={pool} onBegin={begin} />
+            </Panel>
+            <KeyPanel pool={pool.name} />
+          </div>
+        )}
+      </Told>
+      {news}
+    </Screen>
+  );
+}
+
+function PoolFacts({ pool }: { readonly pool: Pool }) {
+  const { detail } = words;
+  return (
+    <Panel title={detail.facts}>
+      <div className="zv-pool">
+        <Fill
+          label={words.usage(pool.name)}
+          part={pool.allocated}
+          whole={pool.size}
+          words={words.usedOf(formatBytes(pool.allocated), formatBytes(pool.size))}
+        />
+      </div>
+      <Facts
+        facts={[
+          pool.status === "" ? null : [detail.status, pool.status],
+          pool.action === "" ? null : [detail.action, pool.action],
+          [detail.errors, pool.error_count === 0 ? detail.noErrors : pool.error_count.toLocaleString()],
+          [words.columns.scan, <ScanProgress key="scan" pool={pool} />],
+          [words.columns.free, <Bytes key="free" value={pool.free} />],
+          [words.columns.fragmentation, `${pool.fragmentation} %`],
+          [detail.saved, <Bytes key="saved" value={pool.bclone_saved} />],
+          [detail.guid, <code key="guid">{pool.guid}</code>],
+        ]}
+      />
+    </Panel>
+  );
+}
+
+interface MenuProps {
+  readonly pool: Pool;
+  readonly onBegin: Place["onBegin"];
+}
+
+type Chosen = "start" | "pause" | "stop" | "export";
+
+function PoolMenu({ pool, onBegin }: MenuProps) {
+  const navigate = useNavigate();
+  const operator = useMay("operator");
+  const admin = useMay("admin");
+  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const about = { pool, onBegin, onClose: () => setChosen(null) };
+  const scrubbing = isScanning(pool) && pool.scan?.function === "scrub";
+  const paused = pool.scan?.state === "paused";
+  const scrubs: Choice[] = [
+    ...(scrubbing ? [{ name: words.scrub.pause, onChoose: () => setChosen("pause") }] : []),
+    ...(isScanning(pool) ? [] : [{ name: paused ? words.scrub.resume : words.scrub.start, onChoose: () => setChosen("start") }]),
+    ...(scrubbing || paused ? [{ name: words.scrub.stop, danger: true, onChoose: () => setChosen("stop") }] : []),
+  ];
+  const others: Choice[] = [
+    { name: words.extend.action, onChoose: () => void navigate(`/pools/${pool.name}/extend`) },
+    { name: words.export.action, danger: true, onChoose: () => setChosen("export") },
+  ];
+  return (
+    <>
+      <ActionsMenu label={words.menu} choices={[...(operator ? scrubs : []), ...(admin ? others : [])]} />
+      {chosen === "export" && <Export {...about} />}
+      {(chosen === "start" || chosen === "pause" || chosen === "stop") && <Scrub {...about} action={chosen} />}
+    </>
+  );
+}
+
+interface AboutPool extends Place {
+  readonly pool: Pool;
+}
+
+function Scrub({ pool, action, ...job }: AboutPool & { readonly action: "start" | "pause" | "stop" }) {
+  return (
+    <JobDialog
+      {...job}
+      danger={action === "stop"}
+      title={words.scrub.titles[action](pool.name)}
+      lead={words.scrub.leads[action]}
+      submit={words.scrub[action]}
+      asked={() => ({ action })}
+      ask={(body, headers) => api.POST("/api/v1/pools/{name}/scrub", { params: { path: { name: pool.name } }, body, headers })}
+    />
+  );
+}
+
+/** Says which datastores go out of service, and asks for the pool's name. */
+function Export({ pool, ...job }: AboutPool) {
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  const served = stores.filter((store) => store.pool === pool.name && store.state === "active");
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={words.export.title(pool.name)}
+      lead={words.export.lead}
+      submit={words.export.submit}
+      confirm={pool.name}
+      asked={(force) => ({ force })}
+      ask={(query, headers) => api.POST("/api/v1/pools/{name}/export", { params: { path: { name: pool.name }, query }, headers })}
+    >
+      {() =>
+        served.length > 0 && (
+          <>
+            <p>{words.export.stores(served.length)}</p>
+            <List>
+              {served.map((store) => (
+                <ListItem key={store.id}>{store.name}</ListItem>
+              ))}
+            </List>
+          </>
+        )
+      }
+    </JobDialog>
+  );
+}

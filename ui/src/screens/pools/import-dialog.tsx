@@ -1,0 +1,69 @@
+/** Importing a pool that is on the disks. */
+
+import { Alert, FormGroup, Radio } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { importableQuery } from "../../api/queries";
+import { TextField } from "../../parts/field";
+import { JobDialog, type Place } from "../../parts/job-dialog";
+import { Told } from "../../parts/states";
+import { text } from "../../text";
+
+const words = text.pools.import;
+
+export function ImportPool(place: Place) {
+  const query = useQuery(importableQuery);
+  const [chosen, setChosen] = useState("");
+  const [name, setName] = useState("");
+  const pool = query.data?.find((one) => one.guid === chosen);
+  return (
+    <JobDialog
+      {...place}
+      title={words.title}
+      lead={words.lead}
+      submit={words.submit}
+      ready={() => pool !== undefined}
+      knownFields={["new_name"]}
+      asked={(force) => ({ pool: chosen, new_name: name.trim() === "" ? null : name.trim(), force })}
+      ask={(body, headers) => api.POST("/api/v1/pools/import", { body, headers })}
+    >
+      {(problem) => (
+        <Told query={query} what={words.choose}>
+          {(pools) =>
+            pools.length === 0 ? (
+              <p>{words.none}</p>
+            ) : (
+              <>
+                <FormGroup role="radiogroup" label={words.choose} fieldId="importable">
+                  {pools.map((one) => (
+                    <Radio
+                      key={one.guid}
+                      id={`import-${one.guid}`}
+                      name="importable"
+                      label={`${one.name}: ${one.health}, ${words.devices(one.devices.length)}`}
+                      description={[one.status, one.action, one.devices.join(", ")].filter((part) => part !== "").join(" ")}
+                      isChecked={chosen === one.guid}
+                      onChange={() => setChosen(one.guid)}
+                    />
+                  ))}
+                </FormGroup>
+                {pool?.last_host != null && (
+                  <Alert variant="warning" isInline isPlain component="p" title={words.lastHost(pool.last_host)} />
+                )}
+                <TextField
+                  id="import-name"
+                  label={words.newName}
+                  help={words.newNameHelp}
+                  value={name}
+                  onChange={setName}
+                  problem={problem?.at("new_name")}
+                />
+              </>
+            )
+          }
+        </Told>
+      )}
+    </JobDialog>
+  );
+}

@@ -1,0 +1,159 @@
+/** The key of a pool's encrypted datastores: whether it is loaded, kept, was exported, and somebody showed that he has it. */
+
+import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, type idempotent, type Outcome } from "../../api/client";
+import { keysQuery } from "../../api/queries";
+import type { Key, KeySecret } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { CopyLines } from "../../parts/copy-lines";
+import { Facts } from "../../parts/facts";
+import { TextField } from "../../parts/field";
+import { Panel } from "../../parts/panel";
+import { Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+
+const words = text.pools;
+const facts = words.detail.key;
+const CHANGES = ["encryption-keys", "datastores", "readiness"];
+
+/** Nothing of a pool without encrypted datastores. */
+export function KeyPanel({ pool }: { readonly pool: string }) {
+  const { data: keys } = useQuery(keysQuery);
+  const found = keys?.find((one) => one.pool === pool);
+  return found === undefined ? null : <KeyFacts found={found} />;
+}
+
+function KeyFacts({ found }: { readonly found: Key }) {
+  const [chosen, setChosen] = useState<"export" | "confirm" | "keep" | null>(null);
+  // Shown and kept nowhere: gone with the dialog.
+  const [secret, setSecret] = useState<string | null>(null);
+  const onClose = () => setChosen(null);
+  const path = { path: { pool: found.pool } };
+  const open = found.kept && found.confirmed_at == null;
+  return (
+    <Panel title={words.detail.encryption} lead={words.detail.encryptionLead}>
+      <Facts
+        facts={[
+          [facts.dataset, <code key="dataset">{found.dataset}</code>],
+          [facts.algorithm, found.algorithm],
+          [facts.status, found.key_status === "available" ? facts.available : facts.unavailable],
+          [facts.kept, found.kept ? text.common.yes : text.common.no],
+          [facts.exported, found.exported_at == null ? facts.notExported : <Time key="exported" at={found.exported_at} />],
+          [facts.confirmed, found.confirmed_at == null ? facts.notConfirmed : <Time key="confirmed" at={found.confirmed_at} />],
+        ]}
+      />
+      {open && <Alert variant="warning" isInline isPlain component="p" title={facts.missing} className="zv-below" />}
+      <May least="admin">
+        <div className="zv-buttons">
+          {open && (
+            <>
+              <Button variant="secondary" onClick={() => setChosen("export")}>
+                {words.exportKey.action}
+              </Button>
+              <Button variant="secondary" onClick={() => setChosen("confirm")}>
+                {words.confirmKey.action}
+              </Button>
+            </>
+          )}
+          {!found.kept && <Button onClick={() => setChosen("keep")}>{words.keepKey.action}</Button>}
+        </div>
+      </May>
+      {chosen === "export" && (
+        <ChangeDialog
+          title={words.exportKey.title(found.pool)}
+          lead={words.exportKey.lead}
+          submit={words.exportKey.submit}
+          done={words.exportKey.done}
+          danger
+          changes={CHANGES}
+          onClose={onClose}
+          onDone={(answer: KeySecret) => setSecret(answer.secret)}
+          asked={() => null}
+          ask={(_asked, headers) => api.POST("/api/v1/encryption-keys/{pool}/export", { params: path, headers })}
+        />
+      )}
+      {chosen === "confirm" && (
+        <EnterKey
+          said={words.confirmKey}
+          pool={found.pool}
+          onClose={onClose}
+          ask={(body, headers) => api.POST("/api/v1/encryption-keys/{pool}/confirm", { params: path, body, headers })}
+        />
+      )}
+      {chosen === "keep" && (
+        <EnterKey
+          said={words.keepKey}
+          pool={found.pool}
+          onClose={onClose}
+          ask={(body, headers) => api.PUT("/api/v1/encryption-keys/{pool}", { params: path, body, headers })}
+        />
+      )}
+      {secret !== null && <ToldKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
+    </Panel>
+  );
+}
+
+interface ToldProps {
+  readonly pool: string;
+  readonly secret: string;
+  readonly onClose: () => void;
+}
+
+/** Closed by its button alone: what is closed by mistake is lost. */
+function ToldKey({ pool, secret, onClose }: ToldProps) {
+  return (
+    <Modal isOpen variant={ModalVariant.small} aria-labelledby="told-key" onEscapePress={() => undefined}>
+      <ModalHeader title={words.exportKey.told(pool)} labelId="told-key" titleIconVariant="warning" />
+      <ModalBody>
+        <p>{words.exportKey.toldLead}</p>
+        <div className="zv-below">
+          <CopyLines lines={[secret]} label={words.exportKey.copy} />
+        </div>
+      </ModalBody>
+      <ModalFooter>
+        <Button onClick={onClose}>{words.exportKey.close}</Button>
+      </ModalFooter>
+    </Modal>
+  );
+}
+
+interface EnterProps {
+  readonly said: typeof words.confirmKey;
+  readonly pool: string;
+  readonly onClose: () => void;
+  readonly ask: (body: { secret: string }, headers: ReturnType<typeof idempotent>) => Promise<Outcome<Key>>;
+}
+
+/** The key, typed by who has it. */
+function EnterKey({ said, pool, onClose, ask }: EnterProps) {
+  const [secret, setSecret] = useState("");
+  return (
+    <ChangeDialog
+      title={said.title(pool)}
+      lead={said.lead}
+      submit={said.submit}
+      done={said.done}
+      ready={secret !== ""}
+      knownFields={["secret"]}
+      changes={CHANGES}
+      onClose={onClose}
+      asked={() => ({ secret: secret.trim() })}
+      ask={ask}
+    >
+      {(problem) => (
+        <TextField
+          id="key-secret"
+          label={words.keepKey.secret}
+          help={words.keepKey.secretHelp}
+          value={secret}
+          onChange={setSecret}
+          problem={problem?.at("secret")}
+          required
+        />
+      )}
+    </ChangeDialog>
+  );
+}

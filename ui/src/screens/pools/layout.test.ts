@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import type { Pool, Vdev } from "../../api/types";
+import { isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
+
+const part = (layout: Layout, disks: number, role: Role = "data") => ({
+  role,
+  layout,
+  devices: Array.from({ length: disks }, (_, index) => `/dev/${index}`),
+});
+
+describe("vdevsOf", () => {
+  it("makes mirrors in the order of choosing", () =>
+    expect(vdevsOf(part("mirror2", 4)).map((vdev) => vdev.devices)).toEqual([
+      ["/dev/0", "/dev/1"],
+      ["/dev/2", "/dev/3"],
+    ]));
+  it("makes one vdev else", () =>
+    expect(vdevsOf(part("raidz2", 6, "special"))).toEqual([
+      { devices: part("raidz2", 6).devices, redundancy: "raidz2", role: "special" },
+    ]));
+});
+
+describe("wrongPart", () => {
+  it.each<[Layout, number, boolean]>([
+    ["mirror2", 1, true],
+    ["mirror2", 3, true],
+    ["mirror2", 4, false],
+    ["mirror3", 4, true],
+    ["mirror3", 6, false],
+    ["raidz2", 2, true],
+    ["raidz3", 4, false],
+    ["stripe", 1, false],
+  ])("%s of %d", (layout, disks, wrong) => expect(wrongPart(part(layout, disks)) !== null).toBe(wrong));
+});
+
+it.each<[Layout, Role, boolean]>([
+  ["stripe", "data", true],
+  ["stripe", "special", true],
+  ["stripe", "spare", false],
+  ["stripe", "log", false],
+  ["mirror2", "data", false],
+])("isFragile: %s for %s", (layout, role, fragile) => expect(isFragile(part(layout, 1, role))).toBe(fragile));
+
+it("rowsOf shows roles one after the other, and each vdev above its disks", () => {
+  const vdev = (name: string, role: string, vdevs: Vdev[] = []) => ({ name, role, vdevs }) as Vdev;
+  const pool = {
+    vdevs: [vdev("spare", "spare"), vdev("mirror-0", "data", [vdev("a", "data"), vdev("b", "data")]), vdev("x", "else")],
+  } as Pool;
+  expect(rowsOf(pool).map(({ role, rows }) => [role, rows.map((row) => `${row.level}${row.vdev.name}`)])).toEqual([
+    ["data", ["0mirror-0", "1a", "1b"]],
+    ["spare", ["0spare"]],
+    ["else", ["0x"]],
+  ]);
+});
+
+it("nameOf is the path where only one device has it", () => {
+  const leaf = (path: string | null, guid: string) => ({ path, guid, role: "data", vdevs: [] as Vdev[] }) as Vdev;
+  const [one, twice, other, without] = [leaf("/dev/a", "1"), leaf("/dev/b", "2"), leaf("/dev/b", "3"), leaf(null, "4")];
+  const pool = { vdevs: [one, twice, other, without] } as Pool;
+  expect(pool.vdevs.map((vdev) => nameOf(pool, vdev))).toEqual(["/dev/a", "2", "3", "4"]);
+});

@@ -1,0 +1,83 @@
+/** Which vdevs are made of the chosen disks, and in which order a pool's are shown. */
+
+import type { Pool, Vdev, VdevAsked } from "../../api/types";
+import { text } from "../../text";
+
+const words = text.pools.build;
+
+export const ROLES = ["data", "log", "cache", "spare", "special", "dedup"] as const;
+export type Role = (typeof ROLES)[number];
+export type Layout = keyof typeof words.layouts;
+
+const MIRRORS: readonly Layout[] = ["mirror2", "mirror3"];
+const ALL: readonly Layout[] = [...MIRRORS, "raidz1", "raidz2", "raidz3", "stripe"];
+
+/** What zpoolconcepts(7) allows. */
+export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
+  data: ALL,
+  special: ALL,
+  dedup: ALL,
+  log: [...MIRRORS, "stripe"],
+  cache: ["stripe"],
+  spare: ["stripe"],
+};
+
+const FEWEST: Readonly<Record<Layout, number>> = { mirror2: 2, mirror3: 3, raidz1: 2, raidz2: 3, raidz3: 4, stripe: 1 };
+
+/** Disks that are used in one way. */
+export interface Part {
+  readonly role: Role;
+  readonly layout: Layout;
+  readonly devices: readonly string[];
+}
+
+/** What is wrong with so many disks; null when nothing is. */
+export function wrongPart({ layout, devices }: Part): string | null {
+  const fewest = FEWEST[layout];
+  if (devices.length < fewest) return words.tooFew(fewest);
+  return MIRRORS.includes(layout) && devices.length % fewest > 0 ? words.uneven(fewest) : null;
+}
+
+/** Mirrors are made in the order in which disks were chosen; other layouts are one vdev. */
+export function vdevsOf({ role, layout, devices }: Part): VdevAsked[] {
+  if (layout !== "mirror2" && layout !== "mirror3") return [{ devices: [...devices], redundancy: layout, role }];
+  const vdevs: VdevAsked[] = [];
+  for (let index = 0; index < devices.length; index += FEWEST[layout]) {
+    vdevs.push({ devices: devices.slice(index, index + FEWEST[layout]), redundancy: "mirror", role });
+  }
+  return vdevs;
+}
+
+/** Whether the pool is lost with one disk. */
+export function isFragile({ role, layout }: Part): boolean {
+  return layout === "stripe" && (role === "data" || role === "special" || role === "dedup");
+}
+
+/** How a device is called where it is asked for: as an admin knows it, by its GUID only where two of the pool have one path. */
+export function nameOf(pool: Pool, device: Vdev): string {
+  const { path } = device;
+  const same = rowsOf(pool).flatMap(({ rows }) => rows.filter((row) => row.vdev.path === path));
+  return path != null && same.length === 1 ? path : device.guid;
+}
+
+/** A row of the tree of vdevs. */
+export interface Row {
+  readonly vdev: Vdev;
+  readonly level: number;
+  readonly parent: Vdev | null;
+}
+
+/** The tree, role by role, each vdev before those below it. */
+export function rowsOf(pool: Pool): { readonly role: string; readonly rows: readonly Row[] }[] {
+  const below = (vdev: Vdev, level: number, parent: Vdev | null): Row[] => [
+    { vdev, level, parent },
+    ...(vdev.vdevs ?? []).flatMap((one) => below(one, level + 1, vdev)),
+  ];
+  const roles = [...new Set<string>([...ROLES, ...pool.vdevs.map((vdev) => vdev.role)])];
+  return roles
+    .map((role) => ({
+      role,
+      rows: pool.vdevs.filter((vdev) => vdev.role === role).flatMap((vdev) => below(vdev, 0, null)),
+    }))
+    .filter(({ rows }) => rows.length > 0);
+}

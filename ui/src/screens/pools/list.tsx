@@ -1,0 +1,157 @@
+/** Pools and disks: two tabs of one screen. Which one is in the address. */
+
+import { EmptyState, EmptyStateBody, Label, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link, useNavigate, useSearchParams } from "react-router";
+import { keysQuery, poolsQuery } from "../../api/queries";
+import type { Key, Pool } from "../../api/types";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { useBegun } from "../../parts/begun";
+import { Fill } from "../../parts/fill";
+import { Health } from "../../parts/health";
+import { Screen } from "../../parts/page";
+import { ScanSummary } from "../../parts/scan";
+import { Told } from "../../parts/states";
+import { Bytes } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { DisksTab } from "./disks-tab";
+import { ImportPool } from "./import-dialog";
+
+const words = text.pools;
+const TABS = ["pools", "disks"] as const;
+
+export default function PoolsScreen() {
+  const [parameters, setParameters] = useSearchParams();
+  const tab = TABS.find((one) => one === parameters.get("show")) ?? "pools";
+  return (
+    <Screen
+      title={words.title}
+      actions={
+        <May least="admin">
+          <Actions />
+        </May>
+      }
+    >
+      <Tabs
+        activeKey={tab}
+        aria-label={words.tabsLabel}
+        onSelect={(_event, key) => setParameters(key === "pools" ? {} : { show: String(key) }, { replace: true })}
+      >
+        {TABS.map((one) => (
+          <Tab
+            key={one}
+            eventKey={one}
+            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
+            tabContentId={`tab-${one}`}
+            aria-controls={`tab-${one}`}
+          />
+        ))}
+      </Tabs>
+      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
+        {tab === "pools" ? <PoolsTab /> : <DisksTab />}
+      </section>
+    </Screen>
+  );
+}
+
+function Actions() {
+  const navigate = useNavigate();
+  const [importing, setImporting] = useState(false);
+  const [begin, news] = useBegun();
+  return (
+    <>
+      <ActionsMenu
+        label={words.menu}
+        choices={[
+          { name: words.create.action, onChoose: () => void navigate("/pools/-new") },
+          { name: words.import.action, onChoose: () => setImporting(true) },
+        ]}
+      />
+      {importing && <ImportPool onBegin={begin} onClose={() => setImporting(false)} />}
+      {news}
+    </>
+  );
+}
+
+function PoolsTab() {
+  const query = useQuery(poolsQuery);
+  const { data: keys } = useQuery(keysQuery);
+  return (
+    <Told query={query} what={words.list} lines={4}>
+      {(pools) =>
+        pools.length === 0 ? (
+          <EmptyState titleText={words.empty.title} headingLevel="h2">
+            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+          </EmptyState>
+        ) : (
+          <PoolTable pools={pools} keys={keys} />
+        )
+      }
+    </Told>
+  );
+}
+
+function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly keys: readonly Key[] | undefined }) {
+  const { columns } = words;
+  return (
+    <Table aria-label={words.list} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{columns.name}</Th>
+          <Th>{columns.health}</Th>
+          <Th width={20}>{columns.used}</Th>
+          <Th>{columns.size}</Th>
+          <Th>{columns.free}</Th>
+          <Th modifier="wrap">{columns.errors}</Th>
+          <Th modifier="wrap">{columns.scan}</Th>
+          <Th>{columns.encryption}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {pools.map((pool) => (
+          <Tr key={pool.guid}>
+            <Td dataLabel={columns.name} modifier="breakWord">
+              <Link to={`/pools/${pool.name}`}>{pool.name}</Link>
+            </Td>
+            <Td dataLabel={columns.health}>
+              <PoolHealth pool={pool} />
+            </Td>
+            <Td dataLabel={columns.used}>
+              <Fill label={words.usage(pool.name)} part={pool.allocated} whole={pool.size} />
+            </Td>
+            <Td dataLabel={columns.size}>
+              <Bytes value={pool.size} />
+            </Td>
+            <Td dataLabel={columns.free}>
+              <Bytes value={pool.free} />
+            </Td>
+            <Td dataLabel={columns.errors}>{pool.error_count}</Td>
+            <Td dataLabel={columns.scan}>
+              <ScanSummary pool={pool} />
+            </Td>
+            <Td dataLabel={columns.encryption}>
+              <Encryption found={keys?.find((one) => one.pool === pool.name)} />
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+export function PoolHealth({ pool }: { readonly pool: Pool }) {
+  return (
+    <>
+      <Health of={pool.health} errors={pool.error_count} /> {pool.readonly && <Label isCompact>{words.readonly}</Label>}
+    </>
+  );
+}
+
+function Encryption({ found }: { readonly found: Key | undefined }) {
+  if (found === undefined) return words.encryption.none;
+  if (found.key_status === "available") return words.encryption.open;
+  return <Label status="danger">{words.encryption.locked}</Label>;
+}

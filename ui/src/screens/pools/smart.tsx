@@ -1,0 +1,42 @@
+/** What a disk says of itself by SMART. */
+
+import { Label } from "@patternfly/react-core";
+import { Facts, type Fact } from "../../parts/facts";
+import { Time } from "../../parts/values";
+import { text } from "../../text";
+import { verdictOf, type Smart } from "./verdict";
+
+const words = text.pools.disks.smart;
+const STATUS = { failed: "danger", warning: "warning", passed: "success" } as const;
+
+export function SmartLabel({ smart }: { readonly smart: Smart | null }) {
+  const verdict = verdictOf(smart);
+  const status = verdict === "failed" || verdict === "warning" || verdict === "passed" ? STATUS[verdict] : undefined;
+  return (
+    <Label isCompact status={status}>
+      {words[verdict]}
+    </Label>
+  );
+}
+
+export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
+  if (smart === null) return <p>{words.notAsked}</p>;
+  const number = (name: string, value: number | null): Fact => (value === null ? null : [name, value.toLocaleString()]);
+  return (
+    <Facts
+      columns={2}
+      facts={[
+        smart.reason === "" ? null : [words.reason, smart.reason],
+        smart.temperature === null ? null : [words.temperature, words.degrees(smart.temperature, smart.temperature_limit)],
+        smart.power_on_hours === null ? null : [words.powerOn, words.hours(smart.power_on_hours)],
+        number(words.reallocated, smart.reallocated),
+        number(words.pending, smart.pending),
+        number(words.uncorrectable, smart.uncorrectable),
+        smart.wear === null ? null : [words.wear, words.percent(smart.wear)],
+        smart.spare === null ? null : [words.spare, words.spareOf(smart.spare, smart.spare_limit)],
+        smart.available ? number(words.critical, smart.critical_warning) : null,
+        [words.asked, <Time key="asked" at={smart.asked_at} ago />],
+      ]}
+    />
+  );
+}

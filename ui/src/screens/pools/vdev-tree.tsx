@@ -1,0 +1,75 @@
+/** The vdevs of a pool with those below them, their states and errors. */
+
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import type { Pool, Vdev } from "../../api/types";
+import { Health } from "../../parts/health";
+import type { Place } from "../../parts/job-dialog";
+import { Bytes } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { DeviceMenu } from "./device-menu";
+import { rowsOf } from "./layout";
+
+const words = text.pools.detail;
+const columns = words.vdevColumns;
+const DEEPEST = 3;
+
+interface Props {
+  readonly pool: Pool;
+  readonly onBegin: Place["onBegin"];
+}
+
+export function VdevTree({ pool, onBegin }: Props) {
+  return (
+    <Table aria-label={words.vdevs} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={40}>{columns.name}</Th>
+          <Th>{columns.health}</Th>
+          <Th>{columns.size}</Th>
+          <Th modifier="wrap">{columns.read}</Th>
+          <Th modifier="wrap">{columns.write}</Th>
+          <Th modifier="wrap">{columns.checksum}</Th>
+          <Th screenReaderText={columns.actions} />
+        </Tr>
+      </Thead>
+      {rowsOf(pool).map(({ role, rows }) => (
+        <Tbody key={role}>
+          <Tr>
+            <Th colSpan={7} scope="colgroup">
+              {words.roles[role] ?? role}
+            </Th>
+          </Tr>
+          {rows.map(({ vdev, level, parent }) => (
+            <Tr key={vdev.guid}>
+              <Td dataLabel={columns.name} modifier="breakWord">
+                <div className={`zv-level-${Math.min(level, DEEPEST)}`}>
+                  {parent !== null && <span className="pf-v6-screen-reader">{words.within(parent.name)}</span>}
+                  {vdev.name}
+                </div>
+              </Td>
+              <Td dataLabel={columns.health}>
+                <Health of={vdev.health} errors={errorsOf(vdev)} />
+              </Td>
+              <Td dataLabel={columns.size}>{vdev.size === "0" ? "–" : <Bytes value={vdev.size} />}</Td>
+              <Td dataLabel={columns.read}>{vdev.read_errors.toLocaleString()}</Td>
+              <Td dataLabel={columns.write}>{vdev.write_errors.toLocaleString()}</Td>
+              <Td dataLabel={columns.checksum}>{vdev.checksum_errors.toLocaleString()}</Td>
+              <Td isActionCell>
+                {(vdev.vdevs ?? []).length === 0 && vdev.role !== "spare" && (
+                  <May least="operator">
+                    <DeviceMenu pool={pool} device={vdev} onBegin={onBegin} />
+                  </May>
+                )}
+              </Td>
+            </Tr>
+          ))}
+        </Tbody>
+      ))}
+    </Table>
+  );
+}
+
+function errorsOf(vdev: Vdev): number {
+  return vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
+}

@@ -1,0 +1,20 @@
+/** What to make of what a disk says of itself. */
+
+import type { Disk } from "../../api/types";
+
+export type Smart = NonNullable<Disk["smart"]>;
+export type Verdict = "notAsked" | "none" | "asleep" | "failed" | "warning" | "passed" | "unknown";
+
+/** In one word. What grows before a disk fails is a warning, whatever the disk itself says. */
+export function verdictOf(smart: Smart | null): Verdict {
+  if (smart === null) return "notAsked";
+  if (!smart.available) return "none";
+  if (smart.asleep) return "asleep";
+  if (smart.passed === false) return "failed";
+  const counted = (smart.reallocated ?? 0) + (smart.pending ?? 0) + (smart.uncorrectable ?? 0) + smart.critical_warning;
+  const hot = smart.temperature !== null && smart.temperature_limit !== null && smart.temperature > smart.temperature_limit;
+  const worn =
+    (smart.wear ?? 0) >= 100 || (smart.spare !== null && smart.spare_limit !== null && smart.spare < smart.spare_limit);
+  if (counted > 0 || hot || worn) return "warning";
+  return smart.passed === null ? "unknown" : "passed";
+}
