@@ -22,6 +22,7 @@ from appliance.dataplane.ganesha import ExportControl
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl
 from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import access
 from appliance.domain.access import Role
 from appliance.domain.secrets import Seal
@@ -54,7 +55,7 @@ class Appliance:
         self.service.stop()
         old = self.service.context
         new = Context(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
-        for name in ("device", "path", "mounts", "on_files", "folder"):
+        for name in ("device", "path", "mounts", "on_files", "folder", "files"):
             setattr(new, name, getattr(old, name))
         self.service = Service(new)
         assert self.server is not None
@@ -148,6 +149,8 @@ def running(
         context.path, context.mounts = paths(volumes), str(volumes)
     elif isinstance(control, TargetSimulator):
         context.device = lambda volume: "/dev/null"  # there at once
+    if exports is None:
+        context.files = VaaiNasSimulator()
     service = Service(context)
     server = WorkerServer(configuration.worker_socket, service)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

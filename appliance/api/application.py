@@ -19,6 +19,7 @@ from appliance.api import (
     console,
     datastores,
     events,
+    files,
     hosts,
     journal,
     metrics,
@@ -35,8 +36,8 @@ from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
 from appliance.api.schemas.common import Problem
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, snapshots, schedules, hosts, journal, webhooks, configuration, events,
-    metrics, support,
+    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, webhooks, configuration,
+    events, metrics, support,
 )  # fmt: skip
 LONGEST_BODY = 1 << 20
 _log = logging.getLogger(__name__)
@@ -127,12 +128,13 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                 operation["requestBody"]["required"] = True
             if declared.has_query:
                 refusals |= {422: "a parameter is not what it should be"}
+            if declared.conflicts:
+                refusals |= {409: "something is in the way"}
             if "{" in path or declared.method != "GET":
                 refusals |= {404: "not there"}
             if declared.method != "GET":
                 operation["x-audit"] = declared.audit
                 refusals |= {
-                    409: "something is in the way",
                     412: "it has changed meanwhile",
                     422: "a field is not what it should be",
                     429: "wait",

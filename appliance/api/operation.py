@@ -170,6 +170,8 @@ class Declaration:
     is_list: bool
     media: str | None = None
     """The answer's media type, where it is no JSON."""
+    conflicts: bool = False
+    """Something can be in the way, as with all that changes something."""
 
 
 DECLARATIONS: dict[str, Declaration] = {}
@@ -216,6 +218,7 @@ class Resource:
         query: type[BaseModel] | None = None,
         status: int = 200,
         media: str | None = None,
+        conflicts: bool = False,
     ) -> Callable[[View], View]:
         """Declares one."""
         assert (audit is not None) == (method != "GET"), "all that changes something is audited"
@@ -233,6 +236,7 @@ class Resource:
                 "secret" in answer.model_fields,
                 bool({"items", "checks"} & answer.model_fields.keys()),
                 media,
+                conflicts or method != "GET",
             )
             DECLARATIONS[endpoint] = declared
             function: Any = view
@@ -447,7 +451,7 @@ def page(items: Sequence[Any], query: Any, key: Callable[[Any], str]) -> dict[st
     begin = after(query)
     rest = [item for item in items if begin is None or key(item) > begin]
     shown = rest[: query.limit]
-    return {"items": shown, "next_cursor": _encode(key(shown[-1])) if len(rest) > len(shown) else None}
+    return {"items": shown, "next_cursor": encoded(key(shown[-1])) if len(rest) > len(shown) else None}
 
 
 def after(query: Any) -> str | None:
@@ -459,7 +463,7 @@ def newest_first(items: Iterable[Any], query: Any, number: Callable[[Any], int])
     """A page of a list that the database has sorted, one more than asked for."""
     found = list(items)
     shown = found[: query.limit]
-    return {"items": shown, "next_cursor": _encode(str(number(shown[-1]))) if len(found) > len(shown) else None}
+    return {"items": shown, "next_cursor": encoded(str(number(shown[-1]))) if len(found) > len(shown) else None}
 
 
 def before_number(query: Any) -> int:
@@ -472,7 +476,8 @@ def before_number(query: Any) -> int:
     return int(text)
 
 
-def _encode(key: str) -> str:
+def encoded(key: str) -> str:
+    """A cursor that points after this key."""
     return base64.urlsafe_b64encode(key.encode()).decode()
 
 

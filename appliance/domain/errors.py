@@ -48,11 +48,15 @@ class InvalidError(DomainError):
 
 @dataclass(eq=False)
 class ConflictError(DomainError):
-    """Something is in the way: `blocking` names it, and `can_force` says whether `force` does it nevertheless."""
+    """Something is in the way: `blocking` names it, and `can_force` says whether `force` does it nevertheless.
+
+    `field_name` is what was asked that it is in the way of, where that is one field.
+    """
 
     reason: str
     blocking: Sequence[str] = ()
     can_force: bool = False
+    field_name: str | None = None
     code: ClassVar[str] = "conflict"
 
     def __str__(self) -> str:
@@ -60,7 +64,10 @@ class ConflictError(DomainError):
 
     def details(self) -> dict[str, Any]:
         """What is in the way, the first hundred."""
-        return {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
+        told: dict[str, Any] = {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
+        if self.field_name is not None:
+            told["errors"] = [{"field": self.field_name, "reason": self.reason, "allowed": ""}]
+        return told
 
 
 @dataclass(eq=False)

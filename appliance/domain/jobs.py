@@ -99,8 +99,10 @@ def begin(session: Session, job_id: str) -> Job:
 
 
 def advance(session: Session, job_id: str, step: str, percent: int) -> None:
-    """How far it is."""
+    """How far it is. Nobody is told the same twice."""
     found = job(session, job_id)
+    if (found.step, found.percent) == (step, percent):
+        return
     found.step, found.percent = step, percent
     _changed(session, found)
 
@@ -117,7 +119,10 @@ def end(
 
 
 def ask_to_cancel(session: Session, job_id: str) -> Job:
-    """A queued job is cancelled at once, a running one unless it has begun to change something. Raises ConflictError."""
+    """A queued job is cancelled at once, a running one unless it has begun to change something. Raises ConflictError.
+
+    The clone of a file is cancelled at any moment before its end.
+    """
     found = job(session, job_id)
     if found.state not in ACTIVE:
         raise ConflictError(f"the job has {found.state}")

@@ -21,6 +21,8 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NfsClient, NoSuchExportError
 from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
+from appliance.dataplane.vaai_nas import FileControl, VaaiNas
+from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, jobs
 from appliance.domain.datastores import Datastore, Inventory
@@ -140,6 +142,8 @@ class Context:
     """Where the target keeps the persistent reservations of a pool's LUNs."""
     keys: Keys = field(init=False)
     """Of encrypted datasets: the helper's, or our own where there is none."""
+    files: FileControl = field(init=False)
+    """Of NFS datastores, as the NFS server has them."""
     _given: set[int] = field(default_factory=set)
     """Pools, by GUID, whose folder was given to the target since the start."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
@@ -152,6 +156,8 @@ class Context:
 
     def __post_init__(self) -> None:
         engine = self.engine
+        nfs = self.configuration.nfs
+        self.files = VaaiNasSimulator() if nfs.simulated else VaaiNas(nfs.statistics)
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     # --- looking

@@ -1,4 +1,4 @@
-"""Runs jobs, one after the other, and takes up those a crash has interrupted."""
+"""Runs jobs, one after the other and some beside, and takes up those a crash has interrupted."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import DomainError, InternalError, NotFoundError, UnavailableError, to_wire
-from appliance.worker import operations, pool_operations, snapshot_operations, support
+from appliance.worker import file_operations, operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context, as_domain_errors
-from appliance.worker.steps import Cancelled, Operation, Parameters
+from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
 
-OPERATIONS = {**operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS}
+OPERATIONS = {
+    **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
+    **file_operations.OPERATIONS,
+}  # fmt: skip
 _TRIES = 5
+_TRIES_BESIDE = 40
+"""About five minutes: who is waited for may be started anew, and tells then."""
+_BESIDE = 4
+"""Jobs that wait beside others, at once."""
 _log = logging.getLogger(__name__)
 
 
 class Executor:
-    """The one thread that changes storage."""
+    """The one thread that changes storage, and some for jobs that only wait."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -28,17 +35,21 @@ class Executor:
         self._submitting = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobs")
+        self._beside: dict[str, threading.Thread] = {}
+        """By the jobs that they have."""
 
     def start(self) -> None:
         """Begins with what was under way."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits for the job under way."""
+        """Waits for the job under way; those beside are taken up again at the next start."""
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
-        self._thread.join()
+            beside = list(self._beside.values())
+        for thread in (self._thread, *beside):
+            thread.join()
 
     def submit(self, kind: str, asked: Parameters, actor: str, *, key: str | None = None, until: float | None = None) -> str:
         """Checks what is asked for and queues it; the job's identifier. Raises DomainError, and then nothing has changed.
@@ -67,11 +78,34 @@ class Executor:
             _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
         with self._wake:
             self._wake.notify_all()
+        self._start_beside()
         return job_id
 
-    def _next(self) -> Job | None:
+    def _next(self, *, beside: bool = False) -> Job | None:
         with self._context.store.reading() as session:
-            return next(iter(jobs.active(session)), None)
+            fitting = (job for job in jobs.active(session) if OPERATIONS[job.kind].beside == beside)
+            return next((job for job in fitting if job.id not in self._beside), None)
+
+    def _start_beside(self) -> None:
+        """Each job in a thread of its own, as long as they are few."""
+        try:
+            with self._wake:
+                while not self._stopping.is_set() and len(self._beside) < _BESIDE and (job := self._next(beside=True)):
+                    self._beside[job.id] = threading.Thread(target=self._run_beside, args=(job,), name=f"job {job.id[:8]}")
+                    self._beside[job.id].start()
+        except Exception:  # as below: it is tried again with the next turn
+            _log.exception("jobs beside others")
+
+    def _run_beside(self, job: Job) -> None:
+        try:
+            self._whole(job)
+        except Exception:  # as below: it is taken up again
+            _log.exception("the thread of job %s", job.id)
+            self._stopping.wait(1)
+        finally:
+            with self._wake:
+                del self._beside[job.id]
+            self._start_beside()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -82,12 +116,16 @@ class Executor:
                 self._stopping.wait(1)
 
     def _turn(self) -> None:
+        self._start_beside()
         job = self._next()
         if job is None:
             with self._wake:
                 if not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
             return
+        self._whole(job)
+
+    def _whole(self, job: Job) -> None:
         operation = OPERATIONS[job.kind]
         logs.of_request(f"job-{job.id}")
         _log.info("%s of %s begins", job.kind, job.subject)
@@ -127,8 +165,10 @@ class Executor:
             with self._context.store.session() as session:
                 # What has begun comes to its end: half of it would be worse than either.
                 begun[0] = max(begun[0], percent)
-                if jobs.job(session, job_id).cancel and percent <= 10 and not resumed and attempt == 1:
+                if jobs.job(session, job_id).cancel and (operation.beside or (percent <= 10 and not resumed and attempt == 1)):
                     raise Cancelled
+                if operation.beside and self._stopping.is_set():
+                    raise Stopping
                 jobs.advance(session, job_id, step, percent)
 
         while True:
@@ -137,11 +177,15 @@ class Executor:
                     result = operation.run(self._context, decided, job_id, advance)
             except Cancelled:
                 return self._end(job, jobs.CANCELLED)
+            except Stopping:
+                return None
             except UnavailableError as error:
                 # What may still come true in ZFS must not do so under hosts: then it is tried until it is known.
                 unsure = bool(decided.get("out_of_service")) and begun[0] >= 50
                 attempt += 1
-                if (unsure or attempt <= _TRIES) and not self._stopping.wait(min(8.0, 0.5 * 2 ** min(attempt, 8))):
+                if (unsure or attempt <= (_TRIES_BESIDE if operation.beside else _TRIES)) and not self._stopping.wait(
+                    min(8.0, 0.5 * 2 ** min(attempt, 8))
+                ):
                     continue
                 if self._stopping.is_set():
                     return None  # still running in the database: taken up again at the next start

@@ -20,7 +20,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.domain.journal import settle
-from appliance.worker import measures, pool_operations, readiness, reservations
+from appliance.worker import file_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.worker.watch import Watch
@@ -55,6 +55,7 @@ class Service:
             "snapshots": self._snapshots,
             "volumes": self._volumes,
             "filesystems": self._filesystems,
+            "files": lambda asked: file_operations.listed(context, asked),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
             "registered": self._registered,

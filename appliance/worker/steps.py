@@ -40,6 +40,10 @@ class Cancelled(Exception):  # noqa: N818  # not a failure
     """The job was cancelled between two steps."""
 
 
+class Stopping(Exception):  # noqa: N818  # not a failure
+    """The worker ends; the job is taken up again at its next start."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What will be done: what it is about, and every decision made for it."""
@@ -52,6 +56,11 @@ class Operation(ABC):
     """A kind of job."""
 
     kind: ClassVar[str]
+    beside: ClassVar[bool] = False
+    """It waits, perhaps for hours, for somebody else's work: beside other jobs, which it does not keep from running.
+
+    It may be cancelled at any moment, and its `run` takes care of that.
+    """
 
     @abstractmethod
     def plan(self, context: Context, asked: Parameters) -> Plan:

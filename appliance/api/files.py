@@ -1,0 +1,34 @@
+"""Files of NFS datastores: VMDKs listed, one file cloned by the NFS server."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from appliance.api.operation import Call, Resource, after, encoded
+from appliance.api.schemas.files import FileCloneAsked, FilePage, FileQuery
+from appliance.api.schemas.journal import JobTold
+from appliance.domain.access import Role
+
+resource = Resource("files")
+
+
+@resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, query=FileQuery, answer=FilePage, conflicts=True)
+def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
+    """The VMDK files of an NFS datastore that hold data; their descriptors, which are small texts, are left out."""
+    found = call.services.worker.call("files", id=datastore_id, after=after(query), limit=query.limit)
+    cursor = encoded(found["files"][-1]["path"]) if found["more"] else None
+    return FilePage.model_validate({"items": found["files"], "next_cursor": cursor, "complete": found["complete"]})
+
+
+@resource.operation(
+    "POST",
+    "/datastores/<datastore_id>/files/clone",
+    role=Role.OPERATOR,
+    audit="file.clone",
+    body=FileCloneAsked,
+    answer=JobTold,
+    status=202,
+)
+def clone_file(call: Call, datastore_id: str, body: FileCloneAsked) -> BaseModel:
+    """A clone of one file, made by the NFS server. Its job can be cancelled until it ends, and tells how each byte went."""
+    return call.submit("file.clone", id=datastore_id, **body.model_dump())

@@ -1,0 +1,54 @@
+"""Files of NFS datastores."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from appliance.api.schemas.common import ListQuery
+from appliance.api.types import Answer, Bytes, Model
+
+FilePath = Annotated[str, Field(min_length=1, max_length=1023)]
+
+
+class FileQuery(ListQuery):
+    """A page of them: the files' statistics take time, and their cursors are long."""
+
+    limit: int = Field(50, ge=1, le=200)
+    cursor: str | None = Field(None, max_length=2048)
+
+
+class FileTold(Answer):
+    """A VMDK file that holds data, by its path in the datastore.
+
+    Sizes in bytes: of the file (`total`), of its blocks (`allocated`), of those that no other file shares (`unique`, an upper
+    bound unless `unique_exact`), and what is promised to it (`reserved`). `unique` and `reserved` are null where the NFS server
+    had no time to find out; `allocated` may then lack what was written in the last seconds.
+    """
+
+    path: str
+    total: Bytes
+    allocated: Bytes
+    unique: Bytes | None
+    unique_exact: bool
+    reserved: Bytes | None
+
+
+class FilePage(Answer):
+    """Files, by the bytes of their paths. Without `complete` some are not told: too deep, too many, or names that are no text."""
+
+    items: list[FileTold]
+    next_cursor: str | None
+    complete: bool
+
+
+class FileCloneAsked(Model):
+    """One file to a new name, both paths in the datastore, as in `vm/disk-flat.vmdk`. The folder has to be there, the name not.
+
+    `fast` shares all blocks or is refused; otherwise what can't be shared is copied.
+    """
+
+    source: FilePath
+    destination: FilePath
+    fast: bool = False

@@ -1,0 +1,37 @@
+"""Files of NFS datastores."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli.shared import Wait, noun, shared
+
+file = noun("Files of NFS datastores.")
+Store = Annotated[str, typer.Argument(help="Name or identifier of an NFS datastore.")]
+FilePath = Annotated[str, typer.Argument(help="Path in the datastore, as in vm/disk-flat.vmdk.")]
+
+
+@file.command("list")
+def list_files(context: typer.Context, datastore: Store) -> None:
+    """VMDK files that hold data, with what they take. `unique` shares nothing with others; "no" at exact: it is that or less."""
+    run = shared(context)
+    found = run.client.all(f"/datastores/{run.client.named('/datastores', datastore)}/files", limit=200)
+    run.output.rows(found, "path", "total", "allocated", "unique", "unique_exact", "reserved")
+
+
+@file.command("clone")
+def clone_file(
+    context: typer.Context,
+    datastore: Store,
+    source: FilePath,
+    destination: FilePath,
+    fast: Annotated[bool, typer.Option("--fast", help="Share all blocks, or be refused: never copy.")] = False,
+    wait: Wait = False,
+) -> None:
+    """One file to a new name in the same datastore, by the NFS server. `zvaai job cancel` ends it: then nothing was made."""
+    run = shared(context)
+    store = run.client.named("/datastores", datastore)
+    body = {"source": source, "destination": destination, "fast": fast}
+    run.job(run.client.call("POST", f"/datastores/{store}/files/clone", body), wait)

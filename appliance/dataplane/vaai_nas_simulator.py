@@ -1,0 +1,103 @@
+"""Files of exports in memory, for tests of the worker, the API and the console."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field, replace
+
+from appliance.dataplane.vaai_nas import FileControl, FileJob, FilePage, FileRefusedError, FileStatistics, FoundFile
+
+
+@dataclass
+class _Clone:
+    asked: tuple[int, str, str, bool]
+    request: str
+    told: FileJob
+
+
+@dataclass
+class VaaiNasSimulator(FileControl):
+    """Keeps what it is told, and refuses what the daemon would."""
+
+    exports: dict[int, dict[str, FileStatistics]] = field(default_factory=dict)
+    """Files by export and path, for tests to set."""
+    paused: bool = False
+    """Clones come half way, for tests to set."""
+    cannot_share: bool = False
+    """Fast clones are refused, and others copied; for tests to set."""
+    _jobs: dict[int, _Clone] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1000))
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def put(self, export: int, path: str, size: int) -> None:
+        """A file that shares nothing."""
+        self.exports.setdefault(export, {})[path] = FileStatistics(size, size, size, True, 0)
+
+    def restart(self) -> None:
+        """As the daemon's: what was under way is not made, and no job is known any more."""
+        with self._lock:
+            self._jobs.clear()
+
+    def files(self, export: int, after: str, limit: int) -> FilePage:
+        """See FileControl."""
+        chosen = sorted((path for path in self.exports.get(export, {}) if path.endswith(".vmdk")), key=str.encode)
+        rest = [path for path in chosen if path.encode() > after.encode()]
+        told = [(path, self.exports[export][path]) for path in rest[:limit]]
+        return FilePage(tuple(FoundFile(path, one.total, one.allocated) for path, one in told), len(rest) > limit, True)
+
+    def statistics(self, export: int, path: str, timeout_s: float = 0) -> FileStatistics:
+        """See FileControl."""
+        return self._file(export, path, "path")
+
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+        """See FileControl."""
+        asked = (export, source, destination, fast)
+        with self._lock:
+            total = self._file(export, source, "source").total
+            for clone in self._jobs.values():
+                if clone.request == request and not dry_run:
+                    if clone.asked != asked:
+                        raise FileRefusedError("exists", "the request id belongs to another request", "destination")
+                    return self.job(export, clone.told.job)
+            if destination in self.exports[export]:
+                raise FileRefusedError("exists", "the name is taken; nothing was changed", "destination")
+            if fast and self.cannot_share:
+                raise FileRefusedError("not_supported", "the file system can't share these blocks")
+            told = FileJob(0 if dry_run else next(self._numbers), "running", "ok", "", total, total // 2)
+            if dry_run:
+                return replace(told, state="complete")
+            self._jobs[told.job] = _Clone(asked, request, told)
+            return told
+
+    def job(self, export: int, job: int) -> FileJob:
+        """See FileControl."""
+        with self._lock:
+            clone = self._find(job)
+            if clone.told.active and not self.paused:
+                _export, source, destination, _fast = clone.asked
+                of, total = self.exports[export][source], clone.told.total_bytes
+                how = {"copied_bytes": total} if self.cannot_share else {"cloned_bytes": total}
+                why = {"reason": "copied: not_supported", "fallback_bytes": {"not_supported": total}} if self.cannot_share else {}
+                clone.told = replace(clone.told, state="complete", done_bytes=total, **how, **why)  # type: ignore[arg-type]
+                self.exports[export][destination] = of if self.cannot_share else replace(of, unique=0)
+            return clone.told
+
+    def cancel(self, export: int, job: int) -> FileJob:
+        """See FileControl."""
+        with self._lock:
+            clone = self._find(job)
+            if clone.told.active:
+                clone.told = replace(clone.told, state="failed", status="cancelled", reason="the destination was not made")
+            return clone.told
+
+    def _find(self, job: int) -> _Clone:
+        if job not in self._jobs:
+            raise FileRefusedError("interrupted", "job: interrupted", "job")
+        return self._jobs[job]
+
+    def _file(self, export: int, path: str, what: str) -> FileStatistics:
+        found = self.exports.get(export, {}).get(path)
+        if found is None:
+            raise FileRefusedError("not_found", f"{what}: not_found; nothing was changed", what)
+        return found

@@ -1,0 +1,191 @@
+"""Files of NFS datastores: listed, and cloned by the NFS server. Nothing here touches a file."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.vaai_nas import FileJob, FileRefusedError
+from appliance.domain import datastores as domain
+from appliance.domain import jobs
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, StorageError
+from appliance.domain.files import check_path
+from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.steps import Advance, Cancelled, Operation, Parameters, Plan
+
+MEASURING_SECONDS = 10.0
+"""For the statistics of a page's files. The NFS server waits for what was written lately: what has no time is told as unknown."""
+_DRY_RUN = "0" * 31 + "1"
+_FORGOTTEN = ("interrupted", "not_found")
+"""The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
+
+
+def exported(context: Context, datastore_id: str) -> tuple[Datastore, int]:
+    """An active NFS datastore, and the number of its export. Raises DomainError."""
+    store = domain.find(context.datastores(), datastore_id, "active")
+    if store.kind != domain.NFS or store.export is None:
+        raise ConflictError("a VMFS datastore has its files inside of VMFS, where only hosts see them", [store.name])
+    return store, store.export
+
+
+def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> DomainError:  # noqa: PLR0911  # a table
+    """What a refusal of the NFS server is for who asked; `paths` are the fields that he can have meant."""
+    field = error.field if error.field in paths else None
+    if error.status == "stale":
+        return ConflictError("the NFS server does not export it now: zvaai reconcile", [name])
+    if field is not None and error.status == "exists":
+        return ConflictError(f"{field}: {error.reason}", [paths[field]], field_name=field)
+    if field == "source" and error.status == "not_found":
+        return InvalidError(field, "there is no such file", "a file of the datastore")
+    if field == "destination" and error.status in ("not_found", "not_directory"):
+        return InvalidError(field, "there is no such folder", "a new name in a folder of the datastore")
+    if field is not None and error.status in ("invalid", "is_directory", "not_directory", "access", "name_too_long"):
+        return InvalidError(field, error.reason, "a file" if field == "source" else "a new name in a folder of the datastore")
+    if error.status == "not_supported":
+        return ConflictError(f"{error.reason}; a clone that need not be fast is copied", [name], field_name="fast")
+    if error.status == "input_output":
+        return StorageError(error.status, error.reason)
+    return ConflictError(error.reason, [name])
+
+
+def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of an NFS datastore's VMDK files. `unique` and `reserved` are null where they were not measured in time."""
+    store, export = exported(context, asked["id"])
+    try:
+        with as_domain_errors():
+            page = context.files.files(export, asked.get("after") or "", asked["limit"])
+    except FileRefusedError as error:
+        raise refusal(error, store.name, {}) from error
+    until = time.monotonic() + MEASURING_SECONDS
+    told = []
+    for one in page.files:
+        row: dict[str, Any] = {"path": one.path, "total": one.total, "allocated": one.allocated}
+        row |= {"unique": None, "unique_exact": False, "reserved": None}
+        left = until - time.monotonic()
+        if left > 0:
+            try:
+                row |= vars(context.files.statistics(export, one.path, left))
+            except FileRefusedError:  # it is gone, or busy
+                pass
+            except GaneshaUnreachableError:
+                until = 0
+        told.append(row)
+    return {"files": told, "more": page.more, "complete": page.complete}
+
+
+class CloneFile(Operation):
+    """One file of an NFS datastore to a new name in it, by the NFS server."""
+
+    kind = "file.clone"
+    beside = True
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """The NFS server checks what it can without beginning."""
+        paths = {field: asked[field] for field in ("source", "destination")}
+        store, export = exported(context, asked["id"])
+        for field, path in paths.items():
+            check_path(field, path)
+        fast = bool(asked.get("fast"))
+        try:
+            context.files.clone(export, asked["source"], asked["destination"], request=_DRY_RUN, fast=fast, dry_run=True)
+        except FileRefusedError as error:
+            raise refusal(error, store.name, paths) from error
+        # About the datastore, which must not be taken away meanwhile; what else is done with it may go on.
+        decided = {"about": [store.id], "datastore": store.id, "name_of": store.name, "export_of": export, "fast": fast, **paths}
+        return Plan(f"{store.id}/{paths['destination']}", decided)
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """Begins it, or finds what was begun before, and looks at it until it has ended."""
+        paths = {field: decided[field] for field in ("source", "destination")}
+        try:
+            advance("asking the NFS server", 0)
+        except Cancelled:
+            if not _noted(context, job_id)[1]:
+                raise
+        try:
+            job, cancelled = _watch(context, decided, job_id, paths, advance)
+        except FileRefusedError as error:
+            if error.status == "stale" and _noted(context, job_id)[0] is not None:
+                text = (
+                    "the NFS server does not export it any more, and has ended its clones: look whether the destination is there"
+                )
+                raise ConflictError(text, [paths["destination"]]) from error
+            raise refusal(error, decided["name_of"], paths) from error
+        if job.state == "complete":
+            return {"datastore": decided["datastore"], **paths, **_ways(job)}
+        if cancelled and job.status == "cancelled":
+            raise Cancelled
+        raise refusal(FileRefusedError(job.status, job.reason), decided["name_of"], {})
+
+
+def _watch(
+    context: Context, decided: Parameters, job_id: str, paths: Mapping[str, str], advance: Advance
+) -> tuple[FileJob, bool]:
+    """The NFS server's job, ended, and whether that was asked for. Raises FileRefusedError, ConflictError."""
+    job = _begin(context, decided, job_id, paths)
+    pause, cancelled = 0.02, False
+    while job.active:
+        try:
+            advance("cloning", 1 + 98 * job.done_bytes // max(job.total_bytes, job.done_bytes, 1))
+        except Cancelled:
+            cancelled = True
+        try:
+            if cancelled:
+                job = context.files.cancel(decided["export_of"], job.job)
+            else:
+                time.sleep(pause)
+                pause = min(1.0, pause * 1.5)
+                job = context.files.job(decided["export_of"], job.job)
+        except FileRefusedError as error:
+            if error.status not in _FORGOTTEN:
+                raise
+            job = _begin(context, decided, job_id, paths)
+    return job, cancelled
+
+
+def _begin(context: Context, decided: Parameters, job_id: str, paths: Mapping[str, str]) -> FileJob:
+    """The NFS server's job for ours: its request id is our identifier. Raises FileRefusedError, ConflictError."""
+    known, before = _noted(context, job_id)
+    if known is not None:
+        try:
+            return context.files.job(decided["export_of"], known)
+        except FileRefusedError as error:
+            if error.status not in _FORGOTTEN:
+                raise
+    _note(context, job_id, begun=True)
+    try:
+        request = uuid.UUID(job_id).hex
+        source, destination = paths["source"], paths["destination"]
+        job = context.files.clone(decided["export_of"], source, destination, request=request, fast=decided["fast"])
+    except FileRefusedError as error:
+        if error.status == "exists" and before:
+            text = "the NFS server was restarted meanwhile. The destination is there, and whole if this job made it: look at it"
+            raise ConflictError(text, [paths["destination"]]) from error
+        raise
+    _note(context, job_id, clone=job.job)
+    return job
+
+
+def _noted(context: Context, job_id: str) -> tuple[int | None, bool]:
+    with context.store.reading() as session:
+        parameters = jobs.job(session, job_id).parameters
+        return parameters.get("clone"), bool(parameters.get("begun"))
+
+
+def _note(context: Context, job_id: str, **noted: int | bool) -> None:
+    with context.store.session() as session:
+        job = jobs.job(session, job_id)
+        job.parameters = {**job.parameters, **noted}
+
+
+def _ways(job: FileJob) -> Parameters:
+    """How each byte went, and why bytes were copied."""
+    sizes = {name: str(getattr(job, name)) for name in ("total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")}
+    return {**sizes, "copied_because": {reason: str(count) for reason, count in job.fallback_bytes.items() if count}}
+
+
+OPERATIONS: Mapping[str, Operation] = {operation.kind: operation for operation in (CloneFile(),)}

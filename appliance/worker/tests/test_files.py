@@ -1,0 +1,174 @@
+"""Files of NFS datastores: listed, cloned beside other jobs, through restarts; and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.vaai_nas import FileStatistics
+from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.testing import Appliance
+
+DISK = "vm/disk-flat.vmdk"
+SIZE = 40 << 30
+
+
+def nas(appliance: Appliance) -> VaaiNasSimulator:
+    files = appliance.service.context.files
+    assert isinstance(files, VaaiNasSimulator)
+    return files
+
+
+@pytest.fixture
+def store(appliance: Appliance) -> str:
+    """An NFS datastore with a disk."""
+    made = appliance.nfs_datastore("first")
+    nas(appliance).put(appliance.get(f"/datastores/{made}")["export"], DISK, SIZE)
+    return made
+
+
+def files_of(appliance: Appliance, store: str) -> dict[str, FileStatistics]:
+    return nas(appliance).exports[appliance.get(f"/datastores/{store}")["export"]]
+
+
+def body(destination: str = "vm/new-flat.vmdk", source: str = DISK, **more: Any) -> dict[str, Any]:
+    return {"source": source, "destination": destination, **more}
+
+
+def begun(appliance: Appliance, store: str, destination: str = "vm/new-flat.vmdk", **more: Any) -> str:
+    """A clone that is half way: its job."""
+    nas(appliance).paused = True
+    answer = appliance.request("POST", f"/datastores/{store}/files/clone", body(destination, **more))
+    assert answer.status_code == 202 and answer.json is not None, answer.text
+    job = str(answer.json["id"])
+    until(lambda: appliance.get(f"/jobs/{job}")["percent"] == 50)
+    return job
+
+
+def until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def test_files_are_listed_in_pages_with_what_they_take(appliance: Appliance, store: str) -> None:
+    files = files_of(appliance, store)
+    files["a.vmdk"] = FileStatistics(100, 80, 20, False, 70)
+    files["ä/b.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    files["vm/vm.vmx"] = FileStatistics(1, 1, 1, True, 0)
+    first = appliance.get(f"/datastores/{store}/files?limit=2")
+    assert first["items"] == [
+        {"path": "a.vmdk", "total": "100", "allocated": "80", "unique": "20", "unique_exact": False, "reserved": "70"},
+        {"path": DISK, "total": str(SIZE), "allocated": str(SIZE), "unique": str(SIZE), "unique_exact": True, "reserved": "0"},
+    ]
+    second = appliance.get(f"/datastores/{store}/files?limit=2&cursor={first['next_cursor']}")
+    assert [one["path"] for one in second["items"]] == ["ä/b.vmdk"]
+    assert (second["next_cursor"], second["complete"]) == (None, True)
+
+
+def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.worker.file_operations.MEASURING_SECONDS", 0)
+    (one,) = appliance.get(f"/datastores/{store}/files")["items"]
+    assert (one["allocated"], one["unique"], one["unique_exact"], one["reserved"]) == (str(SIZE), None, False, None)
+
+
+def test_a_clone_tells_how_its_bytes_went(appliance: Appliance, store: str) -> None:
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", body(fast=True))
+    sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
+    assert job["result"] == {"datastore": store, **body(), **sizes, "copied_because": {}}
+    assert files_of(appliance, store)["vm/new-flat.vmdk"].unique == 0
+    nas(appliance).cannot_share = True
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", body("copy.vmdk"))
+    assert job["result"]["copied_bytes"] == str(SIZE) and job["result"]["copied_because"] == {"not_supported": str(SIZE)}
+    entry = appliance.get("/audit")["items"][0]
+    assert (entry["action"], entry["status"], entry["subject"]) == ("file.clone", 202, store)
+    assert entry["after"] == body("copy.vmdk")
+
+
+def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
+    volume = appliance.datastore("second")
+    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    before = dict(files_of(appliance, store)), appliance.get("/jobs")
+
+    def refused(asked: dict[str, Any], of: str = store, role: str = "admin") -> tuple[int, str | None]:
+        answer = appliance.request("POST", f"/datastores/{of}/files/clone", asked, role=role)
+        assert answer.content_type == "application/problem+json" and answer.json is not None
+        return answer.status_code, answer.json["errors"][0]["field"] if answer.json["errors"] else None
+
+    for path in ("../first/x.vmdk", "/etc/passwd", "vm/../../x.vmdk", "a//b.vmdk", "./a.vmdk", "a/", "a\nb.vmdk", "x" * 300, ""):
+        assert refused(body(source=path)) == (422, "source"), path
+        assert refused(body(path)) == (422, "destination"), path
+    assert refused(body(source="vm/missing.vmdk")) == (422, "source")
+    assert refused(body("there.vmdk")) == (409, "destination")
+    assert refused(body(fast="x")) == (422, "fast")
+    assert refused({"source": DISK}) == (422, "destination")
+    assert refused(body(), of=volume) == (409, None)
+    assert refused(body(), of="0" * 8) == (404, None)
+    assert refused(body(), role="viewer") == (403, None)
+    nas(appliance).cannot_share = True
+    assert refused(body(fast=True)) == (409, "fast")
+    listed = appliance.request("GET", f"/datastores/{volume}/files")
+    assert listed.status_code == 409 and listed.json is not None and listed.json["blocking"] == ["second"]
+    assert appliance.request("GET", f"/datastores/{store}/files", role="viewer").status_code == 200
+    assert (dict(files_of(appliance, store)), appliance.get("/jobs")) == before
+
+
+def test_other_jobs_go_on_beside_and_the_datastore_stays(appliance: Appliance, store: str) -> None:
+    job, other = begun(appliance, store), begun(appliance, store, "vm/other.vmdk")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    refused = appliance.request("DELETE", f"/datastores/{store}?force=true")
+    assert refused.status_code == 409 and refused.json is not None and job in refused.json["blocking"]
+    again = appliance.request("POST", f"/datastores/{store}/files/clone", body())
+    assert again.status_code == 409 and again.json is not None and again.json["blocking"] == [job]
+    nas(appliance).paused = False
+    assert {appliance.ended(one)["state"] for one in (job, other)} == {"succeeded"}
+    appliance.job("DELETE", f"/datastores/{store}?force=true")
+
+
+def test_a_clone_is_cancelled_at_any_moment(appliance: Appliance, store: str) -> None:
+    job = begun(appliance, store)
+    assert appliance.request("POST", f"/jobs/{job}/cancel").status_code == 200
+    assert appliance.ended(job)["state"] == "cancelled"
+    nas(appliance).paused = False
+    assert set(files_of(appliance, store)) == {DISK}
+
+
+def test_more_clones_than_run_at_once_come_one_after_the_other(appliance: Appliance, store: str) -> None:
+    running = [begun(appliance, store, f"{number}.vmdk") for number in range(4)]
+    answer = appliance.request("POST", f"/datastores/{store}/files/clone", body("waits.vmdk"))
+    assert answer.json is not None
+    assert appliance.request("POST", f"/jobs/{running[0]}/cancel").status_code == 200
+    until(lambda: appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running")  # type: ignore[index]
+    nas(appliance).paused = False
+    assert appliance.ended(answer.json["id"])["state"] == "succeeded"
+    assert [appliance.ended(one)["state"] for one in running] == ["cancelled"] + ["succeeded"] * 3
+
+
+@pytest.mark.parametrize("restarted", ["worker", "server", "both"])
+def test_it_survives_restarts(appliance: Appliance, store: str, restarted: str) -> None:
+    """The same clone is found, or what was not made is made anew; once."""
+    job = begun(appliance, store)
+    if restarted != "server":
+        appliance.service.stop()
+    if restarted != "worker":
+        nas(appliance).restart()
+    nas(appliance).paused = False
+    if restarted != "server":
+        appliance.restart_worker()
+    assert appliance.ended(job)["state"] == "succeeded"
+    assert set(files_of(appliance, store)) == {DISK, "vm/new-flat.vmdk"}
+
+
+def test_what_is_not_known_is_not_called_done(appliance: Appliance, store: str) -> None:
+    """The NFS server has forgotten the clone, and the destination is there: whole, or somebody else's."""
+    job = begun(appliance, store)
+    files_of(appliance, store)["vm/new-flat.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    nas(appliance).restart()
+    nas(appliance).paused = False
+    ended = appliance.ended(job)
+    assert ended["state"] == "failed" and "look at it" in ended["problem"]["text"]
+    assert files_of(appliance, store)["vm/new-flat.vmdk"].total == 1

@@ -1,0 +1,113 @@
+"""Files of an NFS datastore by the command `zvaai`: worker and API as processes of their own, the real ganesha, XFS."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ganesha as daemon
+from support.appliance import Appliance, running_appliance
+from support.libnfs import mounted
+from support.message_bus import message_bus
+from support.programs import IN_GUEST, wait_for
+
+pytestmark = pytest.mark.skipif(IN_GUEST, reason="storage is the simulator's folders")
+SIZE = 4 << 20
+DISK, NEW = "vm/disk-flat.vmdk", "vm/new-flat.vmdk"
+INVALID, IN_THE_WAY = 7, 4
+
+
+@dataclass
+class Rig:
+    """An appliance with the datastore `first`, in which a virtual machine has a disk."""
+
+    appliance: Appliance
+    server: daemon.Ganesha
+    data: bytes
+
+    def files(self) -> dict[str, Any]:
+        """As `zvaai file list` tells them, by their paths."""
+        return {one["path"]: one for one in self.appliance.json("file", "list", "first")}
+
+    def clone(self, source: str, destination: str, *words: str) -> Any:
+        """The job, ended."""
+        return self.appliance.json("file", "clone", "first", source, destination, "--wait", *words)
+
+
+@pytest.fixture(scope="module")
+def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
+    """One for all tests here: each makes names of its own."""
+    directory = tmp_path_factory.mktemp("rig")
+    exports, socket, block = directory / "exports", directory / "vaai-nas.socket", directory / "vaai-nas.conf"
+    exports.mkdir()
+    block.write_text(f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n')
+    blocks = f'FSAL_LIST {{ Name = VAAI_NAS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
+    with message_bus(directory / "bus") as bus:
+        settings = f'exports = "{exports}"\nbus = "{bus}"\nvaai_nas = "{block}"\nstatistics = "{socket}"'
+        environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
+        always = [daemon.Export(9, Path("/usr"), "/somebody-elses", fsal="VFS", access="RO")]
+        with (
+            daemon.running_ganesha(directory / "ganesha", always, environment=environment, blocks=blocks) as server,
+            running_appliance(lasting_store / "a", nfs=settings) as appliance,
+        ):
+            words = ["--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "127.0.0.1", "--wait"]
+            appliance.cli("datastore", "create", "first", *words)
+            data = random.Random(seed).randbytes(SIZE)
+            with mounted("/first") as host:
+                host.mkdir("/vm")
+                host.write_file(f"/{DISK}", data)
+                host.write_file("/vm/disk.vmdk", b"# Disk DescriptorFile\n")
+            yield Rig(appliance, server, data)
+
+
+def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
+    before = rig.files()
+    assert set(before) == {DISK} and before[DISK]["total"] == str(SIZE)
+    told = rig.clone(DISK, NEW, "--fast")
+    sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
+    assert told["result"] | sizes == told["result"] and told["result"]["copied_because"] == {}
+    with mounted("/first") as host:
+        assert host.read_file(f"/{NEW}") == rig.data
+    found = rig.files()
+    assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == ("0", True)
+    assert int(found[DISK]["unique"]) == int(before[DISK]["unique"]) - SIZE, "XFS may have more than its data for it"
+    table = rig.appliance.cli("file", "list", "first")
+    assert NEW in table and "4 MiB" in table
+    (entry,) = [one for one in rig.appliance.json("audit", "list") if one["action"] == "file.clone"]
+    assert (entry["status"], entry["after"]["destination"]) == (202, NEW)
+
+
+def test_what_is_refused_says_why(rig: Rig) -> None:
+    before = rig.files()
+    for source, destination, code, text in (
+        ("../x", "new.vmdk", INVALID, "source"),
+        (DISK, "/new.vmdk", INVALID, "destination"),
+        ("vm/missing.vmdk", "new.vmdk", INVALID, "there is no such file"),
+        (DISK, "missing/new.vmdk", INVALID, "there is no such folder"),
+        ("vm", "new.vmdk", INVALID, "source"),
+        (DISK, "vm/disk.vmdk", IN_THE_WAY, "destination"),
+    ):
+        done = rig.appliance.run("file", "clone", "first", source, destination, "--wait")
+        assert (done.returncode, text in done.stderr) == (code, True), done
+    assert rig.files() == before
+
+
+def test_a_clone_that_a_worker_has_begun_is_ended_by_the_next(rig: Rig) -> None:
+    job = rig.appliance.json("file", "clone", "first", DISK, "killed.vmdk")
+    rig.appliance.worker.kill()
+    rig.appliance.worker.start()
+    wait_for(lambda: rig.appliance.json("job", "show", job["id"])["state"] == "succeeded", "it has succeeded")
+    with mounted("/first") as host:
+        assert host.read_file("/killed.vmdk") == rig.data
+
+
+def test_while_the_nfs_server_is_away_nothing_is_told(rig: Rig) -> None:
+    rig.server.kill()
+    assert rig.appliance.run("file", "list", "first").returncode == 6
+    assert rig.appliance.run("file", "clone", "first", DISK, "away.vmdk").returncode == 6
+    rig.server.start()
+    wait_for(lambda: "away.vmdk" not in rig.files(), "it answers again")
