@@ -28,9 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs."""
+    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs. The same with the
+    guest's round of what is marked `natively`."""
     if not config.getoption("--long"):
-        left = [item for item in items if item.get_closest_marker("long")]
+        marks = ("long", "natively") if IN_GUEST else ("long",)
+        left = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
 

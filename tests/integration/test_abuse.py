@@ -1,4 +1,4 @@
-"""Peers that stall or flood beside a host that works: its data is right, its speed stays near its own quiet run's. Both tiers."""
+"""Peers that stall or flood beside a host that works: its data is right, its speed stays near its own quiet run's."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from support.raw_initiator import (
 from support.target import Target
 from support.volumes import VolumeMaker
 from support.worker import Figures, Worker, peak_memory_bytes, worker
+
+pytestmark = pytest.mark.natively
 
 SLOWEST = 8
 """How many times slower than alone the working host may be. Stalled peers cost nothing; a flooding one takes CPU time of its own,

@@ -1,4 +1,4 @@
-"""What a target must answer to wrong input, in the standard's own terms, while another host works unharmed. Both tiers."""
+"""What a target must answer to wrong input, in the standard's own terms, while another host works unharmed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from support.raw_initiator import (
 )
 from support.target import IQN, Account, Target
 from support.volumes import VolumeMaker
+
+pytestmark = pytest.mark.natively
 
 SIZE_MIB = 16
 BLOCKS = SIZE_MIB << 11

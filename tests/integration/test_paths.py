@@ -1,4 +1,4 @@
-"""Ways to a LUN, with libiscsi and QEMU: digests, CHAP, IPv6, several portals, a cable that is pulled. Both tiers."""
+"""Ways to a LUN, with libiscsi and QEMU: digests, CHAP, IPv6, several portals, a cable that is pulled."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from support.network import NAMESPACE, links
 from support.programs import ProgramFailed, run, wait_for
 from support.target import IQN, Account, Target, running_target
 from support.volumes import VolumeMaker
+
+pytestmark = pytest.mark.natively
 
 IMAGE_MIB = 64
 HOST = Account("host", "a-secret-of-20-bytes")

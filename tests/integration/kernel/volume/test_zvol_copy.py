@@ -187,13 +187,15 @@ def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -
         run("zfs", "destroy", "-r", f"{pool.name}/limited")
 
 
-@pytest.mark.parametrize("dirty", [pytest.param(1, marks=LONG), 16, pytest.param(128, marks=LONG)])
-def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int) -> None:
-    """What was just written is read and written; beside it a copy that waits for the transaction group first."""
+@pytest.mark.parametrize(
+    ("dirty", "size"), [(16, 64), *(pytest.param(dirty, 256, marks=LONG) for dirty in (1, 16, 128))], ids=lambda mib: f"{mib}M"
+)
+def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int, size: int) -> None:
+    """MiB of it. What was just written is read and written; beside it a copy that waits for the transaction group first."""
     zfs_parameter("zfs_txg_timeout", 30)
     seconds = {}
     for strategy in ("read and write", "wait"):
-        source, destination = volume(256, filled=256), volume(256, filled=256)
+        source, destination = volume(size, filled=size), volume(size, filled=size)
         data = random_blocks(MIB)
         with opened(source, os.O_RDWR | os.O_DIRECT) as fd, opened(destination, os.O_RDONLY):
             for at in range(dirty):
@@ -202,16 +204,16 @@ def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tel
             if strategy == "wait":
                 run("zpool", "sync")
             waited = time.monotonic() - began
-            copied = copy(source, 0, destination, 0, 256 * MIB)
+            copied = copy(source, 0, destination, 0, size * MIB)
             seconds[strategy] = copied.seconds + waited
             if strategy == "wait":
                 assert copied.fallback == {}
             else:
                 # Much of it at once makes zfs write by itself.
                 assert 0 < copied.fallback["Dirty"] <= dirty * MIB
-            assert copied.cloned == 256 * MIB - copied.fallback["Dirty"]
-            assert read_direct(destination, 256 * MIB) == read_direct(source, 256 * MIB)
-    tell(f"{dirty} MiB dirty of 256: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
+            assert copied.cloned == size * MIB - copied.fallback["Dirty"]
+            assert read_direct(destination, size * MIB) == read_direct(source, size * MIB)
+    tell(f"{dirty} MiB dirty of {size}: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
 
 
 @pytest.mark.parametrize("held", [256, pytest.param(1024, marks=LONG)])
@@ -248,7 +250,8 @@ def test_beside_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, blo
     tell(f"{size} MiB at {block >> 10}K with its flush: {took}")
 
 
-def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=LONG)])
+def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int, rounds: int) -> None:
     """It is shared in part, and comes to its end; how long that takes beside reading and writing all of it is told."""
     source, destination = volume(256, filled=256), volume(256, filled=256)
     stop = threading.Event()
@@ -268,7 +271,7 @@ def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, see
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for module in (True, False) * 3:
+        for module in (True, False) * rounds:
             if not module:
                 assert kernel_module.remove("zvol_clone") == 0
             before = written
