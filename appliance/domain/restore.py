@@ -27,7 +27,7 @@ from appliance.database.models import (
     User,
     Webhook,
 )
-from appliance.domain import exports, hosts, jobs, webhooks
+from appliance.domain import exports, hosts, jobs, kept_initiators, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.journal import settle
@@ -189,6 +189,8 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
     session.flush()
     session.add_all(HostInitiator(iqn=iqn.lower(), host_id=host.id) for host in content.hosts for iqn in host.iqns)
     session.add_all(Presentation(datastore=row.datastore, lun=row.lun) for row in content.presentations)
+    for presented in content.presentations:
+        kept_initiators.drop(session, presented.datastore)
     session.add_all(Export(**row.model_dump(exclude={"groups"})) for row in content.exports)
     for exported in content.exports:
         settle(session, exports.kept_area(exported.datastore), [])
@@ -252,6 +254,10 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     )
     for iqn, lun, datastore in luns:
         sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
+    for datastore, iqns in kept_initiators.of_all(session).items():
+        row = session.get(Presentation, datastore)
+        for iqn in iqns if row is not None else ():
+            sees.setdefault(iqn, set()).add(f"LUN {row.lun if row else ''} ({datastore})")
     groups: dict[str, list[str]] = {}
     for datastore, group_id in session.execute(select(ExportGroup.datastore, ExportGroup.group_id)):
         groups.setdefault(datastore, []).append(group_id)

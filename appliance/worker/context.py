@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -24,7 +25,7 @@ from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetContr
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import datastores as domain
-from appliance.domain import exports, identity, jobs
+from appliance.domain import exports, identity, jobs, kept_initiators
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import (
     ConflictError,
@@ -295,12 +296,12 @@ class Context:
         rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
         for iqn, group_id in rows:
             members.setdefault(group_id or "", []).append(iqn)
-        luns = {}
+        luns, kept = {}, kept_initiators.of_all(session)
         unknown: set[str] = set()
         admitted: set[str] = set()
         for store in stores:
             if store.state == "active" and store.uuid and store.lun is not None:  # so it is a VMFS one
-                seen_by = sorted(iqn for group_id in store.host_groups for iqn in members.get(group_id, ()))
+                seen_by = sorted({*kept.get(store.uuid, ()), *(iqn for one in store.host_groups for iqn in members.get(one, ()))})
                 if store.uuid in out:  # hosts stay logged in, and find their LUN there again when the job has ended
                     admitted.update(seen_by)
                     continue
@@ -490,7 +491,7 @@ class Context:
     def _present_found(self, stores: list[Datastore]) -> None:
         """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it.
 
-        One that the NFS server still has, since it is only the database that does not know it, keeps its clients.
+        One that target or NFS server still has, since it is only the database that does not know it, keeps its hosts.
         """
         active = [store for store in stores if store.state == "active" and store.uuid]
         found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
@@ -498,6 +499,7 @@ class Context:
             return
         datasets = {one.name: one for one in (*self._inventory.volumes, *self._inventory.filesystems)}
         files = self.nfs.files() if any(store.kind == domain.NFS for store in found) else {}
+        masks = self._masks() if any(store.kind == domain.VMFS for store in found) else {}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
             making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
@@ -510,7 +512,11 @@ class Context:
                 if not isinstance(kept, identity.Identity):
                     continue
                 if store.kind == domain.VMFS:
+                    if masks is None:
+                        continue  # it can't be told who sees it: a later round
                     domain.present(session, store.uuid, domain.free_lun(session, domain.kept_lun(kept), luns), None)
+                    if seen_by := masks.get(store.uuid):
+                        kept_initiators.keep(session, store.uuid, seen_by)
                 else:
                     share = exports.free_share(session, store.name, store.uuid, kept.share, shares)
                     number = exports.free_number(session, kept.export, numbers)
@@ -518,6 +524,12 @@ class Context:
                     exports.show(session, store.uuid, number, share, **exported)
                     if clients := exported.get("clients"):
                         exports.tell_kept(session, store.uuid, clients)
+
+    def _masks(self) -> dict[str, tuple[str, ...]] | None:
+        """Who sees each LUN, by its UUID; None while the target does not answer."""
+        with contextlib.suppress(DomainError):
+            return {lun.lun.uuid: lun.lun.initiators or () for one in self._served_targets() for lun in one.luns}
+        return None
 
 
 def out_of_service(session: Session) -> set[str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from appliance.domain import datastores as domain
-from appliance.domain import designation, exports, identity
+from appliance.domain import designation, exports, identity, kept_initiators
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.worker import reservations
@@ -118,7 +118,9 @@ class Change(Operation):
             unused(context, store, asked.get("force", False), "another LUN number takes it away from them")
             unreserved(context, store, asked.get("force", False))
         groups = asked.get("host_groups")
-        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
+        with context.store.reading() as session:
+            unkept = groups is not None and bool(kept_initiators.lost(session, store.uuid or "", groups))
+        fewer_groups = unkept or (groups is not None and bool(set(store.host_groups) - set(groups)))
         if fewer_groups:
             unused(context, store, asked.get("force", False), "fewer host groups may take it away from them")
         if store.kind == domain.NFS and _takes_away(store, asked):

@@ -1,14 +1,18 @@
-"""A database that is lost, or older than the pools: hosts keep the NFS datastores that the NFS server still exports to them."""
+"""A database that is lost, or older than the pools: hosts keep what target and NFS server still show them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from sqlalchemy import delete
 
-from appliance.database.models import Export, ExportGroup, Host, HostGroup
+from appliance.database.models import Export, ExportGroup, Host, HostGroup, Presentation, PresentationGroup
 from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.target import LoggedIn, TargetUnreachableError
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import backup
 from appliance.testing import Appliance
 from appliance.worker.tests.test_nfs_datastores import ESX, cluster, nfs, served, told
 
@@ -25,7 +29,7 @@ def exported(appliance: Appliance) -> tuple[str, Any]:
 def lose(appliance: Appliance) -> None:
     """All that the database knows of hosts and exports, between two rounds."""
     with appliance.service.context._reconciling, appliance.store.session() as session:
-        for table in (ExportGroup, Export, Host, HostGroup):
+        for table in (ExportGroup, Export, PresentationGroup, Presentation, Host, HostGroup):
             session.execute(delete(table))
 
 
@@ -52,6 +56,69 @@ def test_who_mounts_it_keeps_it_until_somebody_says_who_may(appliance: Appliance
     assert store in alerts(appliance)
     appliance.job("PATCH", f"/datastores/{store}", {"clients": [ESX]})
     assert alerts(appliance) == {}
+
+
+def test_who_sees_its_lun_keeps_it_until_somebody_says_who_does(appliance: Appliance) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    iqns = ("iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2")
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", *iqns)])
+    before = appliance.target.targets()
+    lose(appliance)
+    assert reconcile(appliance)["differences"] == [] and appliance.target.targets() == before
+    assert iqns[0] in alerts(appliance)[store] and told(appliance, store)["lun"] == 7
+    name = appliance.configuration.target.name
+    appliance.target.logged_in.append(LoggedIn(iqns[1], name, "192.0.2.9:1", "192.0.2.1:3260", 0, None))
+    one, both = appliance.group("one", iqns[0]), appliance.group("both")
+    for method, path, body in (
+        ("PATCH", f"/datastores/{store}", {"host_groups": [one]}),
+        ("DELETE", f"/datastores/{store}", None),
+    ):
+        answer = appliance.request(method, path, body)
+        assert answer.status_code == 409 and answer.json and answer.json["blocking"] == [f"unknown host ({iqns[1]})"]
+    asked = {"name": "second", "group": both, "iqns": [iqns[1]]}
+    assert appliance.request("POST", "/hosts", asked).status_code == 201
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [one, both]})
+    assert alerts(appliance) == {} and [lun.lun.initiators for lun in appliance.target.targets()[0].luns] == [iqns]
+    appliance.target.logged_in.clear()
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [one]})
+    assert [lun.lun.initiators for lun in appliance.target.targets()[0].luns] == [iqns[:1]]
+
+
+def test_a_restore_takes_nothing_from_them_unforced(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup, "_SCRYPT_N", 1 << 4)
+    assert isinstance(appliance.target, TargetSimulator)
+    iqn = "iqn.1998-01.com.vmware:esx1"
+    store = appliance.datastore("first", lun=7)
+    document = appliance.request("POST", "/configuration/backup", {"passphrase": "long enough for it"}).json
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [appliance.group("cluster", iqn)]})
+    lose(appliance)
+    reconcile(appliance)
+    name = appliance.configuration.target.name
+    appliance.target.logged_in.append(LoggedIn(iqn, name, "192.0.2.9:1", "192.0.2.1:3260", 0, None))
+    asked = {"backup": json.dumps(document), "passphrase": "long enough for it", "dry_run": False}
+    answer = appliance.request("POST", "/configuration/restore", asked)
+    assert answer.status_code == 409 and answer.json and answer.json["blocking"] == [f"{iqn}: LUN 7 ({store})"]
+    assert store in alerts(appliance)
+    appliance.target.logged_in.clear()
+    assert appliance.request("POST", "/configuration/restore", asked).status_code == 200
+    reconcile(appliance)
+    assert alerts(appliance) == {} and [lun.lun.initiators for lun in appliance.target.targets()[0].luns] == [()]
+
+
+def test_while_the_target_can_not_tell_who_sees_it_nobody_is_told(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", "iqn.1998-01.com.vmware:esx1")])
+    before = appliance.target.targets()
+    lose(appliance)
+
+    def gone() -> Any:
+        raise TargetUnreachableError("it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.target, "targets", gone)
+        assert appliance.request("POST", "/reconcile").status_code == 503
+        assert told(appliance, store)["lun"] is None
+    reconcile(appliance)
+    assert appliance.target.targets() == before and told(appliance, store)["lun"] == 7
 
 
 def test_while_its_pool_is_away_too(appliance: Appliance) -> None:

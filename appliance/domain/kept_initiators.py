@@ -1,0 +1,52 @@
+"""Initiators to which the target shows a LUN of which the database does not know: it was lost, or is older than the pool.
+
+They go on seeing it, with an alert, until somebody says which host groups do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Host, HostInitiator, Setting
+from appliance.domain.journal import Finding, settle
+
+SETTING = "initiators_kept"
+
+
+def of_all(session: Session) -> dict[str, list[str]]:
+    """By datastore."""
+    found = session.get(Setting, SETTING)
+    return dict(found.value) if found is not None else {}
+
+
+def keep(session: Session, uuid: str, initiators: Collection[str]) -> None:
+    """As the target has them."""
+    names = sorted(initiators)
+    session.merge(Setting(name=SETTING, value={**of_all(session), uuid: names}))
+    text = f"the database did not know who sees it; as the target has it, it stays: {', '.join(names)}"
+    settle(
+        session,
+        _area(uuid),
+        [Finding(f"{_area(uuid)}:lun", "warning", uuid, text, "make hosts of them, and set its host_groups")],
+    )
+
+
+def drop(session: Session, uuid: str) -> None:
+    """Somebody has said who sees it, or nobody does any more."""
+    kept = of_all(session)
+    if kept.pop(uuid, None) is not None:
+        session.merge(Setting(name=SETTING, value=kept))
+        settle(session, _area(uuid), [])
+
+
+def lost(session: Session, uuid: str, groups: Collection[str]) -> set[str]:
+    """Who would not see it any more with these host groups."""
+    names = select(HostInitiator.iqn).join(Host, Host.id == HostInitiator.host_id).where(Host.group_id.in_(groups))
+    return set(of_all(session).get(uuid, ())) - set(session.scalars(names))
+
+
+def _area(uuid: str) -> str:
+    return f"initiators-kept:{uuid}"
