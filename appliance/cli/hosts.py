@@ -12,6 +12,9 @@ from appliance.cli.shared import Force, noun, shared
 host = noun("ESXi hosts.")
 group = noun("Host groups.")
 Iqns = Annotated[list[str] | None, typer.Option("--iqn", help="An iSCSI name of it; again for another.")]
+Addresses = Annotated[
+    list[str] | None, typer.Option("--address", help="An address of it, by which it mounts NFS; again for another.")
+]
 
 
 @host.command("list")
@@ -26,7 +29,7 @@ def create_host(
     context: typer.Context,
     name: str,
     iqn: Iqns = None,
-    address: Annotated[list[str] | None, typer.Option("--address")] = None,
+    address: Addresses = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Its host group.")] = None,
 ) -> None:
     """A new host."""
@@ -43,16 +46,19 @@ def change_host(
     host: str,
     name: Annotated[str | None, typer.Option()] = None,
     iqn: Iqns = None,
+    address: Addresses = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Its host group; '' for none.")] = None,
     force: Force = False,
 ) -> None:
-    """What is given; iSCSI names are replaced by those given."""
+    """What is given; iSCSI names and addresses are replaced by those given."""
     run = shared(context)
     body: dict[str, Any] = {"force": force}
     if name:
         body["name"] = name
     if iqn:
         body["iqns"] = iqn
+    if address:
+        body["addresses"] = address
     if group is not None:
         body["group"] = run.client.named("/host-groups", group) if group else None
     run.output.one(run.client.call("PATCH", f"/hosts/{run.client.named('/hosts', host)}", body))

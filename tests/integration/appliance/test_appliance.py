@@ -195,7 +195,9 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     checks = {(check["id"], check["result"]) for check in appliance.json("readiness")["checks"]}
     assert ("chap", "failed") in checks  # the other host has no secret
     # A host of two names: both may use its account, and no other host that knows the secret.
-    appliance.cli("host", "change", "esx one", "--iqn", FIRST, "--iqn", f"{FIRST}-second")
+    appliance.cli("host", "change", "esx one", "--iqn", FIRST, "--iqn", f"{FIRST}-second", "--address", "192.0.2.11")
+    (changed,) = [one for one in appliance.json("host", "list") if one["name"] == "esx one"]
+    assert changed["iqns"] == [FIRST, f"{FIRST}-second"] and changed["addresses"] == ["192.0.2.11"]
     wait_for(lambda: "ZVAAI" in (run_or_nothing("iscsi-inq", "-i", f"{FIRST}-second", right)), "its second name gets in")
     assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)
     appliance.cli("datastore", "change", "proven", "--group", "one", "--group", "two", "--wait")
