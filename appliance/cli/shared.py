@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import INVALID, Client, CommandError
-from appliance.cli.output import Output
+from appliance.cli.output import Output, size
 
 
 @dataclass
@@ -41,7 +41,10 @@ class Shared:
         result = ended["result"] or {}
         if result.get("served") is False:
             print(f"done, but not served yet: {result['problem']}", file=sys.stderr)
-        return self.output.one(result)
+        self.output.one(result)
+        for reason, count in result.get("copied_because", {}).items():
+            print(f"copied because of {reason}: {size(count)}", file=sys.stderr)
+        return None
 
 
 def shared(context: typer.Context) -> Shared:

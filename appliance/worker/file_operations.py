@@ -24,9 +24,9 @@ _FORGOTTEN = ("interrupted", "not_found")
 """The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
 
 
-def exported(context: Context, datastore_id: str) -> tuple[Datastore, int]:
-    """An active NFS datastore, and the number of its export. Raises DomainError."""
-    store = domain.find(context.datastores(), datastore_id, "active")
+def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Datastore, int]:
+    """An active NFS datastore, and the number of its export; `newest` as of Context.datastores. Raises DomainError."""
+    store = domain.find(context.datastores(newest), datastore_id, "active")
     if store.kind != domain.NFS or store.export is None:
         raise ConflictError("a VMFS datastore has its files inside of VMFS, where only hosts see them", [store.name])
     return store, store.export
@@ -54,7 +54,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
 
 def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
     """A page of an NFS datastore's VMDK files. `unique` and `reserved` are null where they were not measured in time."""
-    store, export = exported(context, asked["id"])
+    store, export = exported(context, asked["id"], context.configuration.worker.inventory_seconds)
     try:
         with as_domain_errors():
             page = context.files.files(export, asked.get("after") or "", asked["limit"])

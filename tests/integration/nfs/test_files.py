@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import socket
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,12 +15,14 @@ from pathlib import Path
 import pytest
 from support.ganesha import Export, Ganesha, running_ganesha
 from support.libnfs import mounted
-from support.programs import wait_for
+from support.programs import IN_GUEST, wait_for
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FileRefusedError, VaaiNas
 
 SIZE = 4 << 20
+OWN = 64 << 10
+"""More than a clone has of its own: on OpenZFS its indirect blocks count."""
 REQUEST = "0123456789abcdef" * 2
 DISK = "vm/disk-flat.vmdk"
 
@@ -52,11 +56,13 @@ def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.Temp
     for name, target in (("link", "vm"), ("outside", "/"), ("link.vmdk", DISK)):
         (store / name).symlink_to(target)
     os.sync()
-    socket = directory / "vaai-nas.socket"
-    exports = [Export(1, store, "/store", access="RO"), Export(9, Path("/usr"), "/other", fsal="VFS", access="RO")]
-    blocks = f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n'
+    control = directory / "vaai-nas.socket"
+    exports = [Export(1, store, "/store", access="RO")]
+    if not IN_GUEST:  # where /usr can't be exported
+        exports.append(Export(9, Path("/usr"), "/other", fsal="VFS", access="RO"))
+    blocks = f'VAAI_NAS {{ Control_Socket = "{control}"; }}\n'
     with running_ganesha(directory / "ganesha", exports, blocks=blocks) as ganesha:
-        yield Rig(ganesha, store, VaaiNas(socket), socket, data)
+        yield Rig(ganesha, store, VaaiNas(control), control, data)
 
 
 def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[str, str | None]:
@@ -89,7 +95,7 @@ def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig)
     assert [one.path for one in rig.files.files(1, "", 1).files] == ["vm/clone-flat.vmdk"]
     assert [one.path for one in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
     told = rig.files.statistics(1, "vm/clone-flat.vmdk")
-    assert (told.total, told.unique) == (SIZE, 0) and told.unique_exact
+    assert told.total == SIZE and told.unique <= OWN and told.unique_exact
     assert refused(rig, DISK, "vm/clone-flat.vmdk") == ("exists", "destination")
 
 
@@ -108,7 +114,8 @@ def test_nothing_beside_the_exports_files_is_reached(rig: Rig) -> None:
     assert refused(rig, "vm", "new.vmdk") == ("is_directory", "source")
     assert refused(rig, ".zvaai/ledger.sqlite", "new.vmdk") == ("not_found", "source")
     assert refused(rig, DISK, ".zvaai") == ("access", "destination")
-    assert refused(rig, "share/common-licenses/GPL-3", "share/new", export=9)[0] == "not_supported"
+    if not IN_GUEST:
+        assert refused(rig, "share/common-licenses/GPL-3", "share/new", export=9)[0] == "not_supported"
     assert refused(rig, DISK, "new.vmdk", export=5)[0] == "stale"
     assert sorted(str(path) for path in rig.store.rglob("*")) == before
 
@@ -129,6 +136,14 @@ def test_others_than_who_may_are_not_answered(rig: Rig) -> None:
         rig.socket.chmod(0o600)
     assert answer.stdout.strip() == "b''" or "ConnectionResetError" in answer.stderr or "BrokenPipeError" in answer.stderr, answer
     assert rig.files.files(1, "", 1).files
+
+
+def test_who_is_silent_keeps_nobody_waiting(rig: Rig) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            silent = stack.enter_context(socket.socket(socket.AF_UNIX))
+            silent.connect(str(rig.socket))
+        assert rig.files.statistics(1, DISK, timeout_s=5).total == SIZE, "the silent ones are let go after 10 s"
 
 
 def test_a_daemon_that_was_restarted_says_so(rig: Rig) -> None:
