@@ -26,6 +26,7 @@ const HostsScreen = lazy(() => import("./screens/hosts/list"));
 const HostScreen = lazy(() => import("./screens/hosts/detail"));
 const PoolsScreen = lazy(() => import("./screens/pools/list"));
 const PoolScreen = lazy(() => import("./screens/pools/detail"));
+const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
 function refused(error: Error): void {
@@ -79,6 +80,7 @@ export function App() {
                     <Route path="/pools/-new" element={<BuildScreen />} />
                     <Route path="/pools/:name" element={<PoolScreen />} />
                     <Route path="/pools/:name/extend" element={<BuildScreen />} />
+                    <Route path="/schedules" element={<SchedulesScreen />} />
                     <Route path="/jobs" element={<JobsScreen />} />
                     <Route path="/jobs/:id" element={<JobScreen />} />
                     <Route path="/alerts" element={<AlertsScreen />} />

@@ -40,6 +40,7 @@ const PAGES = [
   ["/datastores", text.common.pages.datastores],
   ["/hosts", text.common.pages.hosts],
   ["/pools", text.common.pages.pools],
+  ["/schedules", text.common.pages.schedules],
   ["/jobs", text.common.pages.jobs],
   ["/alerts", text.common.pages.alerts],
   ["/readiness", text.common.pages.readiness],

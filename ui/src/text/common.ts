@@ -11,6 +11,7 @@ export const common = {
     datastores: "Datastores",
     hosts: "Hosts",
     pools: "Pools and disks",
+    schedules: "Schedules",
     jobs: "Jobs",
     alerts: "Alerts",
     readiness: "Readiness",

@@ -9,6 +9,7 @@ import { jobs } from "./jobs";
 import { pools } from "./pools";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
+import { schedules } from "./schedules";
 import { session } from "./session";
 
-export const text = { alerts, common, dashboard, datastores, hosts, jobs, pools, problems, readiness, session };
+export const text = { alerts, common, dashboard, datastores, hosts, jobs, pools, problems, readiness, schedules, session };

@@ -1,0 +1,77 @@
+// Schedules: made with what is wrong told at its field, run now, paused, changed, deleted.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, ensureDatastore, logIn, look, openBrowser, openPage } from "./harness.js";
+
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+  await ensureDatastore(page);
+});
+after(() => browser.close());
+
+const told = async () => (await apiOf(page).told("GET", "/schedules")).items;
+const dialog = () => page.getByRole("dialog");
+const row = () => page.getByRole("row", { name: "hourly" });
+
+async function choose(action) {
+  await page.getByRole("button", { name: "Actions for hourly" }).click();
+  await page.getByRole("menuitem", { name: action }).click();
+}
+
+test("a schedule is made, with what it reaches back", async () => {
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Schedules" }).click();
+  await page.getByRole("button", { name: "New schedule" }).click();
+  const submit = dialog().getByRole("button", { name: "Make the schedule" });
+  await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
+  await dialog().getByRole("checkbox").first().check();
+  await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("0");
+  await dialog().getByText("a whole number from 1 to 1000").waitFor();
+  assert.ok(await submit.isDisabled());
+  await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("48");
+  await dialog().getByText("So you can go back 2 days.").waitFor();
+  await look(page, "schedule-new");
+  await submit.click();
+  await row().getByText("the newest 48").waitFor();
+  const [made] = await told();
+  assert.deepEqual([made.name, made.every_minutes, made.keep, made.enabled], ["hourly", 60, 48, true]);
+});
+
+test("a name that is taken is refused", async () => {
+  await page.getByRole("button", { name: "New schedule" }).click();
+  await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
+  await dialog().getByRole("checkbox").first().check();
+  await dialog().getByRole("button", { name: "Make the schedule" }).click();
+  await dialog().getByText("The name is taken").waitFor();
+  await dialog().getByRole("button", { name: "Cancel" }).click();
+});
+
+test("it is paused, run all the same, and changed", async () => {
+  await choose("Pause");
+  await dialog().getByText("No snapshots are taken until it is resumed").waitFor();
+  await dialog().getByRole("button", { name: "Pause" }).click();
+  await row().getByText("Paused").waitFor();
+  await choose("Run now");
+  await dialog().getByRole("button", { name: "Run now" }).click();
+  await page.getByText("Take snapshot: done").waitFor();
+  await choose("Change");
+  await dialog().getByLabel("Unit").selectOption({ label: "Days" });
+  await dialog().getByRole("button", { name: "Change" }).click();
+  await row().getByText("48 days").waitFor();
+  await look(page, "schedules");
+  const [changed] = await told();
+  assert.deepEqual([changed.every_minutes, changed.enabled], [1440, false]);
+});
+
+test("deleting says what becomes of its snapshots", async () => {
+  await choose("Delete");
+  await dialog().getByText("Those that it has taken stay").waitFor();
+  await dialog().getByRole("textbox").fill("hourly");
+  await dialog().getByRole("button", { name: "Delete the schedule" }).click();
+  await page.getByText("No schedules yet").waitFor();
+  assert.deepEqual(await told(), []);
+  await closePage(page);
+});

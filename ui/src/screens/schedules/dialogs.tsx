@@ -1,0 +1,233 @@
+/** What can be done with schedules: making, changing, pausing, running now, deleting. */
+
+import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { ApiProblem } from "../../api/problem";
+import { datastoresQuery } from "../../api/queries";
+import type { Schedule } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { ChoiceField, TextField } from "../../parts/field";
+import { JobDialog, type Place } from "../../parts/job-dialog";
+import { text } from "../../text";
+import { countOf, formatSpan, keptOf, minutesOf, unitOf, UNITS, type Unit } from "./interval";
+
+const words = text.schedules;
+const CHANGES = ["schedules", "alerts"];
+const FIELDS = ["name", "datastores", "every_minutes", "keep"];
+
+interface Form {
+  readonly name: string;
+  readonly datastores: readonly string[];
+  readonly count: string;
+  readonly unit: Unit;
+  readonly keep: string;
+}
+
+const NOTHING_YET: Form = { name: "", datastores: [], count: "1", unit: "hours", keep: "24" };
+
+function formOf(schedule: Schedule): Form {
+  const minutes = schedule.every_minutes;
+  const { name, datastores, keep } = schedule;
+  return { name, datastores, count: String(countOf(minutes)), unit: unitOf(minutes), keep: String(keep) };
+}
+
+/** As the service takes it; null while something of it is wrong. */
+function valuesOf({ name, datastores, count, unit, keep }: Form) {
+  const every = minutesOf(count, unit);
+  const kept = keptOf(keep);
+  if (name === "" || datastores.length === 0 || every === null || kept === null) return null;
+  return { name, datastores: [...datastores], every_minutes: every, keep: kept };
+}
+
+interface FieldsProps {
+  readonly form: Form;
+  readonly onChange: (form: Form) => void;
+  readonly problem: ApiProblem | null;
+}
+
+function Fields({ form, onChange, problem }: FieldsProps) {
+  const every = minutesOf(form.count, form.unit);
+  const kept = keptOf(form.keep);
+  const reach = every === null || kept === null ? "" : ` ${words.form.reach(formatSpan(every * kept))}`;
+  return (
+    <>
+      <TextField
+        id="schedule-name"
+        label={words.form.name}
+        value={form.name}
+        onChange={(name) => onChange({ ...form, name })}
+        problem={problem?.at("name")}
+        required
+      />
+      <Datastores form={form} onChange={onChange} problem={problem} />
+      <TextField
+        id="schedule-every"
+        label={words.form.every}
+        help={words.form.everyHelp}
+        value={form.count}
+        onChange={(count) => onChange({ ...form, count })}
+        problem={every === null ? words.form.everyWrong : problem?.at("every_minutes")}
+        required
+      />
+      <ChoiceField
+        id="schedule-unit"
+        label={words.form.unit}
+        value={form.unit}
+        options={UNITS.map((one) => [one, words.form.units[one]])}
+        onChange={(chosen) => onChange({ ...form, unit: UNITS.find((one) => one === chosen) ?? "hours" })}
+      />
+      <TextField
+        id="schedule-keep"
+        label={words.form.keep}
+        help={`${words.form.keepHelp}${reach}`}
+        value={form.keep}
+        onChange={(keep) => onChange({ ...form, keep })}
+        problem={kept === null ? words.form.keepWrong : problem?.at("keep")}
+        required
+      />
+    </>
+  );
+}
+
+/** Those that are there, and chosen ones that are not any more, so that they can be taken out. */
+function Datastores({ form, onChange, problem }: FieldsProps) {
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  const active = stores.filter((store) => store.state === "active");
+  const gone = form.datastores.filter((id) => !active.some((store) => store.id === id));
+  const wrong = problem?.at("datastores");
+  const choices = [
+    ...active.map((store) => ({ id: store.id, name: store.name, of: store.pool })),
+    ...gone.map((id) => ({ id, name: id, of: words.gone(1) })),
+  ];
+  return (
+    <FormGroup role="group" label={words.form.datastores} fieldId="schedule-datastores" isRequired>
+      <div className="zv-choices">
+        {choices.map(({ id, name, of }) => (
+          <Checkbox
+            key={id}
+            id={`scheduled-${id}`}
+            label={name}
+            description={of}
+            isChecked={form.datastores.includes(id)}
+            onChange={(_event, on) => {
+              const others = form.datastores.filter((one) => one !== id);
+              onChange({ ...form, datastores: on ? [...others, id] : others });
+            }}
+          />
+        ))}
+      </div>
+      <FormHelperText>
+        <HelperText isLiveRegion>
+          <HelperTextItem variant={wrong === undefined ? "default" : "error"}>
+            {wrong ?? (choices.length === 0 ? words.form.noDatastores : words.form.datastoresHelp)}
+          </HelperTextItem>
+        </HelperText>
+      </FormHelperText>
+    </FormGroup>
+  );
+}
+
+interface Close {
+  readonly onClose: () => void;
+}
+
+export function AddSchedule({ onClose }: Close) {
+  const [form, setForm] = useState(NOTHING_YET);
+  const values = valuesOf(form);
+  return (
+    <ChangeDialog
+      title={words.create.title}
+      submit={words.create.submit}
+      done={words.create.done(form.name)}
+      changes={CHANGES}
+      knownFields={FIELDS}
+      ready={values !== null}
+      onClose={onClose}
+      asked={() => ({ name: "", datastores: [], every_minutes: 0, keep: 0, ...values, enabled: true })}
+      ask={(body, headers) => api.POST("/api/v1/schedules", { body, headers })}
+    >
+      {(problem) => <Fields form={form} onChange={setForm} problem={problem} />}
+    </ChangeDialog>
+  );
+}
+
+interface AboutSchedule extends Close {
+  readonly schedule: Schedule;
+}
+
+/** The schedule, as addresses of the API name it. */
+function pathOf(schedule: Schedule) {
+  return { path: { schedule_id: schedule.id } };
+}
+
+export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
+  const [form, setForm] = useState(() => formOf(schedule));
+  const values = valuesOf(form);
+  // Datastores are looked at by the service when they are sent: one that is gone does not keep the rest from being changed.
+  const same = form.datastores.toSorted().join() === schedule.datastores.toSorted().join();
+  return (
+    <ChangeDialog
+      title={words.change.title(schedule.name)}
+      lead={words.changeLead}
+      submit={words.change.submit}
+      done={words.change.done(form.name)}
+      changes={CHANGES}
+      knownFields={FIELDS}
+      ready={values !== null}
+      onClose={onClose}
+      asked={() => ({ ...values, datastores: same ? null : [...form.datastores] })}
+      ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
+    >
+      {(problem) => <Fields form={form} onChange={setForm} problem={problem} />}
+    </ChangeDialog>
+  );
+}
+
+export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
+  const said = schedule.enabled ? words.pause : words.resume;
+  const [enabled] = useState(!schedule.enabled);
+  return (
+    <ChangeDialog
+      title={said.title(schedule.name)}
+      lead={said.lead}
+      submit={said.submit}
+      done={said.done(schedule.name)}
+      changes={CHANGES}
+      onClose={onClose}
+      asked={() => ({ enabled })}
+      ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
+    />
+  );
+}
+
+export function DeleteSchedule({ schedule, onClose }: AboutSchedule) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.delete.title(schedule.name)}
+      lead={words.delete.lead}
+      submit={words.delete.submit}
+      confirm={schedule.name}
+      done={words.delete.done(schedule.name)}
+      changes={CHANGES}
+      onClose={onClose}
+      asked={() => null}
+      ask={(_asked, headers) => api.DELETE("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), headers })}
+    />
+  );
+}
+
+export function RunSchedule({ schedule, ...job }: Place & { readonly schedule: Schedule }) {
+  return (
+    <JobDialog
+      {...job}
+      title={words.run.title(schedule.name)}
+      lead={words.run.lead}
+      submit={words.run.submit}
+      asked={() => null}
+      ask={(_asked, headers) => api.POST("/api/v1/schedules/{schedule_id}/run", { params: pathOf(schedule), headers })}
+    />
+  );
+}

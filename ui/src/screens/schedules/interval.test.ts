@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+import type { Schedule } from "../../api/types";
+import { countOf, formatSpan, keptOf, minutesOf, nextAt, unitOf, type Unit } from "./interval";
+
+it.each<[string, Unit, number | null]>([
+  ["15", "minutes", 15],
+  ["4", "minutes", null],
+  ["1", "hours", 60],
+  ["365", "days", 525_600],
+  ["366", "days", null],
+  ["1.5", "hours", null],
+  ["-1", "days", null],
+  ["", "days", null],
+])("minutesOf %j %s", (typed, unit, minutes) => expect(minutesOf(typed, unit)).toBe(minutes));
+
+it.each([
+  ["1", 1],
+  ["1000", 1000],
+  ["1001", null],
+  ["0", null],
+  ["x", null],
+])("keptOf %j", (typed, kept) => expect(keptOf(typed)).toBe(kept));
+
+it.each<[number, Unit, number]>([
+  [90, "minutes", 90],
+  [120, "hours", 2],
+  [1440, "days", 1],
+  [2160, "hours", 36],
+])("%d minutes are told in %s", (minutes, unit, count) => expect([unitOf(minutes), countOf(minutes)]).toEqual([unit, count]));
+
+it.each([
+  [15, "15 minutes"],
+  [60, "1 hour"],
+  [15 * 96, "1 day"],
+  [36 * 60, "36 hours"],
+  [15 * 1000, "10 days"],
+  [15 * 999, "10 days"],
+  [15 * 900, "225 hours"],
+])("formatSpan %d", (minutes, told) => expect(formatSpan(minutes)).toBe(told));
+
+describe("nextAt", () => {
+  const one = { enabled: true, last_at: "2026-11-22T09:30:00Z", every_minutes: 60 } as Schedule;
+  it("is an interval after the last", () => expect(nextAt(one)).toBe(Date.parse("2026-11-22T10:30:00Z")));
+  it("is at once for one that never ran", () => expect(nextAt({ ...one, last_at: null })).toBe(0));
+  it("is never for one that is paused", () => expect(nextAt({ ...one, enabled: false })).toBeNull());
+});

@@ -1,0 +1,52 @@
+/** Intervals of schedules: what is typed, and how it is told. The service has whole minutes. */
+
+import type { Schedule } from "../../api/types";
+import { text } from "../../text";
+
+const words = text.schedules.span;
+const MINUTES = { minutes: 1, hours: 60, days: 1440 } as const;
+const LEAST = 5;
+const MOST = 525_600;
+const MOST_KEPT = 1000;
+
+export type Unit = keyof typeof MINUTES;
+export const UNITS: readonly Unit[] = ["minutes", "hours", "days"];
+
+function whole(typed: string): number | null {
+  return /^[0-9]{1,6}$/.test(typed.trim()) ? Number(typed) : null;
+}
+
+/** Minutes of what was typed; null for what the service does not take. */
+export function minutesOf(typed: string, unit: Unit): number | null {
+  const minutes = (whole(typed) ?? 0) * MINUTES[unit];
+  return minutes >= LEAST && minutes <= MOST ? minutes : null;
+}
+
+/** How many are kept; null for what the service does not take. */
+export function keptOf(typed: string): number | null {
+  const count = whole(typed);
+  return count !== null && count >= 1 && count <= MOST_KEPT ? count : null;
+}
+
+/** The largest unit of which it is a whole number. */
+export function unitOf(minutes: number): Unit {
+  return UNITS.findLast((unit) => minutes % MINUTES[unit] === 0) ?? "minutes";
+}
+
+export function countOf(minutes: number): number {
+  return minutes / MINUTES[unitOf(minutes)];
+}
+
+/** "90 minutes", "1 day"; of what is longer than two of the next larger unit roughly. */
+export function formatSpan(minutes: number): string {
+  const unit = unitOf(minutes);
+  const rough = UNITS.findLast((one) => minutes >= 2 * MINUTES[one]) ?? unit;
+  const shown = MINUTES[rough] > MINUTES[unit] && minutes > 10 * MINUTES[rough] ? rough : unit;
+  return words[shown](Math.floor(minutes / MINUTES[shown]));
+}
+
+/** When it is due next, in milliseconds since 1970; null when it is paused, 0 when it never ran. */
+export function nextAt({ enabled, last_at: last, every_minutes: every }: Schedule): number | null {
+  if (!enabled) return null;
+  return last == null ? 0 : Date.parse(last) + every * 60_000;
+}

@@ -1,0 +1,150 @@
+/** Schedules: of which datastores snapshots are taken by the clock, when, and how many are kept. */
+
+import { Button, EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { datastoresQuery, schedulesQuery } from "../../api/queries";
+import type { Datastore, Schedule } from "../../api/types";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { useBegun } from "../../parts/begun";
+import type { Place } from "../../parts/job-dialog";
+import { Screen } from "../../parts/page";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
+import { formatSpan, nextAt } from "./interval";
+
+const words = text.schedules;
+
+export default function SchedulesScreen() {
+  const query = useQuery(schedulesQuery);
+  const { data: stores } = useQuery(datastoresQuery);
+  const [adding, setAdding] = useState(false);
+  const [begin, news] = useBegun();
+  return (
+    <Screen
+      title={words.title}
+      lead={words.lead}
+      actions={
+        <May least="operator">
+          <Button onClick={() => setAdding(true)}>{words.create.action}</Button>
+        </May>
+      }
+    >
+      <Told query={query} what={words.title} lines={5}>
+        {(schedules) =>
+          schedules.length === 0 ? (
+            <EmptyState titleText={words.empty.title} headingLevel="h2">
+              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+            </EmptyState>
+          ) : (
+            <ScheduleTable schedules={schedules} stores={stores} onBegin={begin} />
+          )
+        }
+      </Told>
+      {adding && <AddSchedule onClose={() => setAdding(false)} />}
+      {news}
+    </Screen>
+  );
+}
+
+interface TableProps {
+  readonly schedules: readonly Schedule[];
+  readonly stores: readonly Datastore[] | undefined;
+  readonly onBegin: Place["onBegin"];
+}
+
+function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
+  const { columns } = words;
+  return (
+    <Table aria-label={words.list} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{columns.name}</Th>
+          <Th width={20}>{columns.datastores}</Th>
+          <Th>{columns.state}</Th>
+          <Th>{columns.every}</Th>
+          <Th modifier="wrap">{columns.keep}</Th>
+          <Th modifier="wrap">{columns.reach}</Th>
+          <Th>{columns.last}</Th>
+          <Th>{columns.next}</Th>
+          <Th screenReaderText={columns.actions} />
+        </Tr>
+      </Thead>
+      <Tbody>
+        {schedules.map((schedule) => (
+          <Tr key={schedule.id}>
+            <Td dataLabel={columns.name} modifier="breakWord">
+              {schedule.name}
+            </Td>
+            <Td dataLabel={columns.datastores} modifier="breakWord">
+              {stores === undefined ? schedule.datastores.length : namesOf(schedule, stores)}
+            </Td>
+            <Td dataLabel={columns.state}>
+              <Label isCompact color={schedule.enabled ? "green" : "orange"}>
+                {schedule.enabled ? words.state.on : words.state.off}
+              </Label>
+            </Td>
+            <Td dataLabel={columns.every}>{formatSpan(schedule.every_minutes)}</Td>
+            <Td dataLabel={columns.keep}>{words.keeps(schedule.keep)}</Td>
+            <Td dataLabel={columns.reach}>{formatSpan(schedule.every_minutes * schedule.keep)}</Td>
+            <Td dataLabel={columns.last}>{schedule.last_at == null ? text.common.never : <Time at={schedule.last_at} ago />}</Td>
+            <Td dataLabel={columns.next}>
+              <Next schedule={schedule} />
+            </Td>
+            <Td isActionCell>
+              <May least="operator">
+                <ScheduleMenu schedule={schedule} onBegin={onBegin} />
+              </May>
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+function namesOf(schedule: Schedule, stores: readonly Datastore[]): string {
+  const there = stores.filter((store) => store.state === "active" && schedule.datastores.includes(store.id));
+  const gone = schedule.datastores.length - there.length;
+  return [...there.map((store) => store.name), ...(gone > 0 ? [words.gone(gone)] : [])].join(", ");
+}
+
+function Next({ schedule }: { readonly schedule: Schedule }) {
+  const at = nextAt(schedule);
+  if (at === null) return "–";
+  if (at === 0) return words.soon;
+  if (at <= Date.now()) return words.overdue;
+  return <Time at={new Date(at).toISOString()} ago />;
+}
+
+interface MenuProps {
+  readonly schedule: Schedule;
+  readonly onBegin: Place["onBegin"];
+}
+
+function ScheduleMenu({ schedule, onBegin }: MenuProps) {
+  const [chosen, setChosen] = useState<"change" | "pause" | "run" | "delete" | null>(null);
+  const about = { schedule, onClose: () => setChosen(null) };
+  return (
+    <>
+      <ActionsMenu
+        row
+        label={words.actions(schedule.name)}
+        choices={[
+          { name: words.change.action, onChoose: () => setChosen("change") },
+          { name: schedule.enabled ? words.pause.action : words.resume.action, onChoose: () => setChosen("pause") },
+          { name: words.run.action, onChoose: () => setChosen("run") },
+          { name: words.delete.action, danger: true, onChoose: () => setChosen("delete") },
+        ]}
+      />
+      {chosen === "change" && <ChangeSchedule {...about} />}
+      {chosen === "pause" && <PauseSchedule {...about} />}
+      {chosen === "run" && <RunSchedule {...about} onBegin={onBegin} />}
+      {chosen === "delete" && <DeleteSchedule {...about} />}
+    </>
+  );
+}
