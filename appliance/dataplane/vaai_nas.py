@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 
 _LONGEST_ANSWER = 64 << 20
 _WAIT_S = 30.0
 """For the end of a clone that is cancelled it waits 10 s."""
+_Told = TypeVar("_Told")
 
 
 @dataclass(eq=False)
@@ -115,35 +116,45 @@ class VaaiNas(FileControl):
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""
-        told = self._call("files.list", export=export, after=after, limit=limit)
-        found = tuple(FoundFile(one["path"], one["total_bytes"], one["allocated_bytes"]) for one in told["files"])
-        return FilePage(found, told["more"], told["complete"])
+
+        def page(told: dict[str, Any]) -> FilePage:
+            found = tuple(FoundFile(one["path"], one["total_bytes"], one["allocated_bytes"]) for one in told["files"])
+            return FilePage(found, told["more"], told["complete"])
+
+        return self._call("files.list", page, export=export, after=after, limit=limit)
 
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
         """See FileControl."""
-        told = self._call("file.statistics", timeout_s, export=export, path=path)
-        sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "reserved")}
-        return FileStatistics(unique_exact=told["unique_exact"], **sizes)
+
+        def read(told: dict[str, Any]) -> FileStatistics:
+            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "reserved")}
+            return FileStatistics(unique_exact=told["unique_exact"], **sizes)
+
+        return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
         """See FileControl."""
         asked: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
-        return _job(self._call("clone.start", export=export, dry_run=dry_run, **asked))
+        return self._call("clone.start", _job, export=export, dry_run=dry_run, **asked)
 
     def job(self, export: int, job: int) -> FileJob:
         """See FileControl."""
-        return _job(self._call("job.get", export=export, job=job))
+        return self._call("job.get", _job, export=export, job=job)
 
     def cancel(self, export: int, job: int) -> FileJob:
         """See FileControl."""
-        return _job(self._call("job.cancel", export=export, job=job))
+        return self._call("job.cancel", _job, export=export, job=job)
 
-    def _call(self, method: str, timeout_s: float = _WAIT_S, **parameters: Any) -> dict[str, Any]:
+    def _call(self, method: str, read: Callable[[dict[str, Any]], _Told], timeout_s: float = _WAIT_S, **parameters: Any) -> _Told:
         answer = _ask(self._path, method, parameters, timeout_s)
-        if "error" in answer:
+        try:
+            if "error" not in answer:
+                return read(answer["result"])
             data = answer["error"].get("data") or {}
-            raise FileRefusedError(str(data.get("status", "fault")), str(answer["error"]["message"]), data.get("field"))
-        return dict(answer["result"])
+            refused = FileRefusedError(str(data.get("status", "fault")), str(answer["error"]["message"]), data.get("field"))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise GaneshaUnreachableError(f"the NFS server's answer at {self._path} is none: {error!r}") from error
+        raise refused
 
 
 def _job(told: dict[str, Any]) -> FileJob:
@@ -161,7 +172,7 @@ def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) 
             with connection.makefile("rb") as lines:
                 answer = json.loads(lines.readline(_LONGEST_ANSWER))
         return dict(answer)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error
 
 
@@ -169,5 +180,5 @@ def statistics(path: Path, timeout_s: float = 10) -> dict[str, Any]:
     """What was offloaded since the daemon began, `exports` and `hosts`. Raises GaneshaUnreachableError."""
     try:
         return dict(_ask(path, "statistics.get", {}, timeout_s)["result"])
-    except KeyError as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise GaneshaUnreachableError(f"the NFS server's counters can't be had at {path}: {error}") from error

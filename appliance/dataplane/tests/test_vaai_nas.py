@@ -1,0 +1,68 @@
+"""What the control socket answers, whatever that is, is a result or a refusal that is understood, or counts as none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas
+
+
+@contextmanager
+def answering(path: Path, line: bytes) -> Iterator[list[Any]]:
+    """A socket that answers each request with this line; what was asked."""
+    asked: list[Any] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _address = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                asked.append(json.loads(lines.readline()))
+                connection.sendall(line)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield asked
+        finally:
+            thread.join(30)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"[1]\n",
+        b'"x"\n',
+        b"{}\n",
+        b'{"result": 5}\n',
+        b'{"result": {"files": [1]}}\n',
+        b'{"error": 7}\n',
+        b"\xff\n",
+    ],
+)
+def test_an_odd_answer_is_none(tmp_path: Path, line: bytes) -> None:
+    with answering(tmp_path / "s", line), pytest.raises(GaneshaUnreachableError):
+        VaaiNas(tmp_path / "s").files(1, "", 5)
+
+
+def test_a_refusal_says_what_is_in_the_way(tmp_path: Path) -> None:
+    error = {"code": -32000, "message": "taken", "data": {"status": "exists", "field": "destination"}}
+    with answering(tmp_path / "s", json.dumps({"error": error}).encode() + b"\n") as asked:
+        with pytest.raises(FileRefusedError) as refused:
+            VaaiNas(tmp_path / "s").clone(1, "ä", "b", request="0" * 32, fast=True)
+        assert (refused.value.status, refused.value.field, str(refused.value)) == ("exists", "destination", "taken")
+    parameters = {"export": 1, "source": "ä", "destination": "b", "request_id": "0" * 32, "fast": True, "dry_run": False}
+    assert (asked[0]["method"], asked[0]["params"]) == ("clone.start", parameters)
