@@ -285,3 +285,24 @@ def test_mounting(rig: Rig) -> None:
     assert rig.engine.filesystem(name).mounted
     rig.engine.destroy(f"{name}/below")
     rig.engine.destroy(name)
+
+
+def test_a_mounted_file_system_gets_another_mountpoint_with_all_else_or_nothing(rig: Rig) -> None:
+    """On which adoption relies: what is in use stays as it is, with all its properties."""
+    name = rig.name("fs")
+    before, after = (f"/srv/zvaai/{name.replace('/', '-')}-{when}" for when in ("before", "after"))
+    rig.engine.create_filesystem(name, properties={"mountpoint": before, "acltype": "off"})
+    wanted = {"mountpoint": after, "acltype": "posix", "xattr": "sa", "canmount": "on", "zvaai:name": "adopted"}
+    with rig.hands.opened(name):
+        with pytest.raises(DatasetBusy):
+            rig.engine.set_properties(name, wanted)
+        found = rig.engine.filesystem(name)
+        assert found.mounted and found.mountpoint == before
+        assert found.properties["acltype"].value == "off" and "zvaai:name" not in found.properties
+    rig.engine.set_properties(name, wanted)
+    found = rig.engine.filesystem(name)
+    assert found.mountpoint == after and found.properties["acltype"].value == "posix"
+    assert found.properties["zvaai:name"].value == "adopted"
+    rig.engine.mount(name)
+    assert rig.engine.filesystem(name).mounted
+    rig.engine.destroy(name)
