@@ -28,8 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs. The same with the
-    guest's round of what is marked `natively`."""
+    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs.
+
+    The same with the guest's round of what is marked `natively`.
+    """
     if not config.getoption("--long"):
         marks = ("long", "natively") if IN_GUEST else ("long",)
         left = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
