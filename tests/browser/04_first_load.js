@@ -6,7 +6,8 @@ import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, look, openBrowse
 const LARGEST_BYTES = 500_000;
 const INTERACTIVE_MS = 1_500;
 const DEEPEST = 2;
-const LONGEST_FRAME_MS = 250;
+/** Of a processor that draws without a GPU, for what one step of the wheel brings into sight. */
+const LONGEST_FRAME_MS = 200;
 
 let browser;
 before(async () => void (browser = await openBrowser()));
@@ -98,25 +99,20 @@ test("a thousand datastores are searched and scrolled", async () => {
   await page.goto("/datastores");
   await page.getByText("1000 datastores").waitFor();
   assert.ok((await page.getByRole("row").count()) < 60, "only rows in sight are in the page");
-  const slowest = () =>
-    page.evaluate(async () => {
-      const list = document.querySelector(".zv-scrolled");
-      list.scrollTop = 0;
+  // Processor time, not the clock's: other tests run beside this one.
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const worked = async () => (await session.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+  let longest = 0;
+  for (let step = 0; step < 30; step += 1) {
+    const before = await worked();
+    await page.evaluate(async () => {
+      document.querySelector(".zv-scrolled").scrollTop += 500;
       await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-      let last = performance.now();
-      let longest = 0;
-      for (let step = 0; step < 60; step += 1) {
-        list.scrollTop += 500;
-        await new Promise((done) => requestAnimationFrame(done));
-        const now = performance.now();
-        longest = Math.max(longest, now - last);
-        last = now;
-      }
-      return longest;
     });
-  // The best of three, as other tests run beside this one: a quarter of a second at most, of software that draws without a GPU.
-  const frames = [await slowest(), await slowest(), await slowest()];
-  assert.ok(Math.min(...frames) < LONGEST_FRAME_MS, `the longest frames took ${frames} ms`);
+    longest = Math.max(longest, 1000 * ((await worked()) - before));
+  }
+  assert.ok(longest < LONGEST_FRAME_MS, `the longest frame took ${longest} ms of the processor`);
   // Scrolled back: of a row that is half below the head axe sees half a link.
   await page.locator(".zv-scrolled").evaluate((list) => list.scrollTo(0, 0));
   await look(page, "datastores-thousand");

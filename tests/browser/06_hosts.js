@@ -73,7 +73,8 @@ test("a host tells its paths, what it sees, and what to type on it", async () =>
   const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", since, account: null };
   const items = ["1", "2"].map((net) => ({ ...path, peer: `192.0.${net}.9:51000`, portal: `192.0.${net}.1:3260` }));
   await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
-  await page.getByText("2 paths").waitFor({ timeout: 20_000 });
+  await page.reload();
+  await page.getByText("2 paths").waitFor();
   await look(page, "hosts");
   await page.getByRole("link", { name: "esx9" }).click();
   await page.getByRole("heading", { name: "esx9", level: 1 }).waitFor();

@@ -126,6 +126,27 @@ test("exporting says which datastores go out of service and asks for the name; i
   await page.getByRole("link", { name: pool }).waitFor();
 });
 
+test("a pool is made of mirrors; a name that can't be is told at its field", async () => {
+  await choose("Actions", "New pool");
+  const name = page.getByRole("textbox", { name: "Name" });
+  await name.fill("9lives");
+  const disks = page.getByRole("checkbox", { name: /^Choose / });
+  await disks.nth(0).check();
+  await page.getByText("This layout needs 2 disks or more.").waitFor();
+  await disks.nth(1).check();
+  await page.getByRole("button", { name: "Show what will be made" }).click();
+  await page.getByText("Some values are not right").waitFor();
+  assert.equal(await name.getAttribute("aria-invalid"), "true");
+  await name.fill("vault");
+  await page.getByRole("button", { name: "Show what will be made" }).click();
+  await page.getByText("Nothing has been changed yet").waitFor();
+  await page.getByRole("button", { name: "Make the pool" }).click();
+  await page.getByRole("heading", { name: "Create pool", level: 1 }).waitFor();
+  await page.getByText("Done").first().waitFor();
+  const made = await apiOf(page).told("GET", "/pools/vault");
+  assert.deepEqual(made.vdevs.map((vdev) => [vdev.kind, vdev.vdevs.length]), [["mirror", 2]]);
+});
+
 test("disks tell what they say of themselves by SMART", async () => {
   const disks = (await apiOf(page).told("GET", "/disks")).items;
   const smart = {
