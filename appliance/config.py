@@ -120,6 +120,11 @@ class Configuration(_Section):
         return self.state_directory / "appliance.sqlite"
 
     @property
+    def own_certificate(self) -> Path:
+        """The API's own, with its key, where the configuration names none."""
+        return self.state_directory / "certificate.pem"
+
+    @property
     def audit_directory(self) -> Path:
         """Older entries of the audit."""
         return self.state_directory / "audit"

@@ -69,7 +69,7 @@ def main() -> int:
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
     http = configuration.http
-    own = configuration.state_directory / "certificate.pem" if http.certificate is None else None
+    own = configuration.own_certificate if http.certificate is None else None
     if own is not None:
         _log.info("the certificate has the SHA-256 fingerprint %s", certificate.ensure(own))
     settings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,8 +11,17 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import __version__
+from appliance.api import certificate
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.service import Healthy, IscsiSettings, OffloadsTold, ReadinessTold, ReconcileTold, StatusTold
+from appliance.api.schemas.service import (
+    CertificateTold,
+    Healthy,
+    IscsiSettings,
+    OffloadsTold,
+    ReadinessTold,
+    ReconcileTold,
+    StatusTold,
+)
 from appliance.database.models import Alert, Job, Setting
 from appliance.domain import jobs
 from appliance.domain.access import Role
@@ -63,6 +73,19 @@ def read_status(call: Call) -> BaseModel:
         told |= {"worker": False, "worker_problem": str(error), "target": None, "pools": [], "storage_problem": None,
                  "reconciled_at": None, "reconcile_problem": None}  # fmt: skip
     return StatusTold.model_validate(told)
+
+
+@resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateTold)
+def read_certificate(call: Call) -> BaseModel:
+    """What a browser or a program compares before it trusts the appliance."""
+    configuration = call.services.configuration
+    file = configuration.http.certificate or configuration.own_certificate
+    try:
+        found = certificate.describe(file)
+    except (OSError, ValueError) as error:
+        _log.warning("the certificate can't be read: %s", error)
+        raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
+    return CertificateTold(**asdict(found), own=configuration.http.certificate is None)
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessTold)

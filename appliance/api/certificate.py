@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -17,6 +18,36 @@ VALID = datetime.timedelta(days=825)
 """As long as clients take one."""
 RENEWED = datetime.timedelta(days=30)
 """So long before its end."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """Of a certificate: what somebody compares before trusting it. Times in seconds since 1970."""
+
+    subject: str
+    issuer: str
+    names: list[str]
+    not_before: float
+    not_after: float
+    fingerprint: str
+    """SHA-256, in pairs of hexadecimal digits."""
+
+
+def describe(file: Path) -> Description:
+    """The first certificate of a PEM file. Raises OSError, ValueError."""
+    found = x509.load_pem_x509_certificate(file.read_bytes())
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    return Description(
+        subject=found.subject.rfc4514_string(),
+        issuer=found.issuer.rfc4514_string(),
+        names=[str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress)],
+        not_before=found.not_valid_before_utc.timestamp(),
+        not_after=found.not_valid_after_utc.timestamp(),
+        fingerprint=found.fingerprint(hashes.SHA256()).hex(":").upper(),
+    )
 
 
 def ensure(file: Path) -> str:

@@ -6,8 +6,7 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, before_number, newest_first
-from appliance.api.schemas.common import ListQuery
-from appliance.api.schemas.journal import AlertPage, AlertQuery, AlertTold, AuditPage, JobPage, JobQuery, JobTold
+from appliance.api.schemas.journal import AlertPage, AlertQuery, AlertTold, AuditPage, AuditQuery, JobPage, JobQuery, JobTold
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role
@@ -56,11 +55,18 @@ def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
         return AlertTold.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 
 
-@resource.operation("GET", "/audit", role=Role.ADMIN, query=ListQuery, answer=AuditPage)
-def list_audit(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/audit", role=Role.ADMIN, query=AuditQuery, answer=AuditPage)
+def list_audit(call: Call, query: AuditQuery) -> BaseModel:
     """Who did or tried what, the newest first."""
     with call.services.store.reading() as session:
         chosen = (
             select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
         )
+        if query.actor is not None:
+            chosen = chosen.where(AuditEntry.actor == query.actor)
+        if query.action is not None:
+            of_kind = AuditEntry.action.startswith(f"{query.action}.", autoescape=True)
+            chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
+        if query.refused is not None:
+            chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
         return AuditPage.model_validate(newest_first(session.scalars(chosen), query, lambda entry: entry.id))

@@ -12,7 +12,7 @@ from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold
 from appliance.database.models import User
 from appliance.domain import access
 from appliance.domain.access import Role
-from appliance.domain.errors import UnauthenticatedError
+from appliance.domain.errors import InvalidError, UnauthenticatedError
 
 resource = Resource("sessions")
 
@@ -88,15 +88,15 @@ def log_out(call: Call) -> BaseModel:
 @resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordChange, answer=Empty)
 def change_password(call: Call, body: PasswordChange) -> BaseModel:
     """One's own password; ends all one's sessions, and one's tokens when told."""
-    confirm_password(call, body.current)
+    confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
     with call.changing() as session:
         access.change_user(session, call.who.user_id, password_hash=password_hash, end_tokens=body.end_tokens)
     return Empty()
 
 
-def confirm_password(call: Call, password: str) -> None:
-    """That it is the caller's. Raises UnauthenticatedError, TooManyError."""
+def confirm_password(call: Call, password: str, field: str) -> None:
+    """That it is the caller's, who is logged in whatever it is. Raises InvalidError, TooManyError."""
     store = call.services.store
     with store.reading() as session:
         access.check_wait(session, call.who.name, call.address)
@@ -104,4 +104,4 @@ def confirm_password(call: Call, password: str) -> None:
     if not access.check_password(user, password):
         with store.session() as session:
             access.count_failure(session, call.who.name, call.address)
-        raise UnauthenticatedError("the current password is wrong")
+        raise InvalidError(field, "this is not your password")

@@ -80,7 +80,7 @@ def list_tokens(call: Call, query: ListQuery) -> BaseModel:
 def create_token(call: Call, body: TokenAsked) -> BaseModel:
     """A token of one's own. Its secret is told in this answer and never again."""
     if body.password is not None:
-        confirm_password(call, body.password)
+        confirm_password(call, body.password, "password")
     confirmed, lifetime_s = body.password is not None, body.days * 86400
     with call.changing() as session:
         token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)

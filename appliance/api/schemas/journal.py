@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Time
+from appliance.api.types import Answer, Name, Time
 
 
 class JobQuery(ListQuery):
@@ -71,6 +73,17 @@ class AlertPage(Answer):
 
     items: list[AlertTold]
     next_cursor: str | None
+
+
+class AuditQuery(ListQuery):
+    """Which of them: all that is given has to fit."""
+
+    actor: Name | None = None
+    """A user's name."""
+    action: Annotated[str, Field(max_length=64, pattern=r"^[a-z_-]+(\.[a-z_-]+)?$")] | None = None
+    """One, as "datastore.create", or all of a kind, as "datastore"."""
+    refused: bool | None = None
+    """Whether it was answered with a problem."""
 
 
 class AuditTold(Answer):

@@ -44,6 +44,20 @@ class StatusTold(Answer):
     active_jobs: int
 
 
+class CertificateTold(Answer):
+    """The certificate that the API serves with. `own`: it has made that itself, and renews it."""
+
+    subject: str
+    issuer: str
+    names: list[str]
+    """DNS names and addresses that it is for."""
+    not_before: Time
+    not_after: Time
+    fingerprint: str
+    """SHA-256, in pairs of hexadecimal digits."""
+    own: bool
+
+
 class CheckTold(Answer):
     """One thing that keeps offloads from working, looked at."""
 

@@ -123,3 +123,25 @@ def test_a_database_of_the_version_before(tmp_path: Path) -> None:
         assert journal.record(session, actor="", address="", action="", subject="", status=None) == 8
         assert session.scalar(select(func.count()).select_from(AuditEntry)) == 2
     store.close()
+
+
+def test_filters_narrow_the_audit(appliance: Appliance) -> None:
+    made_group = appliance.request("POST", "/host-groups", {"name": "cluster"}).json
+    assert made_group is not None
+    group = made_group["id"]
+    appliance.request("PATCH", f"/host-groups/{group}", {"name": "other"})
+    assert appliance.request("POST", "/host-groups", {"name": "other"}).status_code == 409
+    assert appliance.request("POST", "/host-groups", {"name": "mine"}, role="viewer").status_code == 403
+
+    def found(query: str) -> list[tuple[str, int]]:
+        return [(entry["action"], entry["status"]) for entry in appliance.get(f"/audit?{query}")["items"]]
+
+    made, refused, forbidden = ("host_group.create", 201), ("host_group.create", 409), ("host_group.create", 403)
+    assert found("action=host_group") == [forbidden, refused, ("host_group.change", 200), made]
+    assert found("action=host_group.create&refused=true") == [forbidden, refused]
+    assert found("action=host_group.create&refused=false") == [made]
+    assert found("action=host_group&actor=viewer") == [forbidden]
+    assert found("action=host") == found("actor=nobody") == [], "whole words"
+    page = appliance.get("/audit?action=host_group&limit=3")
+    assert found(f"action=host_group&limit=3&cursor={page['next_cursor']}") == [made]
+    assert appliance.request("GET", "/audit?action=%25").status_code == 422

@@ -7,6 +7,7 @@ import pytest
 from cryptography import x509
 
 from appliance.api import certificate
+from appliance.testing import Appliance
 
 
 def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:
@@ -35,3 +36,12 @@ def test_half_a_file_is_made_anew(tmp_path: Path, kept: int) -> None:
     first = certificate.ensure(file)
     file.write_bytes(file.read_bytes()[:kept])
     assert certificate.ensure(file) != first
+
+
+def test_what_is_told_is_what_is_served(appliance: Appliance) -> None:
+    assert appliance.request("GET", "/certificate").status_code == 503, "it is not there yet"
+    fingerprint = certificate.ensure(appliance.configuration.own_certificate)
+    told = appliance.request("GET", "/certificate", role="viewer").json
+    assert told is not None and told["fingerprint"] == fingerprint and told["own"] and "localhost" in told["names"] and "127.0.0.1" in told["names"]
+    assert told["subject"] == told["issuer"] and told["not_before"] < told["not_after"]
+    assert "PRIVATE" not in str(told)

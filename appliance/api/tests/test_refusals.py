@@ -183,7 +183,10 @@ def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: A
     for parameter in description.operation(endpoint)["parameters"]:
         if parameter["in"] != "query":
             continue
+        kinds = parameter["schema"].get("anyOf", [parameter["schema"]])
         for value in ("no-such-thing\x00", "-1", "9" * 30):
+            if any("pattern" in kind and re.search(kind["pattern"], value) for kind in kinds):
+                continue  # a name like any other
             answer = shared.request(declared.method, f"{path}?{parameter['name']}={urllib.parse.quote(value)}")
             assert answer.status_code == 422 and answer.json is not None, (endpoint, parameter["name"], value, answer.text)
             assert {one["field"] for one in answer.json["errors"]} == {parameter["name"]}
