@@ -1,8 +1,17 @@
-/** Server-sent events, into the cache: what a screen shows is never older than what the service has told. */
+/**
+ * Server-sent events, into the cache: what a screen shows is never older than what the service has told. The service has few streams, so
+ * a browser takes one: the tab that has the lock listens, and tells the others over a channel.
+ */
 
 import type { QueryClient } from "@tanstack/react-query";
 import { reportLost, reportReached } from "./connection";
 import type { Job } from "./types";
+
+/** What all tabs take to their caches: a job's news, alerts, that no stream tells of anything, that something may have been missed. */
+type News = { kind: "job"; event: JobEvent } | { kind: "alerts" } | { kind: "untold" } | { kind: "missed" };
+
+/** Of the lock and of the channel; those of another appliance, which has another origin, are others. */
+const NAME = "zvaai-events";
 
 interface JobEvent {
   subject: string;
@@ -54,32 +63,36 @@ function isJobEvent(data: unknown): data is JobEvent {
   return typeof data === "object" && data !== null && "subject" in data && "state" in data && "step" in data && "percent" in data;
 }
 
-/** Listens until the returned function is called. */
-export function listen(client: QueryClient): () => void {
+function take(client: QueryClient, news: News): void {
+  const old = (...names: string[]) => {
+    for (const name of names) void client.invalidateQueries({ queryKey: [name] });
+  };
+  if (news.kind === "job") takeJobEvent(client, news.event);
+  else if (news.kind === "alerts") old("alerts", "status", "readiness");
+  else if (news.kind === "untold") old("jobs", "alerts", "status");
+  else void client.invalidateQueries();
+}
+
+/** Takes the service's one stream for this browser, until `end`; `tell` gets what it says. */
+function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): void {
   let poll: number | undefined;
   let again: number | undefined;
   let opened = false;
   let source = open();
 
-  function everythingIsOld(): void {
-    void client.invalidateQueries({ queryKey: ["jobs"] });
-    void client.invalidateQueries({ queryKey: ["alerts"] });
-    void client.invalidateQueries({ queryKey: ["status"] });
-  }
-
   function open(): EventSource {
     const stream = new EventSource("/api/v1/events");
     stream.onopen = () => {
-      const missed = opened || poll !== undefined;
+      const missed = opened || !first || poll !== undefined;
       window.clearInterval(poll);
       poll = undefined;
       reportReached();
       // What happened while there was no stream; at first the screens ask by themselves.
-      if (missed) void client.invalidateQueries();
+      if (missed) tell({ kind: "missed" });
       opened = true;
     };
     stream.onerror = () => {
-      poll ??= window.setInterval(everythingIsOld, WITHOUT_STREAM_MS);
+      poll ??= window.setInterval(() => tell({ kind: "untold" }), WITHOUT_STREAM_MS);
       // The browser tries again by itself after a lost connection, and gives up after a refusal: 401, or 429 for too many.
       if (stream.readyState === EventSource.CONNECTING) reportLost();
       else {
@@ -89,20 +102,53 @@ export function listen(client: QueryClient): () => void {
       }
     };
     stream.addEventListener("job", (message: MessageEvent<string>) => {
-      const data: unknown = JSON.parse(message.data);
-      if (isJobEvent(data)) takeJobEvent(client, data);
+      const event: unknown = JSON.parse(message.data);
+      if (isJobEvent(event)) tell({ kind: "job", event });
     });
-    for (const kind of ["alert.raised", "alert.cleared"]) {
-      stream.addEventListener(kind, () => {
-        for (const name of ["alerts", "status", "readiness"]) void client.invalidateQueries({ queryKey: [name] });
-      });
-    }
+    for (const kind of ["alert.raised", "alert.cleared"]) stream.addEventListener(kind, () => tell({ kind: "alerts" }));
     return stream;
   }
 
-  return () => {
+  end.addEventListener("abort", () => {
     window.clearInterval(poll);
     window.clearTimeout(again);
     source.close();
+  });
+}
+
+/** Listens until the returned function is called. */
+export function listen(client: QueryClient): () => void {
+  const channel = new BroadcastChannel(NAME);
+  const ending = new AbortController();
+  let waited = false;
+
+  // Only this file's own tabs write there.
+  channel.onmessage = ({ data }: MessageEvent<News>) => take(client, data);
+
+  function tell(news: News): void {
+    take(client, news);
+    channel.postMessage(news);
+  }
+
+  // Held as long as this tab listens; a tab that has it is not put to sleep by the browser. The next in turn gets it when this one closes.
+  const held = () => {
+    lead(tell, !waited, ending.signal);
+    return new Promise<void>((resolve) => ending.signal.addEventListener("abort", () => resolve()));
+  };
+  navigator.locks
+    .request(NAME, { ifAvailable: true }, async (lock) => {
+      if (lock !== null && !ending.signal.aborted) await held();
+    })
+    .then(async () => {
+      waited = true;
+      if (!ending.signal.aborted) await navigator.locks.request(NAME, { signal: ending.signal }, held);
+    })
+    .catch((error: unknown) => {
+      if (!ending.signal.aborted) throw error;
+    });
+
+  return () => {
+    ending.abort();
+    channel.close();
   };
 }
