@@ -83,6 +83,20 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   await page.unroute("**/api/v1/offloads");
 });
 
+test("clients, versions and squash are changed", async () => {
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Change access" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Further clients" }).fill("192.0.2.99");
+  await dialog.getByRole("checkbox", { name: "NFSv3" }).uncheck();
+  await dialog.getByRole("radio", { name: "root", exact: true }).check();
+  await look(page, "datastore-nfs-access");
+  await dialog.getByRole("button", { name: "Change", exact: true }).click();
+  await page.getByText("Change datastore: done").waitFor();
+  const [{ clients, versions, squash }] = await nfsStores();
+  assert.deepEqual([clients, versions, squash], [["192.0.2.99"], ["4"], "root"]);
+});
+
 test("its quota is made smaller", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Set quota" }).click();

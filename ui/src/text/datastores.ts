@@ -298,6 +298,18 @@ export const datastores = {
         size: "New quota",
         submit: "Set it",
       },
+      serving: {
+        action: "Change access",
+        title: (name: string) => `How ${name} is exported`,
+        lead: "Clients that are taken away lose what they have mounted. What their machines use is not taken away unless you force it.",
+        clientsHelp: "Beside the addresses of hosts in its groups: addresses and networks, as 192.0.2.17 or 192.0.2.0/24",
+        versions: "Versions of NFS",
+        version: { 3: "NFSv3", 4: "NFSv4" } as Readonly<Record<string, string>>,
+        noVersion: "Choose one at least.",
+        squash: "Who is nobody on this server",
+        squashHelp: { none: "As ESXi needs it: it writes as root", root: "ESXi can't write then", all: "ESXi can't write then" },
+        submit: "Change",
+      },
       present: {
         action: "Change hosts",
         title: (name: string) => `Which hosts see ${name}?`,

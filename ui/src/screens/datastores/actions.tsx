@@ -20,11 +20,12 @@ import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
+import { Serving } from "./serving";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
   vmfs: ["grow", "present", "snapshot", "clone", "delete"],
-  nfs: ["quota", "present", "snapshot", "clone", "delete"],
+  nfs: ["quota", "present", "serving", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;
 /** What each dialog about a datastore is given. */
@@ -65,6 +66,7 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
       {chosen === "grow" && <Grow {...dialog} />}
       {chosen === "quota" && <Quota {...dialog} />}
       {chosen === "present" && <Present {...dialog} />}
+      {chosen === "serving" && <Serving {...dialog} />}
       {chosen === "snapshot" && <TakeSnapshot {...dialog} />}
       {chosen === "clone" && <Clone {...dialog} />}
       {chosen === "delete" && <Delete {...dialog} />}

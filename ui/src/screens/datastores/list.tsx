@@ -4,8 +4,6 @@ import {
   EmptyStateActions,
   EmptyStateBody,
   EmptyStateFooter,
-  FormSelect,
-  FormSelectOption,
   SearchInput,
   Toolbar,
   ToolbarContent,
@@ -16,6 +14,7 @@ import { useDeferredValue, useMemo, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { datastoresQuery, groupsQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
+import { Choice } from "../../parts/choice";
 import { Screen } from "../../parts/page";
 import { Told } from "../../parts/states";
 import { May } from "../../session/session";
@@ -165,24 +164,5 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
         />
       )}
     </>
-  );
-}
-
-interface ChoiceProps {
-  readonly label: string;
-  readonly all: string;
-  readonly value: string;
-  readonly options: readonly (readonly [value: string, name: string])[];
-  readonly onChange: (value: string) => void;
-}
-
-function Choice({ label, all, value, options, onChange }: ChoiceProps) {
-  return (
-    <FormSelect aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen)}>
-      <FormSelectOption value="" label={all} />
-      {options.map(([one, name]) => (
-        <FormSelectOption key={one} value={one} label={name} />
-      ))}
-    </FormSelect>
   );
 }

@@ -70,12 +70,12 @@ export function thresholdProblem({ kind, threshold }: Wanted): string | undefine
 }
 
 /** Addresses and networks of what was typed. */
-export function clientsOf({ clients }: Wanted): string[] {
+export function clientsOf({ clients }: Pick<Wanted, "clients">): string[] {
   return clients.split(/[\s,;]+/).filter((client) => client !== "");
 }
 
 /** What can be seen to be none; the service looks closer. */
-export function clientsProblem(wanted: Wanted): string | undefined {
+export function clientsProblem(wanted: Pick<Wanted, "kind" | "clients">): string | undefined {
   if (wanted.kind === "vmfs") return undefined;
   return clientsOf(wanted).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }

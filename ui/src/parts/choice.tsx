@@ -1,0 +1,24 @@
+/** One of several values, as a filter or a field has it. */
+
+import { FormSelect, FormSelectOption } from "@patternfly/react-core";
+
+interface Props {
+  readonly label: string;
+  /** What is chosen when nothing is, where that can be. */
+  readonly all?: string;
+  readonly id?: string;
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, name: string])[];
+  readonly onChange: (value: string) => void;
+}
+
+export function Choice({ label, all, id, value, options, onChange }: Props) {
+  return (
+    <FormSelect id={id} aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen)}>
+      {all !== undefined && <FormSelectOption value="" label={all} />}
+      {options.map(([one, name]) => (
+        <FormSelectOption key={one} value={one} label={name} />
+      ))}
+    </FormSelect>
+  );
+}

@@ -1,0 +1,87 @@
+/** How an NFS datastore is exported: to whom beside its host groups, by which versions, and who is nobody. */
+
+import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { Datastore } from "../../api/types";
+import { TextField } from "../../parts/field";
+import { JobDialog } from "../../parts/job-dialog";
+import { text } from "../../text";
+import type { DialogProps } from "./actions";
+import { clientsOf, clientsProblem } from "./wanted";
+
+const words = text.datastores.detail.actions.serving;
+const VERSIONS = ["3", "4"] as const;
+const SQUASH = ["none", "root", "all"] as const;
+type Squash = (typeof SQUASH)[number];
+
+function squashOf(store: Datastore): Squash {
+  return SQUASH.find((one) => one === store.squash) ?? "none";
+}
+
+export function Serving({ store, ...job }: DialogProps) {
+  const [clients, setClients] = useState(store.clients.join(", "));
+  const [versions, setVersions] = useState<readonly string[]>(store.versions);
+  const [squash, setSquash] = useState<Squash>(squashOf(store));
+  const typed = { kind: store.kind, clients };
+  const wrong = clientsProblem(typed);
+  return (
+    <JobDialog
+      {...job}
+      title={words.title(store.name)}
+      lead={words.lead}
+      submit={words.submit}
+      ready={() => wrong === undefined && versions.length > 0}
+      knownFields={["clients", "versions", "squash"]}
+      asked={(force) => ({
+        clients: clientsOf(typed),
+        versions: VERSIONS.filter((one) => versions.includes(one)),
+        squash,
+        force,
+      })}
+      ask={(body, headers) =>
+        api.PATCH("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: store.id } }, body, headers })
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="clients"
+            label={text.datastores.wizard.hosts.clients}
+            help={words.clientsHelp}
+            value={clients}
+            onChange={setClients}
+            problem={wrong ?? problem?.fields.get("clients")}
+          />
+          <FormGroup role="group" label={words.versions} fieldId="versions" isStack>
+            {VERSIONS.map((one) => (
+              <Checkbox
+                key={one}
+                id={`version-${one}`}
+                label={words.version[one]}
+                isChecked={versions.includes(one)}
+                onChange={(_event, checked) =>
+                  setVersions(checked ? [...versions, one] : versions.filter((other) => other !== one))
+                }
+              />
+            ))}
+            {versions.length === 0 && <p role="alert">{words.noVersion}</p>}
+          </FormGroup>
+          <FormGroup role="radiogroup" label={words.squash} fieldId="squash" isStack>
+            {SQUASH.map((one) => (
+              <Radio
+                key={one}
+                id={`squash-${one}`}
+                name="squash"
+                label={text.datastores.detail.overview.squashed[one]}
+                description={words.squashHelp[one]}
+                isChecked={squash === one}
+                onChange={() => setSquash(one)}
+              />
+            ))}
+          </FormGroup>
+        </>
+      )}
+    </JobDialog>
+  );
+}
