@@ -21,6 +21,9 @@ import { Toasts } from "./shell/toasts";
 import { text } from "./text";
 
 const NewDatastoreScreen = lazy(() => import("./screens/datastores/wizard"));
+const AuditScreen = lazy(() => import("./screens/audit"));
+const PeopleScreen = lazy(() => import("./screens/people/people"));
+const SystemScreen = lazy(() => import("./screens/system/system"));
 const DatastoreScreen = lazy(() => import("./screens/datastores/detail"));
 const HostsScreen = lazy(() => import("./screens/hosts/list"));
 const HostScreen = lazy(() => import("./screens/hosts/detail"));
@@ -85,6 +88,9 @@ export function App() {
                     <Route path="/jobs/:id" element={<JobScreen />} />
                     <Route path="/alerts" element={<AlertsScreen />} />
                     <Route path="/readiness" element={<ReadinessScreen />} />
+                    <Route path="/audit" element={<AuditScreen />} />
+                    <Route path="/users" element={<PeopleScreen />} />
+                    <Route path="/system" element={<SystemScreen />} />
                     <Route path="*" element={<NotFoundScreen />} />
                   </Route>
                 </Routes>

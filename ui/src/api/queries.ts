@@ -158,3 +158,52 @@ export const alertsQuery = queryOptions({
   queryFn: async ({ signal }) =>
     (await told(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
 });
+
+export interface AuditFilter {
+  readonly actor: string;
+  readonly action: string;
+  readonly outcome: "" | "done" | "refused";
+}
+
+/** One page; the audit is long. */
+export const auditQuery = ({ actor, action, outcome }: AuditFilter, cursor: string | null) =>
+  queryOptions({
+    queryKey: ["audit", actor, action, outcome, cursor],
+    queryFn: ({ signal }) => {
+      const query = {
+        limit: 50,
+        ...(cursor === null ? {} : { cursor }),
+        ...(actor === "" ? {} : { actor }),
+        ...(action === "" ? {} : { action }),
+        ...(outcome === "" ? {} : { refused: outcome === "refused" }),
+      };
+      return told(api.GET("/api/v1/audit", { params: { query }, signal }));
+    },
+    staleTime: 0,
+  });
+
+export const usersQuery = queryOptions({
+  queryKey: ["users"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/users", { params: { query }, signal }))),
+});
+
+/** One's own. */
+export const tokensQuery = queryOptions({
+  queryKey: ["tokens"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/tokens", { params: { query }, signal }))),
+});
+
+export const certificateQuery = queryOptions({
+  queryKey: ["certificate"],
+  queryFn: ({ signal }) => told(api.GET("/api/v1/certificate", { signal })),
+});
+
+export const bundlesQuery = queryOptions({
+  queryKey: ["support-bundles"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/support-bundles", { params: { query }, signal }))),
+});
+
+export const webhooksQuery = queryOptions({
+  queryKey: ["webhooks"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/webhooks", { params: { query }, signal }))),
+});

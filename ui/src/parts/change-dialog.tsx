@@ -23,8 +23,8 @@ interface Props<Asked, Answer> {
   readonly ready?: boolean;
   /** Names in the cache of what is old then. */
   readonly changes: readonly string[];
-  /** What is said when it is done. */
-  readonly done: string;
+  /** What is said when it is done, where it is not shown anyway. */
+  readonly done?: string;
   readonly onDone?: (answer: NonNullable<Answer>) => void;
   readonly onClose: () => void;
   readonly children?: (problem: ApiProblem | null) => ReactNode;
@@ -38,7 +38,7 @@ export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
     (body: Asked, key: string) => told(ask(body, idempotent(key))),
     (answer) => {
       for (const name of changes) void client.invalidateQueries({ queryKey: [name] });
-      tell({ variant: "success", title: done });
+      if (done !== undefined) tell({ variant: "success", title: done });
       onClose();
       onDone?.(answer);
     },

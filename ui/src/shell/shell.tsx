@@ -28,7 +28,8 @@ import { Link, Outlet, useLocation } from "react-router";
 import { isLost, onConnectionChange } from "../api/connection";
 import { statusQuery } from "../api/queries";
 import { Loading } from "../parts/states";
-import { useSession } from "../session/session";
+import type { Role } from "../api/types";
+import { May, useSession } from "../session/session";
 import { text } from "../text";
 import { Boundary } from "./boundary";
 import { LoginAgain } from "./login-again";
@@ -44,7 +45,10 @@ const PAGES = [
   ["/jobs", text.common.pages.jobs],
   ["/alerts", text.common.pages.alerts],
   ["/readiness", text.common.pages.readiness],
-] as const;
+  ["/audit", text.common.pages.audit, "admin"],
+  ["/users", text.common.pages.users],
+  ["/system", text.common.pages.system],
+] as const satisfies readonly (readonly [path: string, name: string, least?: Role])[];
 
 export function Shell() {
   const { ended } = useSession();
@@ -65,11 +69,13 @@ export function Shell() {
           <PageSidebarBody>
             <Nav aria-label={text.common.navigation}>
               <NavList>
-                {PAGES.map(([path, name]) => (
-                  // The link is its child: to a component of another kind NavItem gives `href` and keeps `to`, which Link needs.
-                  <NavItem key={path} itemId={path} isActive={path === "/" ? pathname === "/" : pathname.startsWith(path)}>
-                    <Link to={path}>{name}</Link>
-                  </NavItem>
+                {PAGES.map(([path, name, least]) => (
+                  <May key={path} least={least ?? "viewer"}>
+                    {/* The link is its child: to a component of another kind NavItem gives `href` and keeps `to`, which Link needs. */}
+                    <NavItem itemId={path} isActive={path === "/" ? pathname === "/" : pathname.startsWith(path)}>
+                      <Link to={path}>{name}</Link>
+                    </NavItem>
+                  </May>
                 ))}
               </NavList>
             </Nav>

@@ -1,15 +1,33 @@
 /** All text of the console, by where it is shown. */
 
 import { alerts } from "./alerts";
+import { audit } from "./audit";
 import { common } from "./common";
 import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
+import { people } from "./people";
 import { pools } from "./pools";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { schedules } from "./schedules";
 import { session } from "./session";
+import { system } from "./system";
 
-export const text = { alerts, common, dashboard, datastores, hosts, jobs, pools, problems, readiness, schedules, session };
+export const text = {
+  alerts,
+  audit,
+  common,
+  dashboard,
+  datastores,
+  hosts,
+  jobs,
+  people,
+  pools,
+  problems,
+  readiness,
+  schedules,
+  session,
+  system,
+};

@@ -1,0 +1,63 @@
+// The audit: what was before and what was asked for, filters, pages.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, ensureAdmin, logIn, look, openBrowser, openPage } from "./harness.js";
+
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await ensureAdmin(page);
+  await logIn(page);
+});
+after(() => browser.close());
+
+const rows = () => page.getByRole("grid", { name: "Audit, the newest first" }).getByRole("row");
+
+test("an entry shows what was before and what was asked for", async () => {
+  const { told } = apiOf(page);
+  const { id } = await told("POST", "/host-groups", { name: "audited" });
+  await told("PATCH", `/host-groups/${id}`, { name: "audited too" });
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Audit" }).click();
+  await page.getByRole("button", { name: "Show what changed by host_group.change" }).first().click();
+  const changes = page.getByRole("grid", { name: "What changed by host_group.change" });
+  const cells = await changes.getByRole("row", { name: /^name / }).getByRole("gridcell").allTextContents();
+  assert.deepEqual(cells, ["name", "audited", "audited too"]);
+  await look(page, "audit");
+});
+
+test("filters narrow it", async () => {
+  const refused = await apiOf(page).send("POST", "/host-groups", { name: "audited too" });
+  assert.equal(refused.status, 409);
+  await page.getByLabel("Action").selectOption({ label: "Host groups" });
+  await page.getByLabel("Outcome").selectOption({ label: "Refused or failed" });
+  await page.getByText("Refused (409)").waitFor();
+  await page.getByRole("gridcell", { name: "Done", exact: true }).first().waitFor({ state: "detached" });
+  assert.equal(await rows().count(), 2, "its head and one entry");
+  await page.getByRole("textbox", { name: "User" }).fill("somebody");
+  await page.getByText("Nothing matches").waitFor();
+  await look(page, "audit-no-match");
+});
+
+test("older entries are on further pages", async () => {
+  const entry = (id) => ({
+    id, at: "2026-11-22T10:00:00.000Z", actor: "admin", token: null, address: "192.0.2.1", action: "reconcile",
+    subject: `entry ${id}`, before: null, after: null, status: 200,
+  });
+  await page.route("**/api/v1/audit?*", (route) => {
+    const last = Number(new URL(route.request().url()).searchParams.get("cursor") ?? "150");
+    const items = Array.from({ length: 50 }, (_, index) => entry(last - index));
+    return route.fulfill({ json: { items, next_cursor: last > 50 ? String(last - 50) : null } });
+  });
+  await page.reload();
+  await page.getByText("entry 150", { exact: true }).waitFor();
+  for (const first of [100, 50]) {
+    await page.getByRole("button", { name: "Older" }).click();
+    await page.getByText(`entry ${first}`, { exact: true }).waitFor();
+  }
+  assert.ok(await page.getByRole("button", { name: "Older" }).isDisabled());
+  await page.getByRole("button", { name: "Newer" }).click();
+  await page.getByText("entry 100", { exact: true }).waitFor();
+  await closePage(page);
+});

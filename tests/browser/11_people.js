@@ -1,0 +1,102 @@
+// Users and tokens: made, locked out, given another password; a token's secret is shown once and is nowhere afterwards.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
+
+const OTHER = "another good password";
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+  await page.goto("/users");
+});
+after(() => browser.close());
+
+const dialog = () => page.getByRole("dialog");
+const user = async (name) => (await apiOf(page).told("GET", "/users")).items.find((one) => one.name === name);
+
+async function typePassword(password) {
+  await dialog().getByRole("textbox", { name: "Password", exact: true }).fill(password);
+  await dialog().getByRole("textbox", { name: "Repeat the password" }).fill(password);
+}
+
+async function act(name, action) {
+  await page.getByRole("button", { name: `Actions for ${name}` }).click();
+  await page.getByRole("menuitem", { name: action }).click();
+}
+
+test("a user is made, with the role that was chosen", async () => {
+  await page.getByRole("button", { name: "New user" }).click();
+  await dialog().getByRole("textbox", { name: "User name" }).fill("olga");
+  await dialog().getByRole("radio", { name: "Viewer" }).check();
+  await typePassword(PASSWORD);
+  await look(page, "users-new");
+  await dialog().getByRole("button", { name: "Make the user" }).click();
+  await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor();
+  assert.equal((await user("olga")).role, "viewer");
+});
+
+test("role, password and locking out are changed", async () => {
+  await act("olga", "Change role");
+  await dialog().getByRole("radio", { name: "Operator" }).check();
+  await dialog().getByRole("button", { name: "Change it" }).click();
+  await page.getByRole("row", { name: /^olga Operator/ }).waitFor();
+  await act("olga", "Reset password");
+  await typePassword("olga olga olga olga");
+  await dialog().getByRole("button", { name: "Set the password" }).click();
+  await dialog().locator("#new-password-help").getByText(/user name|guess/).waitFor();
+  await typePassword(OTHER);
+  await dialog().getByRole("button", { name: "Set the password" }).click();
+  await dialog().waitFor({ state: "detached" });
+  const theirs = await openPage(browser);
+  await logIn(theirs, "olga", OTHER);
+  await theirs.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Users and tokens" }).click();
+  await theirs.getByText("You have no API tokens.").waitFor();
+  assert.equal(await theirs.getByRole("heading", { name: "Users", exact: true }).count(), 0, "users are for administrators");
+  assert.equal(await theirs.getByRole("link", { name: "Audit" }).count(), 0);
+  await act("olga", "Lock out");
+  await dialog().getByRole("button", { name: "Lock out" }).click();
+  await page.getByText("Locked out").waitFor();
+  await look(page, "users");
+  await theirs.goto("/datastores");
+  await theirs.getByRole("heading", { name: "Log in to zvaai" }).waitFor();
+  await closePage(theirs);
+  await act("olga", "Delete");
+  await dialog().getByRole("textbox", { name: "Type olga to confirm" }).fill("olga");
+  await dialog().getByRole("button", { name: "Delete the user" }).click();
+  await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor({ state: "detached" });
+});
+
+test("a token does what its scope allows; its secret is shown once", async () => {
+  await page.getByRole("button", { name: "New token" }).click();
+  await dialog().getByRole("textbox", { name: "Name" }).fill("prometheus");
+  await dialog().getByLabel("Valid for").selectOption({ label: "30 days" });
+  await dialog().getByRole("textbox", { name: "Your password" }).fill("not my password");
+  await dialog().getByRole("button", { name: "Make the token" }).click();
+  await page.getByText("this is not your password").waitFor();
+  await dialog().getByRole("textbox", { name: "Your password" }).fill(PASSWORD);
+  await dialog().getByRole("button", { name: "Make the token" }).click();
+  const shown = dialog().getByRole("textbox", { name: "Token" });
+  await shown.waitFor();
+  await look(page, "token-secret");
+  const secret = await shown.inputValue();
+  await dialog().getByRole("button", { name: "I have it" }).click();
+  await page.getByRole("row", { name: /^prometheus Viewer/ }).waitFor();
+  assert.ok(!(await page.content()).includes(secret), "the secret is still there");
+
+  const { request } = await browser.newContext({ ignoreHTTPSErrors: true });
+  const headers = { Authorization: `Bearer ${secret}` };
+  assert.equal((await request.get(`${URL_}/api/v1/metrics`, { headers })).status(), 200);
+  assert.equal((await request.post(`${URL_}/api/v1/reconcile`, { headers })).status(), 403);
+  const [token] = (await apiOf(page).told("GET", "/tokens")).items;
+  const days = (Date.parse(token.expires_at) - Date.parse(token.created_at)) / 86_400_000;
+  assert.equal(Math.round(days), 30);
+
+  await page.getByRole("button", { name: "Delete the token prometheus" }).click();
+  await dialog().getByRole("button", { name: "Delete the token" }).click();
+  await page.getByText("You have no API tokens.").waitFor();
+  assert.equal((await request.get(`${URL_}/api/v1/metrics`, { headers })).status(), 401);
+  await closePage(page);
+});

@@ -1,0 +1,116 @@
+// The system: versions and certificate, a webhook with its test, backup and restore, a support bundle.
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { connect } from "node:tls";
+import { after, before, test } from "node:test";
+import { apiOf, closePage, logIn, look, openBrowser, openPage, URL_ } from "./harness.js";
+
+const PASSPHRASE = "a passphrase of some length";
+let browser;
+let page;
+let receiver;
+const received = [];
+before(async () => {
+  receiver = createServer((request, response) => {
+    received.push(request.headers["webhook-signature"]);
+    request.resume().on("end", () => response.writeHead(received.length === 1 ? 500 : 204).end());
+  });
+  await new Promise((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page);
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "System" }).click();
+});
+after(async () => {
+  await browser.close();
+  receiver.close();
+});
+
+const dialog = () => page.getByRole("dialog");
+
+/** The certificate that is served. */
+async function served() {
+  const { hostname, port } = new URL(URL_);
+  const socket = connect({ host: hostname, port, rejectUnauthorized: false });
+  await new Promise((resolve, reject) => socket.once("secureConnect", resolve).once("error", reject));
+  const { raw } = socket.getPeerCertificate();
+  socket.destroy();
+  return new X509Certificate(raw);
+}
+
+test("versions, the certificate that is served, and where metrics are", async () => {
+  const { version } = await apiOf(page).told("GET", "/status");
+  await page.getByText(version, { exact: true }).first().waitFor();
+  await page.getByText((await served()).fingerprint256).waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
+});
+
+test("a webhook is made, and its test says how the receiver took it", async () => {
+  await page.getByRole("button", { name: "New webhook" }).click();
+  await dialog().getByRole("textbox", { name: "Name" }).fill("chat");
+  await dialog().getByRole("textbox", { name: "Address" }).fill("not an address");
+  await dialog().getByRole("button", { name: "Make the webhook" }).click();
+  await dialog().locator("#webhook-url[aria-invalid=true]").waitFor();
+  await look(page, "webhook-new");
+  await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
+  await dialog().getByRole("button", { name: "Make the webhook" }).click();
+  await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
+  await dialog().getByRole("button", { name: "I have it" }).click();
+  for (const outcome of ["did not take", "took"]) {
+    await page.getByRole("button", { name: "Actions for chat" }).click();
+    await page.getByRole("menuitem", { name: "Send a test" }).click();
+    await page.getByText(`chat ${outcome} the test`).waitFor();
+  }
+  assert.ok(received.length === 2 && received.every(Boolean), "both were signed");
+  await page.getByRole("row", { name: /^chat .*Delivered/ }).waitFor();
+  await look(page, "system");
+  await page.getByRole("button", { name: "Actions for chat" }).click();
+  await page.getByRole("menuitem", { name: "Change" }).click();
+  await dialog().getByRole("switch", { name: "Send alerts there" }).click({ force: true });
+  await dialog().getByRole("button", { name: "Change it" }).click();
+  await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
+});
+
+test("what was changed since a backup comes back, and is shown before", async () => {
+  await page.getByRole("button", { name: "Back up" }).click();
+  await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
+  const downloading = page.waitForEvent("download");
+  await dialog().getByRole("button", { name: "Make the file" }).click();
+  const file = await (await downloading).path();
+  assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "zvaai-configuration");
+  const { told } = apiOf(page);
+  const [hook] = (await told("GET", "/webhooks")).items;
+  await told("DELETE", `/webhooks/${hook.id}`);
+
+  await page.getByRole("button", { name: "Restore" }).click();
+  await dialog().locator("input[type=file]").setInputFiles(file);
+  await dialog().getByRole("textbox", { name: "Passphrase" }).fill("another one of some length");
+  await dialog().getByRole("button", { name: "Show what would change" }).click();
+  await dialog().locator("#passphrase[aria-invalid=true]").waitFor();
+  await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
+  await dialog().getByRole("button", { name: "Show what would change" }).click();
+  await dialog().getByText(/webhook.*chat|chat/).first().waitFor();
+  assert.deepEqual((await told("GET", "/webhooks")).items, [], "nothing is changed by looking");
+  await look(page, "restore");
+  await dialog().getByRole("button", { name: "Restore it" }).click();
+  await page.getByRole("row", { name: /^chat / }).waitFor();
+});
+
+test("a support bundle is made and downloaded", async () => {
+  await page.reload(); // the news of what was restored lies over the button
+  const bundles = page.getByRole("grid", { name: "Support bundles" }).getByRole("link", { name: /^Download/ });
+  const before = await bundles.count();
+  await page.getByRole("button", { name: "Make a support bundle" }).click();
+  await bundles.nth(before).waitFor();
+  const downloading = page.waitForEvent("download");
+  await bundles.first().click();
+  const [first, second] = readFileSync(await (await downloading).path());
+  assert.deepEqual([first, second], [0x1f, 0x8b], "gzip (RFC 1952)");
+  for (let left = await bundles.count(); left > 0; left -= 1) {
+    await page.getByRole("button", { name: /^Delete the bundle/ }).first().click();
+    await bundles.nth(left - 1).waitFor({ state: "detached" });
+  }
+  await closePage(page);
+});

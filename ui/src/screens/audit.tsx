@@ -1,0 +1,224 @@
+/** Who did or tried what, page by page; of each entry what was before and what was asked for. */
+
+import {
+  Button,
+  EmptyState,
+  EmptyStateBody,
+  Label,
+  SearchInput,
+  Toolbar,
+  ToolbarContent,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useDeferredValue, useId, useState } from "react";
+import { auditQuery, type AuditFilter } from "../api/queries";
+import type { AuditEntry } from "../api/types";
+import { Choice } from "../parts/choice";
+import { Screen } from "../parts/page";
+import { Told } from "../parts/states";
+import { Time } from "../parts/values";
+import { text } from "../text";
+
+const words = text.audit;
+const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "" };
+const OUTCOMES = ["done", "refused"] as const;
+
+export default function AuditScreen() {
+  const [filter, setFilter] = useState(NO_FILTER);
+  // Where each page but the first begins: the service tells only the next one's place.
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const asked = useDeferredValue(filter);
+  const query = useQuery({ ...auditQuery(asked, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
+
+  function change(part: Partial<AuditFilter>): void {
+    setFilter((before) => ({ ...before, ...part }));
+    setCursors([]);
+  }
+
+  return (
+    <Screen title={words.title} lead={words.lead}>
+      <Toolbar clearAllFilters={() => change(NO_FILTER)}>
+        <ToolbarContent alignItems="center">
+          <ToolbarItem>
+            <SearchInput
+              aria-label={words.filter.actor}
+              placeholder={words.filter.actor}
+              value={filter.actor}
+              onChange={(_event, actor) => change({ actor })}
+              onClear={() => change({ actor: "" })}
+            />
+          </ToolbarItem>
+          <ToolbarItem>
+            <Choice
+              label={words.filter.action}
+              all={words.filter.anyAction}
+              value={filter.action}
+              options={Object.entries(words.kinds)}
+              onChange={(action) => change({ action })}
+            />
+          </ToolbarItem>
+          <ToolbarItem>
+            <Choice
+              label={words.filter.outcome}
+              all={words.filter.anyOutcome}
+              value={filter.outcome}
+              options={OUTCOMES.map((one) => [one, words.filter[one]])}
+              onChange={(chosen) => change({ outcome: OUTCOMES.find((one) => one === chosen) ?? "" })}
+            />
+          </ToolbarItem>
+        </ToolbarContent>
+      </Toolbar>
+      <Told query={query} what={words.title} lines={8}>
+        {({ items, next_cursor: next }) => (
+          <>
+            {items.length === 0 ? (
+              <EmptyState titleText={words.noMatch.title} headingLevel="h2">
+                <EmptyStateBody>{words.noMatch.body}</EmptyStateBody>
+              </EmptyState>
+            ) : (
+              <AuditTable entries={items} />
+            )}
+            <nav aria-label={words.pages} className="zv-buttons">
+              <Button
+                variant="secondary"
+                isDisabled={cursors.length === 0}
+                onClick={() => setCursors((before) => before.slice(0, -1))}
+              >
+                {words.newer}
+              </Button>
+              <Button
+                variant="secondary"
+                isDisabled={next == null || query.isPlaceholderData}
+                onClick={() => next != null && setCursors((before) => [...before, next])}
+              >
+                {words.older}
+              </Button>
+            </nav>
+          </>
+        )}
+      </Told>
+    </Screen>
+  );
+}
+
+function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
+  const [open, setOpen] = useState<number | null>(null);
+  return (
+    <Table aria-label={words.list} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{words.columns.at}</Th>
+          <Th>{words.columns.actor}</Th>
+          <Th>{words.columns.from}</Th>
+          <Th>{words.columns.action}</Th>
+          <Th>{words.columns.subject}</Th>
+          <Th>{words.columns.outcome}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {entries.map((entry) => (
+          <Entry
+            key={entry.id}
+            entry={entry}
+            open={open === entry.id}
+            onToggle={() => setOpen(open === entry.id ? null : entry.id)}
+          />
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+interface EntryProps {
+  readonly entry: AuditEntry;
+  readonly open: boolean;
+  readonly onToggle: () => void;
+}
+
+function Entry({ entry, open, onToggle }: EntryProps) {
+  const id = useId();
+  return (
+    <>
+      <Tr>
+        <Td dataLabel={words.columns.at}>
+          <Time at={entry.at} />
+        </Td>
+        <Td dataLabel={words.columns.actor}>
+          {entry.actor === "" ? words.nobody : entry.actor}
+          {entry.token != null && <small> {words.byToken(entry.token)}</small>}
+        </Td>
+        <Td dataLabel={words.columns.from}>{entry.address}</Td>
+        <Td dataLabel={words.columns.action}>
+          <Button
+            variant="link"
+            isInline
+            aria-expanded={open}
+            aria-controls={open ? id : undefined}
+            aria-label={words.show(entry.action)}
+            onClick={onToggle}
+          >
+            {entry.action}
+          </Button>
+        </Td>
+        <Td dataLabel={words.columns.subject} modifier="breakWord">
+          {entry.subject}
+        </Td>
+        <Td dataLabel={words.columns.outcome}>
+          <Outcome status={entry.status ?? null} />
+        </Td>
+      </Tr>
+      {open && (
+        <Tr id={id}>
+          <Td colSpan={6}>
+            <Changes entry={entry} />
+          </Td>
+        </Tr>
+      )}
+    </>
+  );
+}
+
+function Outcome({ status }: { readonly status: number | null }) {
+  if (status === null) return <Label status="warning">{words.outcome.open}</Label>;
+  if (status < 400) return <Label status="success">{words.outcome.done}</Label>;
+  return status < 500 ? (
+    <Label status="danger">{words.outcome.refused(status)}</Label>
+  ) : (
+    <Label status="danger">{words.outcome.failed(status)}</Label>
+  );
+}
+
+/** What was asked for beside what was; of what is gone, what it was. */
+function Changes({ entry }: { readonly entry: AuditEntry }) {
+  const before = entry.before ?? {};
+  const after = entry.after ?? null;
+  const names = Object.keys(after ?? before);
+  if (names.length === 0) return words.nothingKept;
+  return (
+    <Table aria-label={words.changes(entry.action)} variant="compact" borders={false}>
+      <Thead>
+        <Tr>
+          <Th>{words.field}</Th>
+          <Th>{words.before}</Th>
+          <Th>{words.after}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {names.map((name) => (
+          <Tr key={name}>
+            <Td>{name}</Td>
+            <Td modifier="breakWord">{shown(before[name])}</Td>
+            <Td modifier="breakWord">{shown(after?.[name])}</Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+function shown(value: unknown): string {
+  if (value === undefined || value === null) return "–";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

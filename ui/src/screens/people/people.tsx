@@ -1,0 +1,25 @@
+/** Users, for administrators; everybody's own API tokens. */
+
+import { Grid, GridItem } from "@patternfly/react-core";
+import { Screen } from "../../parts/page";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { Tokens } from "./tokens";
+import { Users } from "./users";
+
+export default function PeopleScreen() {
+  return (
+    <Screen title={text.people.title}>
+      <Grid hasGutter>
+        <May least="admin">
+          <GridItem span={12}>
+            <Users />
+          </GridItem>
+        </May>
+        <GridItem span={12}>
+          <Tokens />
+        </GridItem>
+      </Grid>
+    </Screen>
+  );
+}

@@ -1,0 +1,179 @@
+import { Button, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { tokensQuery } from "../../api/queries";
+import type { ApiToken, Role } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { Choice } from "../../parts/choice";
+import { Field, TextField } from "../../parts/field";
+import { Panel } from "../../parts/panel";
+import { SecretDialog } from "../../parts/secret";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { useSession } from "../../session/session";
+import { text } from "../../text";
+import { RoleChoice } from "./user-dialogs";
+
+const words = text.people.tokens;
+const DAYS = [7, 30, 90, 366] as const;
+
+interface Made {
+  readonly name: string;
+  readonly secret: string;
+}
+
+export function Tokens() {
+  const query = useQuery(tokensQuery);
+  const [creating, setCreating] = useState(false);
+  const [made, setMade] = useState<Made | null>(null);
+  const [removing, setRemoving] = useState<ApiToken | null>(null);
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      <Told query={query} what={words.title}>
+        {(tokens) => (tokens.length === 0 ? <p>{words.empty}</p> : <TokenTable tokens={tokens} onRemove={setRemoving} />)}
+      </Told>
+      <div className="zv-buttons">
+        <Button variant="secondary" onClick={() => setCreating(true)}>
+          {words.create}
+        </Button>
+      </div>
+      {creating && <CreateToken onMade={setMade} onClose={() => setCreating(false)} />}
+      {made && (
+        <SecretDialog
+          title={words.secretTitle(made.name)}
+          lead={words.secretLead}
+          label={words.secret}
+          value={made.secret}
+          done={words.secretDone}
+          onClose={() => setMade(null)}
+        />
+      )}
+      {removing && <DeleteToken token={removing} onClose={() => setRemoving(null)} />}
+    </Panel>
+  );
+}
+
+interface TableProps {
+  readonly tokens: readonly ApiToken[];
+  readonly onRemove: (token: ApiToken) => void;
+}
+
+function TokenTable({ tokens, onRemove }: TableProps) {
+  return (
+    <Table aria-label={words.list} variant="compact">
+      <Thead>
+        <Tr>
+          <Th>{words.columns.name}</Th>
+          <Th>{words.columns.scope}</Th>
+          <Th>{words.columns.created}</Th>
+          <Th>{words.columns.expires}</Th>
+          <Th>{words.columns.used}</Th>
+          <Th screenReaderText={words.remove} />
+        </Tr>
+      </Thead>
+      <Tbody>
+        {tokens.map((token) => (
+          <Tr key={token.id}>
+            <Td dataLabel={words.columns.name}>{token.name}</Td>
+            <Td dataLabel={words.columns.scope}>{text.common.user.role[token.scope]}</Td>
+            <Td dataLabel={words.columns.created}>
+              <Time at={token.created_at} />
+            </Td>
+            <Td dataLabel={words.columns.expires}>
+              <Expiry at={token.expires_at} />
+            </Td>
+            <Td dataLabel={words.columns.used}>{token.used_at == null ? text.common.never : <Time at={token.used_at} ago />}</Td>
+            <Td>
+              <Button variant="link" isDanger isInline aria-label={words.removeOne(token.name)} onClick={() => onRemove(token)}>
+                {words.remove}
+              </Button>
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+function Expiry({ at }: { readonly at: string }) {
+  const [now] = useState(Date.now);
+  return (
+    <>
+      <Time at={at} /> {Date.parse(at) < now && <Label status="warning">{words.expired}</Label>}
+    </>
+  );
+}
+
+function CreateToken({ onMade, onClose }: { readonly onMade: (made: Made) => void; readonly onClose: () => void }) {
+  const { session } = useSession();
+  const [name, setName] = useState("");
+  const [scope, setScope] = useState<Role>("viewer");
+  const [days, setDays] = useState("90");
+  const [password, setPassword] = useState("");
+  const body = { name, scope, days: Number(days), password };
+  return (
+    <ChangeDialog
+      title={words.createTitle}
+      submit={words.createSubmit}
+      ready={name !== "" && password !== ""}
+      knownFields={["name", "password"]}
+      asked={() => body}
+      ask={(asked, headers) => api.POST("/api/v1/tokens", { body: asked, headers })}
+      changes={["tokens"]}
+      onDone={onMade}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="token-name"
+            label={words.name}
+            help={words.nameHelp}
+            value={name}
+            onChange={setName}
+            problem={problem?.fields.get("name")}
+            required
+          />
+          <RoleChoice label={words.scope} name="scope" value={scope} most={session?.role} onChange={setScope} />
+          <Field id="token-days" label={words.days}>
+            <Choice
+              id="token-days"
+              label={words.days}
+              value={days}
+              options={DAYS.map((one) => [String(one), words.daysOf(one)])}
+              onChange={setDays}
+            />
+          </Field>
+          <TextField
+            id="token-password"
+            label={words.password}
+            type="password"
+            value={password}
+            onChange={setPassword}
+            problem={problem?.fields.get("password")}
+            autoComplete="current-password"
+            required
+          />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
+
+function DeleteToken({ token, onClose }: { readonly token: ApiToken; readonly onClose: () => void }) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.removeTitle(token.name)}
+      lead={words.removeLead}
+      submit={words.removeSubmit}
+      asked={() => null}
+      ask={(_asked, headers) => api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } }, headers })}
+      changes={["tokens"]}
+      done={words.removed(token.name)}
+      onClose={onClose}
+    />
+  );
+}

@@ -1,0 +1,213 @@
+/** What an administrator does with users, each in a dialog. */
+
+import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { Role, User } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { TextField } from "../../parts/field";
+import { text } from "../../text";
+
+const words = text.people.users;
+export const ROLES = ["viewer", "operator", "admin"] as const satisfies readonly Role[];
+const SHORTEST = 12;
+
+interface Props {
+  readonly user: User;
+  readonly onClose: () => void;
+}
+
+/** The user, as addresses of the API name it. */
+function pathOf(user: User) {
+  return { path: { user_id: user.id } };
+}
+
+interface RoleProps {
+  readonly label: string;
+  readonly name: string;
+  readonly value: Role;
+  /** The most that can be chosen. */
+  readonly most?: Role;
+  readonly onChange: (role: Role) => void;
+}
+
+export function RoleChoice({ label, name, value, most = "admin", onChange }: RoleProps) {
+  return (
+    <FormGroup role="radiogroup" label={label} fieldId={name} isStack>
+      {ROLES.slice(0, ROLES.indexOf(most) + 1).map((role) => (
+        <Radio
+          key={role}
+          id={`${name}-${role}`}
+          name={name}
+          label={text.common.user.role[role]}
+          description={text.people.roleHelp[role]}
+          isChecked={value === role}
+          onChange={() => onChange(role)}
+        />
+      ))}
+    </FormGroup>
+  );
+}
+
+interface PasswordProps {
+  readonly password: string;
+  readonly repeated: string;
+  readonly problem: string | undefined;
+  readonly onChange: (password: string, repeated: string) => void;
+}
+
+function NewPassword({ password, repeated, problem, onChange }: PasswordProps) {
+  return (
+    <>
+      <TextField
+        id="new-password"
+        label={words.password}
+        help={words.passwordHelp}
+        type="password"
+        value={password}
+        onChange={(typed) => onChange(typed, repeated)}
+        problem={problem}
+        autoComplete="new-password"
+        required
+      />
+      <TextField
+        id="new-password-again"
+        label={words.repeat}
+        type="password"
+        value={repeated}
+        onChange={(typed) => onChange(password, typed)}
+        problem={repeated !== "" && repeated !== password ? words.repeatWrong : undefined}
+        autoComplete="new-password"
+        required
+      />
+    </>
+  );
+}
+
+function usePassword() {
+  const [{ password, repeated }, set] = useState({ password: "", repeated: "" });
+  return {
+    password,
+    good: password.length >= SHORTEST && password === repeated,
+    field: { password, repeated, onChange: (typed: string, again: string) => set({ password: typed, repeated: again }) },
+  };
+}
+
+export function CreateUser({ onClose }: Pick<Props, "onClose">) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>("operator");
+  const { password, good, field } = usePassword();
+  const body = { name, role, password };
+  return (
+    <ChangeDialog
+      title={words.createTitle}
+      submit={words.createSubmit}
+      ready={name !== "" && good}
+      knownFields={["name", "password"]}
+      asked={() => body}
+      ask={(asked, headers) => api.POST("/api/v1/users", { body: asked, headers })}
+      changes={["users"]}
+      done={words.made(name)}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="user-name"
+            label={words.name}
+            value={name}
+            onChange={setName}
+            problem={problem?.fields.get("name")}
+            required
+          />
+          <RoleChoice label={text.people.role} name="role" value={role} onChange={setRole} />
+          <NewPassword {...field} problem={problem?.fields.get("password")} />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
+
+export function ChangeRole({ user, onClose }: Props) {
+  const [role, setRole] = useState(user.role);
+  return (
+    <ChangeDialog
+      title={words.changeRoleTitle(user.name)}
+      submit={words.changeRoleSubmit}
+      ready={role !== user.role}
+      asked={() => ({ role })}
+      ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
+      changes={["users"]}
+      done={words.changed(user.name)}
+      onClose={onClose}
+    >
+      {() => <RoleChoice label={text.people.role} name="role" value={role} onChange={setRole} />}
+    </ChangeDialog>
+  );
+}
+
+export function ResetPassword({ user, onClose }: Props) {
+  const { password, good, field } = usePassword();
+  const [endTokens, setEndTokens] = useState(false);
+  const body = { password, end_tokens: endTokens };
+  return (
+    <ChangeDialog
+      title={words.resetTitle(user.name)}
+      lead={words.resetLead}
+      submit={words.resetSubmit}
+      ready={good}
+      knownFields={["password"]}
+      asked={() => body}
+      ask={(asked, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body: asked, headers })}
+      changes={["users"]}
+      done={words.changed(user.name)}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <NewPassword {...field} problem={problem?.fields.get("password")} />
+          <Checkbox
+            id="end-tokens"
+            label={words.endTokens}
+            isChecked={endTokens}
+            onChange={(_event, checked) => setEndTokens(checked)}
+          />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
+
+export function LockOut({ user, onClose }: Props) {
+  const body = { disabled: !user.disabled };
+  return (
+    <ChangeDialog
+      danger={!user.disabled}
+      title={user.disabled ? words.unlockTitle(user.name) : words.lockTitle(user.name)}
+      lead={user.disabled ? words.unlockLead : words.lockLead}
+      submit={user.disabled ? words.unlockSubmit : words.lockSubmit}
+      asked={() => body}
+      ask={(asked, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body: asked, headers })}
+      changes={["users"]}
+      done={words.changed(user.name)}
+      onClose={onClose}
+    />
+  );
+}
+
+export function DeleteUser({ user, onClose }: Props) {
+  return (
+    <ChangeDialog
+      danger
+      title={words.removeTitle(user.name)}
+      lead={words.removeLead}
+      submit={words.removeSubmit}
+      confirm={user.name}
+      asked={() => null}
+      ask={(_asked, headers) => api.DELETE("/api/v1/users/{user_id}", { params: pathOf(user), headers })}
+      changes={["users"]}
+      done={words.removed(user.name)}
+      onClose={onClose}
+    />
+  );
+}

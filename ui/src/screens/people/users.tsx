@@ -1,0 +1,87 @@
+import { Button, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { usersQuery } from "../../api/queries";
+import type { User } from "../../api/types";
+import { Panel } from "../../parts/panel";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { useSession } from "../../session/session";
+import { text } from "../../text";
+import { ChangeRole, CreateUser, DeleteUser, LockOut, ResetPassword } from "./user-dialogs";
+
+const words = text.people.users;
+const DIALOGS = { role: ChangeRole, reset: ResetPassword, lock: LockOut, remove: DeleteUser } as const;
+
+interface Chosen {
+  readonly user: User;
+  readonly action: keyof typeof DIALOGS;
+}
+
+export function Users() {
+  const query = useQuery(usersQuery);
+  const { session } = useSession();
+  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const [creating, setCreating] = useState(false);
+  const Dialog = chosen && DIALOGS[chosen.action];
+  return (
+    <Panel title={words.title}>
+      <Told query={query} what={words.title}>
+        {(users) => (
+          <Table aria-label={words.list} variant="compact">
+            <Thead>
+              <Tr>
+                <Th>{words.columns.name}</Th>
+                <Th>{words.columns.role}</Th>
+                <Th>{words.columns.state}</Th>
+                <Th>{words.columns.created}</Th>
+                <Th screenReaderText={text.datastores.detail.actions.menu} />
+              </Tr>
+            </Thead>
+            <Tbody>
+              {users.map((user) => (
+                <Tr key={user.id}>
+                  <Td dataLabel={words.columns.name}>
+                    {user.name} {user.id === session?.user && <Label isCompact>{words.you}</Label>}
+                  </Td>
+                  <Td dataLabel={words.columns.role}>{text.common.user.role[user.role]}</Td>
+                  <Td dataLabel={words.columns.state}>
+                    <Label status={user.disabled ? "warning" : "success"}>{user.disabled ? words.disabled : words.active}</Label>
+                  </Td>
+                  <Td dataLabel={words.columns.created}>
+                    <Time at={user.created_at} />
+                  </Td>
+                  <Td isActionCell>
+                    <ActionsMenu
+                      row
+                      label={words.menu(user.name)}
+                      choices={[
+                        { name: words.changeRole, onChoose: () => setChosen({ user, action: "role" }) },
+                        { name: words.reset, onChoose: () => setChosen({ user, action: "reset" }) },
+                        {
+                          name: user.disabled ? words.unlock : words.lock,
+                          danger: !user.disabled,
+                          onChoose: () => setChosen({ user, action: "lock" }),
+                        },
+                        { name: words.remove, danger: true, onChoose: () => setChosen({ user, action: "remove" }) },
+                      ]}
+                    />
+                  </Td>
+                </Tr>
+              ))}
+            </Tbody>
+          </Table>
+        )}
+      </Told>
+      <div className="zv-buttons">
+        <Button variant="secondary" onClick={() => setCreating(true)}>
+          {words.create}
+        </Button>
+      </div>
+      {creating && <CreateUser onClose={() => setCreating(false)} />}
+      {Dialog && <Dialog user={chosen.user} onClose={() => setChosen(null)} />}
+    </Panel>
+  );
+}

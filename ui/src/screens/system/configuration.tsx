@@ -1,0 +1,186 @@
+/** Backup and restore of the configuration. */
+
+import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, idempotent, told } from "../../api/client";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { SendDialog } from "../../parts/dialog";
+import { describedBy, Field, TextField } from "../../parts/field";
+import { Panel } from "../../parts/panel";
+import { useSubmission } from "../../parts/use-submission";
+import { useToast } from "../../shell/toasts";
+import { text } from "../../text";
+
+const words = text.system.configuration;
+const SHORTEST = 12;
+const LARGEST = 1_000_000;
+
+export function Configuration() {
+  const [open, setOpen] = useState<"backUp" | "restore" | null>(null);
+  const close = () => setOpen(null);
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      <div className="zv-buttons">
+        <Button variant="secondary" onClick={() => setOpen("backUp")}>
+          {words.backUp}
+        </Button>
+        <Button variant="secondary" onClick={() => setOpen("restore")}>
+          {words.restore}
+        </Button>
+      </div>
+      {open === "backUp" && <BackUp onClose={close} />}
+      {open === "restore" && <Restore onClose={close} />}
+    </Panel>
+  );
+}
+
+/** Hands something to the browser as a file, under a name. */
+function download(content: string, name: string): void {
+  const address = URL.createObjectURL(new Blob([content], { type: "application/json" }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  // Not at once: the browser reads it after this.
+  window.setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+interface PassphraseProps {
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly problem: string | undefined;
+}
+
+function Passphrase(props: PassphraseProps) {
+  return (
+    <TextField
+      id="passphrase"
+      label={words.passphrase}
+      help={words.passphraseHelp}
+      type="password"
+      autoComplete="new-password"
+      required
+      {...props}
+    />
+  );
+}
+
+function BackUp({ onClose }: { readonly onClose: () => void }) {
+  const [passphrase, setPassphrase] = useState("");
+  return (
+    <ChangeDialog
+      title={words.backUpTitle}
+      lead={words.backUpLead}
+      submit={words.backUpSubmit}
+      ready={passphrase.length >= SHORTEST}
+      knownFields={["passphrase"]}
+      asked={() => ({ passphrase })}
+      ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
+      changes={["audit"]}
+      done={words.made}
+      onDone={(backup) => download(JSON.stringify(backup), words.file(new Date().toISOString().slice(0, 10)))}
+      onClose={onClose}
+    >
+      {(problem) => <Passphrase value={passphrase} onChange={setPassphrase} problem={problem?.fields.get("passphrase")} />}
+    </ChangeDialog>
+  );
+}
+
+interface Asked {
+  readonly backup: string;
+  readonly passphrase: string;
+  readonly dry_run: boolean;
+  readonly force: boolean;
+}
+
+/** First what would be changed is shown; the second time it is sent, it is done. */
+function Restore({ onClose }: { readonly onClose: () => void }) {
+  const client = useQueryClient();
+  const tell = useToast();
+  const [file, setFile] = useState<File | null>(null);
+  const [backup, setBackup] = useState("");
+  const [passphrase, setPassphrase] = useState("");
+  const [changes, setChanges] = useState<readonly string[] | null>(null);
+  const { send, pending, problem, forget } = useSubmission(
+    (body: Asked, key: string) => told(api.POST("/api/v1/configuration/restore", { body, headers: idempotent(key) })),
+    ({ applied, changes: found }) => {
+      setChanges(found);
+      if (!applied) return;
+      void client.invalidateQueries();
+      tell({ variant: "success", title: words.restored });
+      onClose();
+    },
+  );
+
+  function start(): void {
+    setChanges(null);
+    forget();
+  }
+
+  async function choose(chosen: File): Promise<void> {
+    start();
+    setFile(chosen);
+    setBackup(chosen.size <= LARGEST ? await chosen.text() : "");
+  }
+
+  const tooLarge = file !== null && file.size > LARGEST ? words.tooLarge : undefined;
+  return (
+    <SendDialog
+      title={words.restoreTitle}
+      lead={words.restoreLead}
+      submit={changes === null ? words.look : words.restoreSubmit}
+      danger={changes !== null}
+      ready={backup !== "" && passphrase.length >= SHORTEST && changes?.length !== 0}
+      pending={pending}
+      problem={problem}
+      knownFields={["backup", "passphrase"]}
+      onSubmit={(force) => void send({ backup, passphrase, dry_run: changes === null, force })}
+      onClose={onClose}
+    >
+      <Field
+        id="backup-filename"
+        label={words.chooseFile}
+        help={words.noFile}
+        problem={tooLarge ?? problem?.fields.get("backup")}
+        required
+      >
+        <FileUpload
+          id="backup"
+          filename={file?.name ?? ""}
+          filenameAriaLabel={words.chooseFile}
+          hideDefaultPreview
+          browseButtonAriaDescribedby={describedBy("backup-filename")}
+          onFileInputChange={(_event, chosen) => void choose(chosen)}
+          onClearClick={() => {
+            start();
+            setFile(null);
+            setBackup("");
+          }}
+        />
+      </Field>
+      <Passphrase
+        value={passphrase}
+        onChange={(typed) => {
+          start();
+          setPassphrase(typed);
+        }}
+        problem={problem?.fields.get("passphrase")}
+      />
+      {changes !== null && (
+        <div role="status">
+          <strong>{words.changes}</strong>
+          {changes.length === 0 ? (
+            <p>{words.noChanges}</p>
+          ) : (
+            <List>
+              {changes.map((change) => (
+                <ListItem key={change}>{change}</ListItem>
+              ))}
+            </List>
+          )}
+        </div>
+      )}
+    </SendDialog>
+  );
+}

@@ -1,0 +1,108 @@
+/** Support bundles: made by a job, downloaded by the browser itself. */
+
+import { Button } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useState } from "react";
+import { api, idempotent, told } from "../../api/client";
+import { bundlesQuery } from "../../api/queries";
+import { formatTime } from "../../format/time";
+import { JobNews } from "../../parts/job";
+import { Panel } from "../../parts/panel";
+import { ProblemAlert } from "../../parts/problem-alert";
+import { Told } from "../../parts/states";
+import { useSubmission } from "../../parts/use-submission";
+import { Bytes, Time } from "../../parts/values";
+import { text } from "../../text";
+
+const words = text.system.support;
+
+export function Bundles() {
+  const client = useQueryClient();
+  const query = useQuery(bundlesQuery);
+  const [job, setJob] = useState<string | null>(null);
+  const old = useCallback(() => void client.invalidateQueries({ queryKey: bundlesQuery.queryKey }), [client]);
+  const make = useSubmission(
+    (_asked: null, key: string) => told(api.POST("/api/v1/support-bundles", { headers: idempotent(key) })),
+    ({ id }) => setJob(id),
+  );
+  const remove = useSubmission(
+    (id: string, key: string) =>
+      told(api.DELETE("/api/v1/support-bundles/{bundle_id}", { params: { path: { bundle_id: id } }, headers: idempotent(key) })),
+    old,
+  );
+  const problem = make.problem ?? remove.problem;
+  const ended = useCallback(() => {
+    setJob(null);
+    old();
+  }, [old]);
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      {problem !== null && <ProblemAlert problem={problem} />}
+      <Told query={query} what={words.title}>
+        {(bundles) =>
+          bundles.length === 0 ? (
+            <p>{words.empty}</p>
+          ) : (
+            <Table aria-label={words.list} variant="compact">
+              <Thead>
+                <Tr>
+                  <Th>{words.columns.created}</Th>
+                  <Th>{words.columns.size}</Th>
+                  <Th screenReaderText={words.download} />
+                  <Th screenReaderText={words.remove} />
+                </Tr>
+              </Thead>
+              <Tbody>
+                {bundles
+                  .toSorted((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at))
+                  .map((bundle) => (
+                    <Tr key={bundle.id}>
+                      <Td dataLabel={words.columns.created}>
+                        <Time at={bundle.created_at} />
+                      </Td>
+                      <Td dataLabel={words.columns.size}>
+                        <Bytes value={bundle.size} />
+                      </Td>
+                      <Td>
+                        <a
+                          href={`/api/v1/support-bundles/${bundle.id}`}
+                          download
+                          aria-label={words.downloadOne(formatTime(bundle.created_at))}
+                        >
+                          {words.download}
+                        </a>
+                      </Td>
+                      <Td>
+                        <Button
+                          variant="link"
+                          isDanger
+                          isInline
+                          isDisabled={remove.pending}
+                          aria-label={words.removeOne(formatTime(bundle.created_at))}
+                          onClick={() => void remove.send(bundle.id)}
+                        >
+                          {words.remove}
+                        </Button>
+                      </Td>
+                    </Tr>
+                  ))}
+              </Tbody>
+            </Table>
+          )
+        }
+      </Told>
+      <div className="zv-buttons">
+        <Button
+          variant="secondary"
+          isLoading={make.pending || job !== null}
+          isDisabled={make.pending || job !== null}
+          onClick={() => void make.send(null)}
+        >
+          {job === null ? words.create : words.making}
+        </Button>
+      </div>
+      {job !== null && <JobNews id={job} onEnd={ended} />}
+    </Panel>
+  );
+}

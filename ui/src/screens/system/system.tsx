@@ -1,0 +1,94 @@
+/** The appliance itself. What changes something is for administrators. */
+
+import { ClipboardCopy, Grid, GridItem } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { certificateQuery, statusQuery } from "../../api/queries";
+import type { Certificate, Status } from "../../api/types";
+import { Facts } from "../../parts/facts";
+import { Screen } from "../../parts/page";
+import { Panel } from "../../parts/panel";
+import { Told } from "../../parts/states";
+import { Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+import { Configuration } from "./configuration";
+import { Bundles } from "./support";
+import { Webhooks } from "./webhooks";
+
+const words = text.system;
+
+export default function SystemScreen() {
+  const status = useQuery(statusQuery);
+  const certificate = useQuery(certificateQuery);
+  return (
+    <Screen title={words.title}>
+      <Grid hasGutter>
+        <GridItem span={12} lg={6}>
+          <Panel title={words.versions.title}>
+            <Told query={status} what={words.versions.title} lines={2}>
+              {(told) => <Versions status={told} />}
+            </Told>
+          </Panel>
+        </GridItem>
+        <GridItem span={12} lg={6}>
+          <Panel title={words.metrics.title} lead={words.metrics.lead}>
+            <ClipboardCopy
+              isReadOnly
+              hoverTip={text.common.copy}
+              clickTip={text.common.copied}
+              textAriaLabel={words.metrics.address}
+            >
+              {`${window.location.origin}/api/v1/metrics`}
+            </ClipboardCopy>
+          </Panel>
+        </GridItem>
+        <GridItem span={12}>
+          <Panel title={words.certificate.title} lead={words.certificate.lead}>
+            <Told query={certificate} what={words.certificate.title} lines={4}>
+              {(told) => <CertificateFacts certificate={told} />}
+            </Told>
+          </Panel>
+        </GridItem>
+        <May least="admin">
+          <GridItem span={12}>
+            <Webhooks />
+          </GridItem>
+          <GridItem span={12} lg={6}>
+            <Configuration />
+          </GridItem>
+          <GridItem span={12} lg={6}>
+            <Bundles />
+          </GridItem>
+        </May>
+      </Grid>
+    </Screen>
+  );
+}
+
+function Versions({ status }: { readonly status: Status }) {
+  return (
+    <Facts
+      facts={[
+        [words.versions.appliance, status.version],
+        [words.versions.target, status.target?.running ? status.target.version : words.versions.notRunning],
+      ]}
+    />
+  );
+}
+
+function CertificateFacts({ certificate }: { readonly certificate: Certificate }) {
+  return (
+    <>
+      <Facts
+        facts={[
+          [words.certificate.subject, certificate.subject],
+          [words.certificate.issuer, certificate.issuer],
+          [words.certificate.names, certificate.names.join(", ")],
+          [words.certificate.until, <Time key="until" at={certificate.not_after} />],
+          [words.certificate.fingerprint, <code key="fingerprint">{certificate.fingerprint}</code>],
+        ]}
+      />
+      <p className="zv-below">{certificate.own ? words.certificate.own : words.certificate.given}</p>
+    </>
+  );
+}

@@ -1,0 +1,149 @@
+/** Where alerts are sent to: what is there, how the last delivery ended, a test. */
+
+import { Button, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, idempotent, told } from "../../api/client";
+import { webhooksQuery } from "../../api/queries";
+import type { Delivery, Webhook } from "../../api/types";
+import { Panel } from "../../parts/panel";
+import { ProblemAlert } from "../../parts/problem-alert";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { SecretDialog } from "../../parts/secret";
+import { Told } from "../../parts/states";
+import { useSubmission } from "../../parts/use-submission";
+import { Time } from "../../parts/values";
+import { useToast } from "../../shell/toasts";
+import { text } from "../../text";
+import { ChangeWebhook, CreateWebhook, DeleteWebhook, RenewSecret, type Made } from "./webhook-dialogs";
+
+const words = text.system.webhooks;
+const DIALOGS = { change: ChangeWebhook, renew: RenewSecret, remove: DeleteWebhook } as const;
+
+interface Chosen {
+  readonly hook: Webhook;
+  readonly action: keyof typeof DIALOGS;
+}
+
+export function Webhooks() {
+  const query = useQuery(webhooksQuery);
+  const [creating, setCreating] = useState(false);
+  const [chosen, setChosen] = useState<Chosen | null>(null);
+  const [made, setMade] = useState<Made | null>(null);
+  const Dialog = chosen && DIALOGS[chosen.action];
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      <Told query={query} what={words.title}>
+        {(hooks) => (hooks.length === 0 ? <p>{words.empty}</p> : <WebhookTable hooks={hooks} onChoose={setChosen} />)}
+      </Told>
+      <div className="zv-buttons">
+        <Button variant="secondary" onClick={() => setCreating(true)}>
+          {words.create}
+        </Button>
+      </div>
+      {creating && <CreateWebhook onMade={setMade} onClose={() => setCreating(false)} />}
+      {Dialog && <Dialog hook={chosen.hook} onMade={setMade} onClose={() => setChosen(null)} />}
+      {made && (
+        <SecretDialog
+          title={words.secretTitle(made.name)}
+          lead={words.secretLead}
+          label={words.secret}
+          value={made.secret}
+          done={words.secretDone}
+          onClose={() => setMade(null)}
+        />
+      )}
+    </Panel>
+  );
+}
+
+interface TableProps {
+  readonly hooks: readonly Webhook[];
+  readonly onChoose: (chosen: Chosen) => void;
+}
+
+function WebhookTable({ hooks, onChoose }: TableProps) {
+  const client = useQueryClient();
+  const tell = useToast();
+  const test = useSubmission(
+    async (hook: Webhook, key: string) => {
+      const options = { params: { path: { webhook_id: hook.id } }, headers: idempotent(key) };
+      return { hook, delivery: await told(api.POST("/api/v1/webhooks/{webhook_id}/test", options)) };
+    },
+    ({ hook, delivery }: { hook: Webhook; delivery: Delivery }) => {
+      void client.invalidateQueries({ queryKey: webhooksQuery.queryKey });
+      if (delivery.state === "delivered") tell({ variant: "success", title: words.testDone(hook.name, delivery.status ?? 200) });
+      else tell({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem });
+    },
+  );
+
+  function begin(hook: Webhook): void {
+    tell({ variant: "info", title: words.testing(hook.name) });
+    void test.send(hook);
+  }
+
+  return (
+    <>
+      {test.problem !== null && <ProblemAlert problem={test.problem} />}
+      <Table aria-label={words.list} variant="compact">
+        <Thead>
+          <Tr>
+            <Th>{words.columns.name}</Th>
+            <Th>{words.columns.url}</Th>
+            <Th>{words.columns.severity}</Th>
+            <Th>{words.columns.state}</Th>
+            <Th>{words.columns.last}</Th>
+            <Th screenReaderText={text.datastores.detail.actions.menu} />
+          </Tr>
+        </Thead>
+        <Tbody>
+          {hooks.map((hook) => (
+            <Tr key={hook.id}>
+              <Td dataLabel={words.columns.name}>{hook.name}</Td>
+              <Td dataLabel={words.columns.url} modifier="breakWord">
+                {hook.url}
+              </Td>
+              <Td dataLabel={words.columns.severity}>{words.severity[hook.severity]}</Td>
+              <Td dataLabel={words.columns.state}>
+                {hook.enabled ? words.enabled : words.off} {hook.waiting > 0 && <Label>{words.waiting(hook.waiting)}</Label>}
+              </Td>
+              <Td dataLabel={words.columns.last}>
+                {hook.last_delivery == null ? text.common.never : <LastDelivery delivery={hook.last_delivery} />}
+              </Td>
+              <Td isActionCell>
+                <ActionsMenu
+                  row
+                  label={words.menu(hook.name)}
+                  choices={[
+                    { name: words.test, onChoose: () => begin(hook) },
+                    { name: words.change, onChoose: () => onChoose({ hook, action: "change" }) },
+                    { name: words.renew, onChoose: () => onChoose({ hook, action: "renew" }) },
+                    { name: words.remove, danger: true, onChoose: () => onChoose({ hook, action: "remove" }) },
+                  ]}
+                />
+              </Td>
+            </Tr>
+          ))}
+        </Tbody>
+      </Table>
+    </>
+  );
+}
+
+const STATUS = {
+  pending: "warning",
+  delivered: "success",
+  failed: "danger",
+  dropped: "danger",
+  testing: "info",
+} as const satisfies Record<Delivery["state"], string>;
+
+function LastDelivery({ delivery }: { readonly delivery: Delivery }) {
+  return (
+    <>
+      <Label status={STATUS[delivery.state]}>{words.delivery[delivery.state]}</Label>{" "}
+      <Time at={delivery.ended_at ?? delivery.created_at} ago /> {delivery.problem}
+    </>
+  );
+}
