@@ -48,6 +48,7 @@ _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.
 _log = logging.getLogger(__name__)
 DEVICE_SECONDS = 10.0
 """For udev to make the links of volumes whose key was loaded; what comes later is served later."""
+_LOOKS = 3
 
 
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
@@ -172,19 +173,28 @@ class Context:
         with self._looking:
             if self._inventory.at >= oldest:  # who waited takes what another has seen since
                 return self._inventory
-            asked = time.monotonic()
-            with as_domain_errors():
-                volumes, filesystems = tuple(self.engine.volumes()), tuple(self.engine.filesystems())
-                found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
-                self._inventory = Inventory(
-                    at=asked,
-                    pools=tuple(self.engine.pools()),
-                    volumes=volumes,
-                    filesystems=filesystems,
-                    snapshots=tuple(self._snapshots()),
-                    devices={volume.name: self.device(volume) for volume in volumes} | found,
-                )
+            for attempt in range(1, _LOOKS + 1):
+                try:
+                    self._inventory = self._as_it_is()
+                    break
+                except NotFoundError:  # exported or destroyed while it was looked at
+                    if attempt == _LOOKS:
+                        raise
             return self._inventory
+
+    def _as_it_is(self) -> Inventory:
+        asked = time.monotonic()
+        with as_domain_errors():
+            volumes, filesystems = tuple(self.engine.volumes()), tuple(self.engine.filesystems())
+            found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
+            return Inventory(
+                at=asked,
+                pools=tuple(self.engine.pools()),
+                volumes=volumes,
+                filesystems=filesystems,
+                snapshots=tuple(self._snapshots()),
+                devices={volume.name: self.device(volume) for volume in volumes} | found,
+            )
 
     def _snapshots(self) -> list[Snapshot]:
         return self.engine.snapshots(user_properties=("zvaai:job", "zvaai:schedule"))

@@ -14,7 +14,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import schedules
 from appliance.domain.secrets import Seal
 from appliance.testing import GIB, Appliance
-from appliance.zfs.errors import DatasetBusy, EngineUnavailable, OutOfSpace
+from appliance.zfs.errors import DatasetBusy, EngineUnavailable, NoSuchDataset, OutOfSpace
 from appliance.zfs.model import VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -273,6 +273,13 @@ def test_space_that_is_not_there_is_not_promised(appliance: Appliance) -> None:
 @pytest.mark.parametrize("action", ["pause", "stop"])
 def test_a_scrub_that_does_not_run(action: str, appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/scrub", {"action": action}, expect="failed")
+
+
+def test_what_goes_while_it_is_looked_at_is_no_failure(appliance: Appliance) -> None:
+    """As a pool that is exported while a round begins."""
+    appliance.simulator.fail_next("volumes", NoSuchDataset("tank"), times=2)
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    assert appliance.get("/alerts")["items"] == []
 
 
 def test_alerts_come_and_go(appliance: Appliance) -> None:
