@@ -1,12 +1,14 @@
-"""A LUN whose zvol goes, returns and grows, without anybody telling the target."""
+"""A LUN whose zvol goes, returns and grows, without anybody telling the target; and one whose zvol returns as another dataset."""
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.programs import ProgramFailed, run, wait_for
-from support.target import IQN, Target
+from support.target import IQN, RpcError, Target
 from support.volumes import VolumeMaker
 from support.zfs import Pool
 
@@ -39,4 +41,47 @@ def test_a_zvol_goes_returns_and_grows(target: Target, pool: Pool, make_volume: 
     run("zfs", "set", "volsize=128M", f"{pool.name}/{NAME}")
     wait_for(lambda: lun(target)["size_bytes"] == 128 << 20, "the new size is seen")
     assert str(128 << 20) in run("iscsi-readcapacity16", "-s", target.url(0))
+    target.call("luns.delete", {"target": IQN, "number": 0})
+
+
+def guid(dataset: str) -> str:
+    """As zfs tells it."""
+    return run("zfs", "get", "-H", "-p", "-o", "value", "guid", dataset).strip()
+
+
+def test_a_copy_under_the_name_of_the_original_is_not_served(
+    target: Target, pool: Pool, make_volume: VolumeMaker, tmp_path: Path
+) -> None:
+    """All that a name and its content tell is the same."""
+    device, dataset, stream = make_volume(NAME, 16), f"{pool.name}/{NAME}", tmp_path / "stream"
+    original = guid(dataset)
+    with pytest.raises(RpcError, match="has the GUID"):
+        target.add_lun(0, device, guid=str(int(original) ^ 1))
+    target.add_lun(0, device, guid=original)
+    run("qemu-io", "-f", "raw", "-c", "write -P 5 0 1M", target.url(0))
+    with pytest.raises(RpcError, match="has the GUID"):
+        target.call("luns.change", {"target": IQN, "number": 0, "guid": "7"})
+    # What is open stays what it was, whatever its name.
+    run("zfs", "rename", dataset, f"{dataset}-renamed")
+    run("qemu-io", "-f", "raw", "-c", "read -P 5 0 1M", target.url(0))
+    target.kill()
+    run("zfs", "rename", f"{dataset}-renamed", dataset)
+    run("zfs", "snapshot", f"{dataset}@sent")
+    with stream.open("wb") as file:
+        subprocess.run(["zfs", "send", "-p", f"{dataset}@sent"], stdout=file, check=True, timeout=60)
+    pool.destroy_volume(NAME)
+    with stream.open("rb") as file:
+        subprocess.run(["zfs", "receive", dataset], stdin=file, check=True, timeout=60)
+    run("udevadm", "settle")
+    wait_for(device.exists, "the copy has its name")
+    target.start()
+    found = lun(target)
+    copy = guid(dataset)
+    assert copy != original and (found["state"], found["guid"], found["found_guid"]) == ("failed", original, copy), found
+    with pytest.raises(ProgramFailed, match="NOT READY"):
+        run("iscsi-ls", "-s", target.url())
+    target.call("luns.change", {"target": IQN, "number": 0, "guid": copy})
+    wait_for(lambda: lun(target)["state"] == "serving", "the copy is served")
+    assert "found_guid" not in lun(target)
+    run("qemu-io", "-f", "raw", "-c", "read -P 5 0 1M", target.url(0))
     target.call("luns.delete", {"target": IQN, "number": 0})

@@ -419,3 +419,36 @@ fn names_of_another_target_are_kept_and_no_others() {
     let changed = daemon.call("luns.change", &read_only);
     assert_eq!(changed["lun"]["naa"], naa);
 }
+
+#[test]
+fn what_has_no_guid_is_not_served_where_one_is_wanted() {
+    let home = Home::new();
+    let (daemon, mut host) = with_host(&home);
+    let content = json!({"number": 1, "uuid": "00000000-0000-4000-8000-000000000001", "path": home.volume("other", 16),
+        "guid": "18446744073709551615"});
+    let params = json!({"target": IQN, "lun": content});
+    assert_eq!(daemon.refusal("luns.create", &params), -32003);
+    let other = json!({"target": IQN, "number": 0, "guid": "7"});
+    assert_eq!(daemon.refusal("luns.change", &other), -32003);
+    assert_eq!(host.luns(), [0]);
+    host.write(0, 7, 0xa5).unwrap();
+
+    // Not after a start either, and its place is kept.
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    let text = fs::read_to_string(home.path("target.json")).unwrap();
+    let mut stored: Value = serde_json::from_str(&text).unwrap();
+    stored["targets"][0]["luns"][0]["guid"] = json!("7");
+    fs::write(home.path("target.json"), stored.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    let mut host = Host::log_in(&daemon.portal, HOST);
+    host.attentions(0);
+    assert_eq!(host.read(0, 0), Err(NOT_READY));
+    let listed = daemon.call("luns.list", &json!({"target": IQN}));
+    assert_eq!(listed["luns"][0]["guid"], "7");
+    let reason = listed["luns"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("no zvol"), "{reason}");
+    assert_eq!(change(&daemon, &json!({"guid": null})).get("guid"), None);
+    let told = host.wait_for(0, Ok(()));
+    assert!(told.contains(&BECAME_READY), "{told:?}");
+}

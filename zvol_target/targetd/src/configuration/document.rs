@@ -9,6 +9,7 @@ use uuid::Uuid;
 use volume::Caching;
 
 use super::access::Access;
+use super::guid::DatasetGuid;
 use super::host_group::HostGroup;
 use super::sealing::SealedSecret;
 use super::space::{PoolSettings, ProvisioningChoice, Threshold};
@@ -278,6 +279,9 @@ pub struct Lun {
     pub designation: Option<KeptNames>,
     /// Regular file or block device; absolute.
     pub path: PathBuf,
+    /// The dataset that the zvol at `path` has to be; absent: any, as in files of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guid: Option<DatasetGuid>,
     /// WCE: whether writes without FUA are cached until SYNCHRONIZE CACHE.
     #[serde(default)]
     pub write_cache: bool,

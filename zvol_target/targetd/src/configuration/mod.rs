@@ -3,6 +3,7 @@
 mod access;
 mod document;
 mod file;
+mod guid;
 mod host_group;
 mod key_file;
 mod place;
@@ -17,6 +18,7 @@ pub use document::{
     Target,
 };
 pub use file::{ConfigurationFile, FileError, LockFile};
+pub use guid::DatasetGuid;
 pub use host_group::{HostGroup, OffloadName, offload_policy};
 pub use key_file::{KeyError, KeyFile, MissedKey, Vault};
 pub use sealing::{Direction, NoRandomBytes, Purpose, SecretText};

@@ -11,9 +11,9 @@ use volume::{CloneLedger, Volume};
 
 use super::running::{Opened, Running, failed, open_within, unit_not_ready, unit_on};
 use super::{Closing, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
-use super::{lun_of, maintenance, target_of};
+use super::{identity, lun_of, maintenance, target_of};
 use crate::configuration::{
-    Access, CachingChoice, Configuration, Invalid, Lun, ProvisioningChoice, Threshold,
+    Access, CachingChoice, Configuration, DatasetGuid, Invalid, Lun, ProvisioningChoice, Threshold,
 };
 use crate::reservations::Beginning;
 use crate::space::{closed_ledger, make_thick};
@@ -73,6 +73,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Setting<T> {
 pub struct LunChange {
     /// Regular file or block device.
     pub path: Option<PathBuf>,
+    /// The dataset that the zvol there has to be.
+    pub guid: Setting<Option<DatasetGuid>>,
     /// WCE.
     pub write_cache: Option<bool>,
     /// Refuse writes.
@@ -100,6 +102,7 @@ impl LunChange {
             uuid,
             designation,
             path,
+            guid,
             write_cache,
             read_only,
             product,
@@ -115,6 +118,7 @@ impl LunChange {
             uuid,
             designation,
             path: self.path.unwrap_or(path),
+            guid: self.guid.or(guid),
             write_cache: self.write_cache.unwrap_or(write_cache),
             read_only: self.read_only.unwrap_or(read_only),
             product: self.product.unwrap_or(product),
@@ -250,6 +254,9 @@ pub async fn change_lun(
         number,
     };
     place.check_reservations(&new)?;
+    if new.path == old.path && new.guid != old.guid {
+        place.check_identity(&new).await?;
+    }
     let _becoming_thick = if new.path == old.path && new.provisioning != old.provisioning {
         place.require_reserved(&new).await?
     } else {
@@ -420,6 +427,28 @@ impl Place<'_> {
             .into());
         }
         Ok(())
+    }
+
+    /// Refuses a GUID that the volume which is served has not; one that is not served is looked at when it is.
+    async fn check_identity(&self, lun: &Lun) -> Result<(), ServiceError> {
+        let Some(wanted) = lun.guid else {
+            return Ok(());
+        };
+        let volume = {
+            let service = self.service.borrow();
+            match service.running_lun(self.target, self.number) {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { .. },
+                }) => Arc::clone(unit.volume()),
+                _ => return Ok(()),
+            }
+        };
+        let path = lun.path.clone();
+        let checked =
+            tokio::task::spawn_blocking(move || identity::check(&*volume, &path, wanted)).await;
+        let checked = checked.map_err(|error| Unusable::Description(error.to_string()))?;
+        Ok(checked.map_err(Unusable::from)?)
     }
 
     /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is. Its ledger is closed meanwhile, and stays

@@ -7,6 +7,7 @@ mod accounts;
 mod definition;
 mod error;
 mod host_groups;
+mod identity;
 mod luns;
 mod maintenance;
 mod pools;
@@ -17,6 +18,7 @@ mod targets;
 
 pub use accounts::AccountSetting;
 pub use error::ServiceError;
+pub use identity::IdentityError;
 pub use luns::{
     CLOSING_TIMEOUT, LunChange, ReservationPlace, Setting, change_lun, create_lun, refresh_lun,
 };

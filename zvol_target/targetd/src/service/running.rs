@@ -13,7 +13,8 @@ use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem, Volume};
 
 use super::definition::unit_access;
-use crate::configuration::{Lun, ProvisioningChoice};
+use super::identity::{self, IdentityError};
+use crate::configuration::{DatasetGuid, Lun, ProvisioningChoice};
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::{Beginning, ReservationFile, ReservationFileError};
 use crate::space::closed_ledger;
@@ -38,6 +39,9 @@ pub enum Unusable {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] volume::OpenError),
+    /// It is not the dataset that is meant, or not known to be.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// SCSI has no form for its geometry.
     #[error("{path}: {error}")]
     Geometry {
@@ -91,6 +95,14 @@ pub enum Unusable {
 impl Unusable {
     pub(super) fn is_in_use(&self) -> bool {
         matches!(self, Self::Open(error) if matches!(error.problem, Problem::InUse))
+    }
+
+    /// The GUID of the dataset that was found instead of the one that is meant.
+    pub fn other_dataset(&self) -> Option<DatasetGuid> {
+        match self {
+            Self::Identity(IdentityError::Other { found, .. }) => Some(*found),
+            _ => None,
+        }
     }
 }
 
@@ -315,6 +327,9 @@ fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
         caching: lun.caching.into(),
     };
     let opened = volume::open(&lun.path, options)?;
+    if let Some(wanted) = lun.guid {
+        identity::check(&*opened.volume, &lun.path, wanted)?;
+    }
     let reservations = open_reservations(lun, beginning)?;
     let is_zvol = opened.volume.dataset().is_some();
     if is_zvol {

@@ -1,8 +1,9 @@
-//! What the programs `zfs` and `zpool` tell of a dataset's space, and do for it.
+//! What the programs `zfs` and `zpool` tell of a dataset's space and identity, and do for it.
 //!
 //! As child processes: libzfs has no stable interface. Each is given up after a time, as a suspended pool answers nobody. All of
 //! this blocks its thread but `TransactionGroups`.
 
+mod guid;
 mod program;
 mod transaction_groups;
 
@@ -11,6 +12,7 @@ use std::io;
 
 use program::{refused, run, told};
 
+pub use guid::{GuidError, guid};
 pub use program::ProgramError;
 pub(crate) use transaction_groups::TransactionGroups;
 

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use volume::Backend;
 
 use super::{RpcError, canonical};
-use crate::configuration::{Access, CachingChoice, Lun, ProvisioningChoice, Target, Threshold};
+use crate::configuration::{
+    Access, CachingChoice, DatasetGuid, Lun, ProvisioningChoice, Target, Threshold,
+};
 use crate::service::{
     self, Closing, LunChange, LunState, ReservationPlace, RunningLun, Service, Setting, Shared,
 };
@@ -41,6 +43,9 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
         "caching": lun.caching,
         "initiators": lun.initiators,
     });
+    if let Some(guid) = lun.guid {
+        shown["guid"] = json!(guid);
+    }
     if let Some(kept) = &lun.designation {
         shown["designation"] = json!(kept);
     }
@@ -78,6 +83,9 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
         LunState::Failed { reason } => {
             shown["state"] = json!("failed");
             shown["reason"] = json!(reason.to_string());
+            if let Some(found) = reason.other_dataset() {
+                shown["found_guid"] = json!(found);
+            }
         }
         LunState::Changing => shown["state"] = json!("changing"),
     }
@@ -109,6 +117,8 @@ pub(super) struct Change {
     target: String,
     number: u16,
     path: Option<PathBuf>,
+    #[serde(default)]
+    guid: Setting<Option<DatasetGuid>>,
     write_cache: Option<bool>,
     read_only: Option<bool>,
     product: Option<String>,
@@ -133,6 +143,7 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
     let number = params.number;
     let change = LunChange {
         path: params.path,
+        guid: params.guid,
         write_cache: params.write_cache,
         read_only: params.read_only,
         product: params.product,

@@ -1,0 +1,153 @@
+//! Whether what is opened is the dataset that a logical unit was configured with.
+//!
+//! A name says little: a replica can be imported, or received, under the name of a pool that is lost. Hosts that found it under the
+//! original's names would go on where it is behind, and write what the original then lacks.
+
+use std::path::Path;
+
+use volume::Volume;
+use volume::zfs::{GuidError, guid};
+
+use crate::configuration::DatasetGuid;
+
+/// Why a volume is not the one that is meant, or not known to be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// Another one, such as a copy.
+    #[error(
+        "{path}: {dataset} has the GUID {found}, and the LUN is of the dataset with the GUID {wanted}: it is a copy, or another \
+         volume of that name, and not served; bring back the one that is meant, or give the LUN the GUID of this one"
+    )]
+    Other {
+        /// The path.
+        path: String,
+        /// What was opened there.
+        dataset: String,
+        /// Its GUID.
+        found: DatasetGuid,
+        /// That of the configuration.
+        wanted: DatasetGuid,
+    },
+    /// Only datasets have a GUID.
+    #[error("{path}: it is no zvol, and the LUN is of the dataset with the GUID {wanted}")]
+    NotAZvol {
+        /// The path.
+        path: String,
+        /// That of the configuration.
+        wanted: DatasetGuid,
+    },
+    /// It has another name than when it was asked for.
+    #[error("{path}: {dataset} was renamed while its GUID was looked up")]
+    Renamed {
+        /// The path.
+        path: String,
+        /// Its name before.
+        dataset: String,
+    },
+    /// It could not be found out.
+    #[error("{path}: whether it is the dataset with the GUID {wanted} is not known: {error}")]
+    Unknown {
+        /// The path.
+        path: String,
+        /// That of the configuration.
+        wanted: DatasetGuid,
+        /// Why.
+        #[source]
+        error: GuidError,
+    },
+}
+
+/// Makes sure that an open volume is the dataset with this GUID. It stays so while it is open, whatever is renamed. Blocks.
+///
+/// # Errors
+/// [`IdentityError`].
+pub(super) fn check(
+    volume: &dyn Volume,
+    path: &Path,
+    wanted: DatasetGuid,
+) -> Result<(), IdentityError> {
+    check_by(|| volume.dataset(), path, wanted, guid)
+}
+
+fn check_by(
+    name: impl Fn() -> Option<String>,
+    path: &Path,
+    wanted: DatasetGuid,
+    guid: impl Fn(&str) -> Result<u64, GuidError>,
+) -> Result<(), IdentityError> {
+    let path = path.display().to_string();
+    let Some(dataset) = name() else {
+        return Err(IdentityError::NotAZvol { path, wanted });
+    };
+    let found = match guid(&dataset) {
+        Ok(found) => DatasetGuid(found),
+        Err(error) => {
+            return Err(IdentityError::Unknown {
+                path,
+                wanted,
+                error,
+            });
+        }
+    };
+    // The GUID was asked for by name.
+    if name().as_ref() != Some(&dataset) {
+        return Err(IdentityError::Renamed { path, dataset });
+    }
+    if found != wanted {
+        return Err(IdentityError::Other {
+            path,
+            dataset,
+            found,
+            wanted,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const PATH: &str = "/dev/zvol/tank/a";
+    const WANTED: DatasetGuid = DatasetGuid(7);
+
+    fn check_named(name: Option<&str>, guid: u64) -> Result<(), IdentityError> {
+        let name = || name.map(str::to_owned);
+        check_by(name, Path::new(PATH), WANTED, |_| Ok(guid))
+    }
+
+    #[test]
+    fn only_the_dataset_itself_is_served() {
+        check_named(Some("tank/a"), 7).unwrap();
+        let other = check_named(Some("tank/a"), 8).unwrap_err();
+        assert!(matches!(
+            other,
+            IdentityError::Other {
+                found: DatasetGuid(8),
+                ..
+            }
+        ));
+        let told = other.to_string();
+        assert!(told.contains("GUID 8") && told.contains("GUID 7") && told.contains(PATH));
+        let file = check_named(None, 7);
+        assert!(matches!(file, Err(IdentityError::NotAZvol { .. })));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_served() {
+        let path = Path::new(PATH);
+        let absent = |name: &str| Err(GuidError::Absent(name.to_owned()));
+        let unknown = check_by(|| Some("tank/a".to_owned()), path, WANTED, absent);
+        assert!(matches!(unknown, Err(IdentityError::Unknown { .. })));
+        let asked = Cell::new(0);
+        let renamed = || {
+            asked.set(asked.get() + 1);
+            Some(format!("tank/{}", asked.get()))
+        };
+        let unknown = check_by(renamed, path, WANTED, |_| Ok(7));
+        assert!(matches!(unknown, Err(IdentityError::Renamed { .. })));
+    }
+}

@@ -1,0 +1,171 @@
+//! GUIDs of datasets, those of many asked for together: a start with a thousand volumes runs `zfs` a few times for each pool.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::pool_of;
+use super::program::{ProgramError, refused, run};
+
+/// Most names that one run is given: with the longest ones far from what execve(2) takes.
+const MOST_NAMES: usize = 1000;
+
+/// Why the GUID of a dataset is not known.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuidError {
+    /// `zfs` did not tell.
+    #[error(transparent)]
+    Program(Arc<ProgramError>),
+    /// There is no such dataset.
+    #[error("there is no dataset {0}")]
+    Absent(String),
+}
+
+type Answer = Result<u64, GuidError>;
+
+/// What `zfs` tells of some datasets of one pool: for each that is there a line with name and GUID.
+type List = fn(&[&str]) -> Result<String, ProgramError>;
+
+struct Question {
+    dataset: String,
+    sender: Sender<Answer>,
+}
+
+/// By pool: what is asked while somebody asks for others of that pool. One that hangs holds up no other pool.
+static ASKED: Mutex<BTreeMap<String, Vec<Question>>> = Mutex::new(BTreeMap::new());
+
+fn asked() -> MutexGuard<'static, BTreeMap<String, Vec<Question>>> {
+    ASKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `guid` (zfsprops(7)) of a dataset: another one for each copy, and the same after it was renamed.
+///
+/// # Errors
+/// [`GuidError`].
+pub fn guid(dataset: &str) -> Result<u64, GuidError> {
+    guid_by(dataset, list)
+}
+
+fn guid_by(dataset: &str, list: List) -> Answer {
+    let pool = pool_of(dataset);
+    let (sender, told) = channel();
+    let question = Question {
+        dataset: dataset.to_owned(),
+        sender,
+    };
+    let leads = {
+        let mut asked = asked();
+        let leads = !asked.contains_key(pool);
+        asked.entry(pool.to_owned()).or_default().push(question);
+        leads
+    };
+    if leads {
+        ask(pool, list);
+    }
+    told.recv()
+        .unwrap_or_else(|_| Err(GuidError::Absent(dataset.to_owned())))
+}
+
+/// Asks for all that is asked for of a pool, until that is nothing.
+fn ask(pool: &str, list: List) {
+    loop {
+        let questions = {
+            let mut asked = asked();
+            let Some(waiting) = asked.get_mut(pool) else {
+                return;
+            };
+            if waiting.is_empty() {
+                asked.remove(pool);
+                return;
+            }
+            waiting.split_off(waiting.len().saturating_sub(MOST_NAMES))
+        };
+        let names: Vec<_> = questions.iter().map(|one| one.dataset.as_str()).collect();
+        let told = list(&names).map_err(Arc::new);
+        for Question { dataset, sender } in &questions {
+            let answer = match &told {
+                Ok(lines) => found(lines, dataset),
+                Err(error) => Err(GuidError::Program(Arc::clone(error))),
+            };
+            // Nobody may wait any more.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+fn found(lines: &str, dataset: &str) -> Answer {
+    let mut lines = lines.lines().filter_map(|line| line.split_once('\t'));
+    let guid = lines
+        .find(|(name, _)| *name == dataset)
+        .and_then(|(_, guid)| guid.parse().ok());
+    guid.ok_or_else(|| GuidError::Absent(dataset.to_owned()))
+}
+
+fn list(names: &[&str]) -> Result<String, ProgramError> {
+    let mut arguments = vec!["list", "-Hp", "-o", "name,guid"];
+    arguments.extend(names);
+    let (status, output, words) = run("zfs", &arguments)?;
+    if output.is_empty() && !status.success() && !words.contains("does not exist") {
+        return Err(refused("zfs", "list", words));
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_guid_is_that_of_the_very_name() {
+        let lines = "tank/a\t18446744073709551615\ntank/ab\t7\n";
+        assert_eq!(found(lines, "tank/a").unwrap(), u64::MAX);
+        assert_eq!(found(lines, "tank/ab").unwrap(), 7);
+        assert!(matches!(found(lines, "tank"), Err(GuidError::Absent(_))));
+        assert!(matches!(
+            found("tank/a\t-\n", "tank/a"),
+            Err(GuidError::Absent(_))
+        ));
+    }
+
+    #[test]
+    fn many_are_asked_for_together_and_each_is_told_its_own() {
+        const MANY: usize = 64;
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        static ALL_WAIT: Barrier = Barrier::new(2);
+        let list: List = |names| {
+            if RUNS.fetch_add(1, Ordering::SeqCst) == 0 {
+                ALL_WAIT.wait();
+            }
+            let line = |name: &&str| format!("{name}\t1{}\n", name.trim_start_matches("many/"));
+            Ok(names.iter().map(line).collect())
+        };
+        let askers: Vec<_> = (0..MANY)
+            .map(|number| thread::spawn(move || guid_by(&format!("many/{number}"), list)))
+            .collect();
+        while asked().get("many").is_none_or(|all| all.len() < MANY - 1) {
+            thread::yield_now();
+        }
+        // Another pool is not waited for.
+        let other = guid_by("other/1", |_| Ok("other/1\t5\n".to_owned()));
+        assert_eq!(other.unwrap(), 5);
+        ALL_WAIT.wait();
+        for (number, asker) in askers.into_iter().enumerate() {
+            let told = asker.join().unwrap().unwrap();
+            assert_eq!(told, format!("1{number}").parse::<u64>().unwrap());
+        }
+        assert_eq!(RUNS.load(Ordering::SeqCst), 2);
+        assert!(!asked().contains_key("many"));
+    }
+
+    #[test]
+    fn what_zfs_does_not_tell_is_no_guid() {
+        let hangs: List = |_| Err(refused("zfs", "list", "no answer"));
+        let told = guid_by("silent/a", hangs);
+        assert!(matches!(told, Err(GuidError::Program(_))), "{told:?}");
+    }
+}
