@@ -22,6 +22,9 @@ from appliance.zfs.mountinfo import topmost
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
 
+_OF_RESERVATIONS = ".reservations-"
+"""Where that is mounted: this and the pool's GUID."""
+
 SAFE = {"setuid": "off", "devices": "off", "exec": "off"}
 _log = logging.getLogger("zvaai-helper")
 
@@ -67,6 +70,16 @@ def _its_own(filesystem: Filesystem) -> None:
         raise Refused("it is a copy of a datastore")
 
 
+def _reservations_of_its_own(engine: ZfsEngine, name: str, mountpoint: str | None) -> None:
+    """Refuses a pool's persistent reservations in another pool's place, as received copies have it; and anything else in one."""
+    pool, _, rest = name.partition("/")
+    place = (mountpoint or "none").rpartition("/")[2]
+    if place == "none" or (rest != RESERVATIONS and not place.startswith(_OF_RESERVATIONS)):
+        return
+    if rest != RESERVATIONS or place != f"{_OF_RESERVATIONS}{engine.pool(pool).guid}":
+        raise Refused(f"{mountpoint} is not the place of {name}: the persistent reservations of each pool have one of their own")
+
+
 class Mounts:
     """What is done before and after the operations that mount."""
 
@@ -95,9 +108,12 @@ class Mounts:
         elif operation == "mount":
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, {})
+            _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
             self._nothing_over(filesystem)
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
-            self._here(engine.filesystem(arguments["name"]), arguments["properties"])
+            filesystem = engine.filesystem(arguments["name"])
+            self._here(filesystem, arguments["properties"])
+            _reservations_of_its_own(engine, filesystem.name, arguments["properties"].get("mountpoint", filesystem.mountpoint))
             changed["properties"] = {**arguments["properties"], **SAFE}
         return changed
 
@@ -111,6 +127,7 @@ class Mounts:
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
                     _its_own(filesystem)
+                    _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
                     self._nothing_over(filesystem)
                     engine.mount(filesystem.name)
                     self._give(engine, filesystem.name)
@@ -145,6 +162,7 @@ class Mounts:
 
     def _made(self, engine: ZfsEngine, name: str, properties: Mapping[str, str] | None) -> dict[str, str]:
         made = {**(properties or {}), **SAFE}
+        _reservations_of_its_own(engine, name, made.get("mountpoint"))
         if "mountpoint" not in made and made.get("canmount", "on") == "on":
             self._no_mountpoint_above(engine, name)
         return made

@@ -143,10 +143,35 @@ def test_no_other_folder_is_given_away(simulator: Simulator, monkeypatch: pytest
     given: list[tuple[str, int]] = []
     monkeypatch.setattr("appliance.helper.mounts.give_folder", lambda path, user: given.append((path, user)))
     server = Server(simulator, None, users=(), policy=Policy(), target_user=4711)  # type: ignore[arg-type]
-    for number, name in enumerate((RESERVATIONS, "a", f"a/{RESERVATIONS}")):
-        arguments = {"name": f"tank/{name}", "properties": {"mountpoint": f"/srv/zvaai/{number}"}}
+    place = f"/srv/zvaai/.reservations-{simulator.pool('tank').guid}"
+    for name, where in ((RESERVATIONS, place), ("a", "/srv/zvaai/1"), (f"a/{RESERVATIONS}", "/srv/zvaai/2")):
+        arguments = {"name": f"tank/{name}", "properties": {"mountpoint": where}}
         server.answer(json.dumps({"operation": "create_filesystem", "arguments": arguments}).encode(), 1, 0)
-    assert len(simulator.filesystems()) == 4 and given == [("/srv/zvaai/0", 4711)]
+    assert len(simulator.filesystems()) == 4 and given == [(place, 4711)]
+
+
+def test_reservations_are_mounted_in_their_own_pools_place_only(client: HelperClient, simulator: Simulator) -> None:
+    """A replica of them, received under the name of a lost pool's, has the place of that pool."""
+    name, place = f"tank/{RESERVATIONS}", f"/srv/zvaai/.reservations-{simulator.pool('tank').guid}"
+    lost = "/srv/zvaai/.reservations-4711"
+    for dataset, where in ((name, lost), (name, "/srv/zvaai/a"), ("tank/a", lost), ("tank/a", place)):
+        with pytest.raises(Refused, match="is not the place of"):
+            client.create_filesystem(dataset, properties={"mountpoint": where})
+    simulator.create_filesystem(name, properties={"mountpoint": lost, "canmount": "noauto"})
+    simulator.create_filesystem("tank/a", properties={"mountpoint": place, "canmount": "noauto"})
+    for dataset in (name, "tank/a"):
+        with pytest.raises(Refused, match="is not the place of"):
+            client.mount(dataset)
+    with pytest.raises(Refused, match="is not the place of"):
+        client.set_properties(name, {"canmount": "on"})
+    simulator.set_properties(name, {"canmount": "on"})
+    simulator.set_properties("tank/a", {"canmount": "on"})
+    client.export_pool("tank")
+    client.import_pool("tank")
+    assert not any(simulator.filesystem(one).mounted for one in (name, "tank/a"))
+    client.set_properties(name, {"mountpoint": place})
+    client.mount(name)
+    assert simulator.filesystem(name).mounted
 
 
 def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
