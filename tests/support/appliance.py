@@ -9,6 +9,8 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +30,8 @@ from support.target import Target
 PASSWORD = "correct horse battery"
 PORT = 8443
 GIB = 1 << 30
+START_SECONDS = 120
+"""That a process has to start: in a guest beside much else it takes over 30 s to import what it needs."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,24 @@ class Appliance:
         self.api.start()
         code = self.directory / "state" / "setup-code"
         wait_for(
-            lambda: code.exists() and f"Listening at: https://127.0.0.1:{PORT}" in self.api.log.read_text(), "the API listens"
+            lambda: code.exists() and f"Listening at: https://127.0.0.1:{PORT}" in self.api.log.read_text(),
+            "the API listens",
+            START_SECONDS,
         )
+        wait_for(self._shakes_hands, "the API answers", START_SECONDS)
         return code.read_text().strip()
+
+    def _shakes_hands(self) -> bool:
+        """It listens before its process that answers has begun; whoever asks then waits as long as that takes."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", PORT), timeout=START_SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return True
+        return False
 
     def start(self) -> None:
         """All, and logs in as the first admin."""
@@ -156,7 +175,7 @@ class Appliance:
             self.fingerprint(),
             text=PASSWORD,
         )
-        wait_for(lambda: bool(self.json("status")["worker"]), "the worker answers")
+        wait_for(lambda: bool(self.json("status")["worker"]), "the worker answers", START_SECONDS)
 
     def fingerprint(self) -> str:
         """Of the certificate, as the log has it."""
@@ -227,7 +246,7 @@ def running_helper(path: Path, *words: str) -> Iterator[None]:
         return True
 
     try:
-        wait_for(answers, "the helper answers")
+        wait_for(answers, "the helper answers", START_SECONDS)
         yield
         helper.terminate()
         assert helper.wait(60) == 0

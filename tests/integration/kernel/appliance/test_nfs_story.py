@@ -1,0 +1,158 @@
+"""The life of NFS datastores on real datasets, by the API alone: API, worker, root helper and ganesha.nfsd are real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.appliance import GIB, Appliance, running_appliance, running_helper
+from support.ganesha import running_ganesha
+from support.libnfs import mounted
+from support.message_bus import message_bus
+from support.nfs_mount import kernel_mount
+from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+from support.vaai_nas import vaai_nas
+
+POOL = "nfsstory"
+DEVICE = Path("/dev/shm/nfsstory0")
+HELPER = Path("/run/zvaai-helper-nfsstory.sock")
+ESX = "192.0.2.11"
+"""An address of this machine: who asks at it asks from it."""
+MIB = 1 << 20
+PATIENCE = 120
+"""Seconds, on a machine that does much else."""
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """With a device in memory that is not yet a pool's, and a daemon that exports nothing yet."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    with DEVICE.open("wb") as file:
+        file.truncate(4 * GIB)
+    exports, block, sockets = tmp_path / "exports", tmp_path / "vaai-nas.conf", tmp_path / "sockets"
+    exports.mkdir()
+    sockets.mkdir()
+    packaged = (REPOSITORY / "packaging/ganesha/vaai-nas.conf").read_text()
+    block.write_text(packaged.replace("/run/zvaai-nfs", str(sockets)).replace("Control_User = zvaai;", ""))
+    blocks = f'FSAL_LIST {{ Name = VAAI_NAS, ZVAAI_EXPORTS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
+    run("ip", "address", "add", f"{ESX}/32", "dev", "lo")
+    try:
+        with contextlib.ExitStack() as stack:
+            bus = stack.enter_context(message_bus(tmp_path / "bus"))
+            environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
+            stack.enter_context(running_ganesha(tmp_path / "ganesha", [], environment=environment, blocks=blocks))
+            stack.enter_context(running_helper(HELPER))
+            statistics = sockets / "vaai-nas.socket"
+            nfs = f'exports = "{exports}"\nvaai_nas = "{block}"\nbus = "{bus}"\nstatistics = "{statistics}"'
+            yield stack.enter_context(running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER, nfs=nfs))
+    finally:
+        run("ip", "address", "del", f"{ESX}/32", "dev", "lo")
+        if POOL in run("zpool", "list", "-H", "-o", "name").split():
+            run("zpool", "destroy", "-f", POOL)
+        DEVICE.unlink()
+
+
+def read(export: str, path: str) -> bytes:
+    """As the host reads it."""
+    with mounted(export, server=ESX) as host:
+        return host.read_file(path)
+
+
+def is_refused(export: str) -> bool:
+    """Whether the host can't mount it."""
+    try:
+        with mounted(export, server=ESX) as host:
+            host.names()
+    except OSError:
+        return True
+    return False
+
+
+def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> None:
+    """One percent of 1 GiB is crossed by this much data, of 2 GiB it is not; the host sees how the quota grows."""
+
+    def told() -> bool:
+        appliance.cli("reconcile")
+        return any("datastore first uses" in one["text"] for one in appliance.json("alert", "list"))
+
+    assert not told()
+    with mounted("/first", server=ESX) as host:
+        host.write_file("/more", data)
+    run("zpool", "sync", POOL)
+    wait_for(told, "the threshold is told", PATIENCE)
+    with kernel_mount("/first", directory, "3", server=ESX) as mount:
+
+        def size() -> int:
+            return os.statvfs(mount).f_blocks * os.statvfs(mount).f_frsize
+
+        assert size() == GIB
+        appliance.cli("datastore", "quota", "first", "2G", "--wait")
+        wait_for(lambda: size() == 2 * GIB, "the host sees that it grew", PATIENCE)
+    wait_for(lambda: not told(), "the threshold is told no more", PATIENCE)
+
+
+def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: int) -> None:
+    def told(name: str) -> Any:
+        return appliance.json("datastore", "show", name)
+
+    random_bytes = random.Random(seed).randbytes
+    before, after = random_bytes(2 * MIB), random_bytes(2 * MIB)
+
+    # From an empty device to an export that a host writes to.
+    appliance.cli("pool", "create", POOL, str(DEVICE), "--force", "--wait")
+    appliance.cli("group", "create", "cluster")
+    appliance.cli("host", "create", "esx1", "--address", ESX, "--group", "cluster")
+    words = ("--kind", "nfs", "--pool", POOL, "--size", "1G", "--soft-threshold", "1", "--group", "cluster", "--wait")
+    appliance.cli("datastore", "create", "first", *words)
+    first = told("first")
+    with mounted("/first", server=ESX) as host:
+        host.write_file("/disk", before)
+
+    # A file that the server has cloned for the host shows as an offload of its datastore.
+    ports = ("--nfs-port", "2049", "--mount-port", "20048", "--program-port", "20049")
+    cloned = vaai_nas(*ports, "fast-clone", f"{ESX}:/first", "disk", "clone")
+    assert cloned.returncode == 0 and read("/first", "/clone") == before, cloned
+    (counted,) = [one["offload"] for one in appliance.json("offloads")["exports"] if one["datastore"] == first["id"]]
+    assert counted["cloned_bytes"] == len(before)
+
+    appliance.cli("snapshot", "create", "one", "first", "--wait")
+    with mounted("/first", server=ESX) as host:
+        host.write_file("/disk", after)
+    cross_the_threshold(appliance, random_bytes(10 * MIB), tmp_path / "mounted")
+
+    # Back to the snapshot: not while a host uses it, unless forced.
+    refused = appliance.run("snapshot", "rollback", "first", "one")
+    assert refused.returncode == 4 and ESX in refused.stderr, refused
+    assert read("/first", "/disk") == after
+    appliance.cli("snapshot", "rollback", "first", "one", "--force", "--wait")
+    with mounted("/first", server=ESX) as host:
+        assert host.read_file("/disk") == before and host.names() == {"disk", "clone"}
+
+    # A clone is another datastore with the same content, and its own from then on.
+    appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
+    assert read("/second", "/disk") == before and told("second")["uuid"] != first["uuid"]
+    with mounted("/second", server=ESX) as host:
+        host.write_file("/disk", b"the clone's")
+    assert read("/first", "/disk") == before and read("/second", "/disk") == b"the clone's"
+
+    # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
+    appliance.cli("datastore", "delete", "first", "--force", "--wait")
+    assert is_refused("/first") and told("first")["state"] == "deleted"
+    appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
+    assert read("/first", "/disk") == before and told("first")["uuid"] == first["uuid"]
+    for name in ("second", "first"):
+        appliance.cli("datastore", "delete", name, "--force", "--wait")
+        appliance.cli("datastore", "purge", name, "--yes", "--wait")
+        assert is_refused(f"/{name}")
+    assert not list((tmp_path / "exports").iterdir())
+    left = run("zfs", "list", "-H", "-o", "name", "-t", "filesystem,snapshot", "-r", POOL).split()
+    assert not [one for one in left if one.rpartition("/")[2] not in (POOL, "zvaai", "zvaai-deleted")], left
+    # What was looked at in the midst of a job is looked at again.
+    wait_for(lambda: not appliance.json("alert", "list"), "no alert is left", PATIENCE)
+    appliance.cli("pool", "export", POOL, "--wait")
