@@ -16,6 +16,7 @@ from appliance.api.schemas.pools import (
     PlanAsked,
     PlanTold,
     PoolAsked,
+    PoolChange,
     PoolPage,
     PoolTold,
     ReplaceAsked,
@@ -40,6 +41,15 @@ def read_pool(call: Call, name: str) -> BaseModel:
         if pool["name"] == name:
             return PoolTold.model_validate(pool)
     raise NotFoundError("pool", name)
+
+
+@resource.operation(
+    "PATCH", "/pools/<name>", role=Role.OPERATOR, audit="pool.change", body=PoolChange, answer=JobTold, status=202
+)
+def change_pool(call: Call, name: str, body: PoolChange) -> BaseModel:
+    """How full it may be before alerts and hosts are told. Kept with the pool."""
+    given = {field.removesuffix("_percent"): getattr(body, field) for field in body.model_fields_set}
+    return call.submit("pool.change", pool=name, **given)
 
 
 @resource.operation(

@@ -87,7 +87,7 @@ def status(context: typer.Context) -> None:
             say(f"  storage   {bad}  {told['storage_problem']}")
         for pool in told["pools"]:
             used = 100 - 100 * int(pool["free"]) // max(1, int(pool["size"]))
-            state = ok if pool["health"] == "ONLINE" and used < 80 else bad
+            state = ok if pool["health"] == "ONLINE" and used < pool["warning_percent"] else bad
             say(
                 f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
             )

@@ -51,6 +51,23 @@ def show_pool(context: typer.Context, name: str) -> None:
     return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors")
 
 
+@pool.command("change")
+def change_pool(
+    context: typer.Context,
+    name: str,
+    warning: Annotated[
+        int | None, typer.Option(help="Percent at which an alert warns, and hosts are told; 0 for the usual.")
+    ] = None,
+    critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
+    wait: Wait = False,
+) -> None:
+    """How full it may be before that is told."""
+    run = shared(context)
+    given = {"warning_percent": warning, "critical_percent": critical}
+    body = {field: value or None for field, value in given.items() if value is not None}
+    run.job(run.client.call("PATCH", f"/pools/{name}", body), wait)
+
+
 @pool.command("scrub")
 def scrub(
     context: typer.Context,

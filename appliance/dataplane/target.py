@@ -236,6 +236,10 @@ class TargetControl(ABC):
         """`statistics.get`, as the daemon tells it."""
 
     @abstractmethod
+    def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
+        """The percent of a pool at which hosts of its thin LUNs are told, and what is kept back; None for the daemon's choice."""
+
+    @abstractmethod
     def space(self) -> dict[str, Any]:
         """`space.get`, as the daemon tells it."""
 
@@ -402,6 +406,10 @@ class TargetSocket(TargetControl):
         """`statistics.get`."""
         told = self._gone_is_well("statistics.get", target=target)
         return dict(told) if told else {"luns": [], "sessions": [], "hosts": []}
+
+    def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
+        """`space.set_pool`."""
+        self._call("space.set_pool", pool=pool, soft_threshold={"percent": soft_threshold}, headroom_bytes=headroom_bytes)
 
     def space(self) -> dict[str, Any]:
         """`space.get`."""

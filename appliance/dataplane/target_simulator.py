@@ -37,6 +37,8 @@ class TargetSimulator(TargetControl):
         """By UUID, for tests to set."""
         self.forgotten: list[tuple[str, str]] = []
         """What `forget_registrations` was told, folder and UUID."""
+        self.pools: list[dict[str, Any]] = []
+        """What `space` tells of pools, for tests to set."""
         self.busy: set[str] = set()
         """UUIDs of LUNs whose commands do not end in time, for tests to set."""
 
@@ -186,6 +188,14 @@ class TargetSimulator(TargetControl):
         """None."""
         return {"luns": [], "sessions": [], "hosts": []}
 
+    def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
+        """Of one that a test has put there."""
+        with self._lock:
+            told = next(one for one in self.pools if one["pool"] == pool)
+            told["soft_threshold"] = {"percent": soft_threshold}
+            told["headroom_bytes"] = headroom_bytes or min(max(told["total_bytes"] // 64, 64 << 20), 4 << 30)
+
     def space(self) -> dict[str, Any]:
-        """None."""
-        return {"pools": [], "luns": []}
+        """Of the pools that a test has put there."""
+        with self._lock:
+            return {"pools": [dict(one) for one in self.pools], "luns": []}

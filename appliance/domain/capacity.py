@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from appliance.domain.datastores import VMFS, Datastore, Inventory
+from appliance.domain.errors import InvalidError
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE
+from appliance.zfs.model import Dataset, Source
 
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
+WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
+"""User properties of a pool's root dataset: percent of the pool."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How full a pool is, in percent, when an alert warns and its hosts are told, and when the alert is critical."""
+
+    warning: int = WARNING_PERCENT
+    critical: int = CRITICAL_PERCENT
+
+    def check(self) -> None:
+        """Raises InvalidError."""
+        if not 1 <= self.warning <= self.critical <= 100:
+            told = f"{self.warning} and {self.critical}"
+            raise InvalidError("warning_percent", f"warning and critical would be {told}", "1 to 100, warning not above critical")
+
+
+def thresholds_of(root: Dataset | None) -> Thresholds:
+    """As set at a pool's root dataset itself; what nobody has set, or is no such value, is the usual."""
+
+    def percent(name: str, usual: int) -> int:
+        found = root.properties.get(name) if root else None
+        own = found is not None and found.source in (Source.LOCAL, Source.RECEIVED)
+        return int(found.value) if own and found and found.value.isdecimal() and len(found.value) <= 3 else usual
+
+    told = Thresholds(percent(WARNING, WARNING_PERCENT), percent(CRITICAL, CRITICAL_PERCENT))
+    try:
+        told.check()
+    except InvalidError:
+        return Thresholds()
+    return told
+
+
+def thresholds(inventory: Inventory) -> dict[str, Thresholds]:
+    """Of each pool, by name."""
+    names = {pool.name for pool in inventory.pools}
+    roots = {one.name: one for one in inventory.filesystems if one.name in names}
+    return {name: thresholds_of(roots.get(name)) for name in names}
 
 
 def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]:
     """Of pools by how full they are and how they are; of datastores by their own threshold; of what is not served."""
     found = []
+    limits = thresholds(inventory)
     for pool in inventory.pools:
         percent = 100 * pool.allocated // pool.size if pool.size else 0
-        if percent >= WARNING_PERCENT:
-            severity = "critical" if percent >= CRITICAL_PERCENT else "warning"
+        if percent >= limits[pool.name].warning:
+            severity = "critical" if percent >= limits[pool.name].critical else "warning"
             remedy = "add vdevs, or delete snapshots and datastores; at the headroom thin datastores take no more"
             found.append(
                 Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)

@@ -19,13 +19,14 @@ from appliance.config import Configuration
 from appliance.database.models import Export, Host, HostGroup, HostInitiator, Presentation, Setting
 from appliance.database.store import Store
 from appliance.dataplane import reconcile as planes
+from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NfsClient, NoSuchExportError
 from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.domain import capacity, exports, identity, jobs, kept_initiators
 from appliance.domain import datastores as domain
-from appliance.domain import exports, identity, jobs, kept_initiators
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import (
     ConflictError,
@@ -449,6 +450,8 @@ class Context:
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
             outcome = planes.reconcile(self.target, wanted)
+            limits = {name: one.warning for name, one in capacity.thresholds(self._inventory).items()}
+            of_pools = reconcile_pools.reconcile(self.target, limits)
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
             with self.store.session() as session:
@@ -461,7 +464,8 @@ class Context:
             for uuid, lun in served.items()
             if lun.state == "failed"
         )
-        outcome = planes.Outcome(outcome.differences, outcome.failures + tuple(unmounted) + failing)
+        failures = outcome.failures + of_pools.failures + tuple(unmounted) + failing
+        outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _reconcile_exports(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from appliance.domain import capacity
+from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain.journal import settle
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
@@ -60,6 +64,15 @@ def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
     )
 
 
+def tell_capacity(context: Context) -> None:
+    """Alerts of what gets full, as last looked at."""
+    inventory = context.look(60)
+    with context.store.reading() as session:
+        findings = capacity.findings(inventory, domain.datastores(inventory, session))
+    with context.store.session() as session:
+        settle(session, "capacity", findings)
+
+
 def dry_run(context: Context, asked: Parameters) -> list[str]:
     """The layout that making or extending would give; refused as that would be, and nothing changes."""
     vdevs = vdevs_of(asked["vdevs"])
@@ -111,6 +124,36 @@ class ExtendPool(Operation):
             context.engine.add_vdevs(decided["name"], vdevs_of(missing), force=decided["force"])
         context.look()
         return {"pool": decided["name"]}
+
+
+class ChangePool(Operation):
+    """When it is told that it gets full. Kept with the pool, so that it moves with it."""
+
+    kind = "pool.change"
+
+    def plan(self, context: Context, asked: Parameters) -> Plan:
+        """What is not given stays; null is the usual."""
+        pool = find_pool(context, asked["pool"])
+        now, usual = capacity.thresholds(context.look(60))[pool.name], capacity.Thresholds()
+        values = {name: asked[name] for name in ("warning", "critical") if name in asked}
+        wanted = {name: getattr(usual, name) if value is None else value for name, value in values.items()}
+        replace(now, **wanted).check()
+        return Plan(f"pool {pool.name}", {"pool": pool.name, "thresholds": values})
+
+    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+        """Properties, then the target, then alerts."""
+        pool, names = decided["pool"], {"warning": capacity.WARNING, "critical": capacity.CRITICAL}
+        advance("setting what is kept with the pool", 10)
+        given = {names[name]: str(value) for name, value in decided["thresholds"].items() if value is not None}
+        if given:
+            context.engine.set_properties(pool, given)
+        for name, value in decided["thresholds"].items():
+            if value is None:
+                context.engine.inherit_property(pool, names[name])
+        advance("telling the target", 60)
+        problems = problems_serving(context, self.kind)
+        tell_capacity(context)
+        return {"pool": pool, "problems": problems}
 
 
 class ReplaceDevice(Operation):
@@ -241,5 +284,14 @@ class Scrub(Operation):
 
 OPERATIONS: Mapping[str, Operation] = {
     operation.kind: operation
-    for operation in (CreatePool(), ExtendPool(), ReplaceDevice(), ChangeDevice(), ImportPool(), ExportPool(), Scrub())
+    for operation in (
+        CreatePool(),
+        ExtendPool(),
+        ChangePool(),
+        ReplaceDevice(),
+        ChangeDevice(),
+        ImportPool(),
+        ExportPool(),
+        Scrub(),
+    )
 }

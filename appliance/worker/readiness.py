@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
+from appliance.domain.capacity import Thresholds
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
@@ -38,6 +39,7 @@ class Facts:
 
     target_name: str
     pools: list[Pool] = field(default_factory=list)
+    thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
     stores: list[Datastore] = field(default_factory=list)
     storage_problem: str | None = None
     keys: list[dict[str, Any]] = field(default_factory=list)
@@ -82,9 +84,10 @@ def _storage(facts: Facts) -> Iterator[Check]:
             pool.name,
         )
         percent = 100 * pool.allocated // pool.size if pool.size else 0
+        warning = facts.thresholds.get(pool.name, Thresholds()).warning
         yield Check(
-            "pool_space", "The pool has room", OK if percent < 80 else WARNING, f"{percent} % is used",
-            "" if percent < 80 else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
+            "pool_space", "The pool has room", OK if percent < warning else WARNING, f"{percent} % is used",
+            "" if percent < warning else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
         )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
-from appliance.domain.journal import settle
 from appliance.worker import file_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
@@ -45,7 +44,7 @@ class Service:
             "ping": lambda _: {},
             "status": self._status,
             "metrics": lambda _: measures.collect(context, self._fresh),
-            "pools": lambda _: [pool_as_wire(pool) for pool in self._look().pools],
+            "pools": self._pools,
             "disks": lambda _: self.watch.disks(),
             "zfs_event": self.watch.event,
             "importable": self._importable,
@@ -117,9 +116,10 @@ class Service:
         try:
             inventory = self._look()
             pools = [
-                {"name": pool.name, "health": pool.health.value, "size": pool.size, "free": pool.free, "problem": pool.status}
+                {"name": pool.name, "health": pool.health.value, "size": pool.size, "free": pool.free, "problem": pool.status,
+                 **told_thresholds(inventory, pool)}
                 for pool in inventory.pools
-            ]
+            ]  # fmt: skip
             storage_problem = None
         except DomainError as error:
             pools, storage_problem = [], str(error)
@@ -130,6 +130,10 @@ class Service:
             "reconciled_at": context.reconciled_at or None,
             "reconcile_problem": context.reconcile_problem,
         }
+
+    def _pools(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._look()
+        return [{**pool_as_wire(pool), **told_thresholds(inventory, pool)} for pool in inventory.pools]
 
     def _importable(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
@@ -239,7 +243,8 @@ class Service:
         context = self.context
         facts = readiness.Facts(target_name=context.configuration.target.name)
         try:
-            facts.pools = list(self._look().pools)
+            inventory = self._look()
+            facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory)
             facts.stores = context.datastores(self._fresh)
             facts.keys = self._keys({})
         except DomainError as error:
@@ -330,11 +335,8 @@ class Service:
             self._asked.clear()
 
     def _capacity(self) -> None:
-        inventory = self._look()
-        with self.context.store.reading() as session:
-            findings = capacity.findings(inventory, domain.datastores(inventory, session))
-        with self.context.store.session() as session:
-            settle(session, "capacity", findings)
+        self._look()
+        pool_operations.tell_capacity(self.context)
 
     def _schedules(self) -> None:
         with self.context.store.reading() as session:
@@ -381,6 +383,12 @@ class Service:
         if method not in self.methods:
             raise NotFoundError("method", method)
         return self.methods[method](asked)
+
+
+def told_thresholds(inventory: domain.Inventory, pool: Pool) -> dict[str, int]:
+    """Of a pool, as they go over the socket."""
+    told = capacity.thresholds_of(inventory.dataset(pool.name))
+    return {"warning_percent": told.warning, "critical_percent": told.critical}
 
 
 def pool_as_wire(pool: Pool) -> dict[str, Any]:

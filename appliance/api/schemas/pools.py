@@ -56,6 +56,9 @@ class PoolTold(Answer):
     bclone_used: Bytes
     bclone_saved: Bytes
     bclone_ratio: float
+    warning_percent: int = 80
+    """How full it is when an alert warns, and its hosts are told."""
+    critical_percent: int = 90
 
 
 class PoolPage(Answer):
@@ -168,6 +171,16 @@ class PlanTold(Answer):
     """The layout as `zpool status` would print it."""
 
     layout: list[str]
+
+
+Percent = Annotated[int, Field(ge=1, le=100)]
+
+
+class PoolChange(Model):
+    """What is not given stays; null is the usual: 80 and 90."""
+
+    warning_percent: Percent | None = None
+    critical_percent: Percent | None = None
 
 
 class ReplaceAsked(Model):

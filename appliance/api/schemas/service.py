@@ -27,6 +27,8 @@ class PoolState(Answer):
     size: Bytes
     free: Bytes
     problem: str
+    warning_percent: int = 80
+    critical_percent: int = 90
 
 
 class StatusTold(Answer):

@@ -8,7 +8,7 @@ import pytest
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.testing import Appliance, running
+from appliance.testing import GIB, Appliance, running
 from appliance.worker.pool_operations import is_device
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -165,3 +165,48 @@ def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
     assert {lun.lun.uuid for lun in appliance.target.targets()[0].luns} == {block}
     assert {one.pseudo for one in appliance.nfs.served()} == {"/files"}
     assert appliance.get("/alerts")["items"] == []
+
+
+def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) -> None:
+    """Alerts, readiness and what the target tells hosts follow; another headroom stays; they move with the pool."""
+    target = appliance.target
+    assert isinstance(target, TargetSimulator)
+    target.pools.append({"pool": "tank", "total_bytes": 64 * GIB, "headroom_bytes": 2 * GIB, "soft_threshold": None})
+    target.pools.append({"pool": "/srv", "total_bytes": 64 * GIB, "headroom_bytes": GIB, "soft_threshold": None})
+    appliance.request("POST", "/reconcile")
+    assert [one["soft_threshold"] for one in target.pools] == [{"percent": 80}, None], "the usual, of our own pools only"
+    assert target.pools[0]["headroom_bytes"] == 2 * GIB
+    pool = appliance.get("/pools/tank")
+    assert (pool["warning_percent"], pool["critical_percent"]) == (80, 90)
+    store = appliance.get(f"/datastores/{appliance.datastore('first', int(pool['size']) // (1 << 30) * (1 << 30) // 2)}")
+    appliance.simulator.write(store["dataset"], int(pool["size"]) // 4)
+    percent = 100 * appliance.simulator.pool("tank").allocated // int(pool["size"])
+    assert 10 < percent < 60
+
+    def told() -> tuple[list[str], str]:
+        severities = [one["severity"] for one in appliance.get("/alerts")["items"] if one["key"] == "capacity:pool:tank"]
+        (ready,) = [one["result"] for one in appliance.get("/readiness")["checks"] if one["id"] == "pool_space"]
+        return severities, ready
+
+    assert told() == ([], "ok")
+    for warning, critical, severities in ((percent, percent + 1, ["warning"]), (1, percent, ["critical"]), (percent + 1, 99, [])):
+        appliance.job("PATCH", "/pools/tank", {"warning_percent": warning, "critical_percent": critical})
+        assert told() == (severities, "warning" if severities else "ok")
+        assert target.pools[0]["soft_threshold"] == {"percent": warning}
+        assert target.pools[0]["headroom_bytes"] == 2 * GIB
+        assert (
+            appliance.get("/pools/tank")["warning_percent"] == appliance.get("/status")["pools"][0]["warning_percent"] == warning
+        )
+    target.set_pool("tank", 5, None)
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None and answer["differences"] == ["pool tank has another soft threshold"]
+    assert target.pools[0]["soft_threshold"] == {"percent": percent + 1}
+    before = appliance.simulator.filesystem("tank").properties
+    for wrong in ({"critical_percent": percent}, {"warning_percent": 0}, {"warning_percent": 101}):
+        assert appliance.request("PATCH", "/pools/tank", wrong).status_code == 422
+    assert appliance.simulator.filesystem("tank").properties == before
+    appliance.job("POST", "/pools/tank/export")
+    appliance.job("POST", "/pools/import", {"pool": "tank", "new_name": "moved"})
+    assert appliance.get("/pools/moved")["warning_percent"] == percent + 1
+    appliance.job("PATCH", "/pools/moved", {"warning_percent": None, "critical_percent": None})
+    assert (appliance.get("/pools/moved")["warning_percent"], appliance.get("/pools/moved")["critical_percent"]) == (80, 90)
