@@ -18,6 +18,7 @@ from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.secrets import Seal
+from appliance.domain.webhooks import seal_urls
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
 from appliance.worker.client import WorkerClient
@@ -47,6 +48,8 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """The application; in the process that serves, after the fork: gunicorn starts another when it was killed."""
         services = services_of(self._configuration)
         forget_unfinished(services.store)
+        with services.store.session() as session:
+            seal_urls(session, services.seal)
         trusted = self._configuration.webhooks.trusted_networks
         Sender(services.store, services.seal, trusted, self._configuration.sender_lock).start()
         return create(services)

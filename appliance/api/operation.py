@@ -40,7 +40,7 @@ from appliance.domain.errors import (
     UnavailableError,
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
-from appliance.domain.secrets import Seal
+from appliance.domain.secrets import Seal, SealedError, is_sealed
 from appliance.worker.client import WorkerClient
 
 COOKIE = "__Host-zvaai"
@@ -365,7 +365,11 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
         raise ConflictError("the request with this idempotency key is under way", [key])
     if declared.tells_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is told once", [key])
-    return None, Response(earlier.body, earlier.status, earlier.headers)
+    try:
+        told = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
+    except SealedError as error:
+        raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
+    return None, Response(told, earlier.status, earlier.headers)
 
 
 def forget_unfinished(store: Store) -> None:
@@ -417,7 +421,8 @@ def _write_end(declared: Declaration, call: Call, response: Response | None, key
         if key is not None and call.caller is not None:
             kept = session.get(IdempotencyKey, (call.caller.user_id, key))
             if kept is not None and response is not None and status < 500:
-                kept.status, kept.body = status, "" if declared.tells_secret else response.get_data(as_text=True)
+                told = "" if declared.tells_secret else response.get_data(as_text=True)
+                kept.status, kept.body = status, call.services.seal.seal(told) if told else ""  # it may have a URL with a token
                 kept.headers = {
                     name: response.headers[name] for name in ("Content-Type", "Location", "ETag") if name in response.headers
                 }

@@ -26,14 +26,20 @@ from appliance.domain import webhooks
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 from appliance.domain.journal import settle
+from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.sender import Sender
 
 resource = Resource("webhooks")
 
 
-def _told(session: Session, hook: Webhook) -> dict[str, Any]:
+def _told(session: Session, seal: Seal, hook: Webhook) -> dict[str, Any]:
+    try:
+        url = webhooks.url_of(seal, hook)
+    except SealedError:
+        url = "(its key is gone: set it anew)"
     return {
-        **{column.key: getattr(hook, column.key) for column in Webhook.__table__.columns if column.key != "secret"},
+        **{column.key: getattr(hook, column.key) for column in Webhook.__table__.columns if column.key not in ("secret", "url")},
+        "url": url,
         "last_delivery": webhooks.last(session, hook.id),
         "waiting": webhooks.waiting(session, hook.id),
     }
@@ -52,7 +58,7 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 def list_webhooks(call: Call, query: ListQuery) -> BaseModel:
     """All of them, with how their last delivery ended."""
     with call.services.store.reading() as session:
-        found = [_told(session, hook) for hook in session.scalars(select(Webhook).order_by(Webhook.name))]
+        found = [_told(session, call.services.seal, hook) for hook in session.scalars(select(Webhook).order_by(Webhook.name))]
     return WebhookPage.model_validate(page(found, query, lambda one: str(one["name"])))
 
 
@@ -64,7 +70,7 @@ def create_webhook(call: Call, body: WebhookAsked) -> BaseModel:
     _check(call, body.url, body.certificate)
     with call.changing() as session:
         hook, secret = webhooks.add(session, call.services.seal, **body.model_dump())
-        told = WebhookMade.model_validate({**_told(session, hook), "secret": secret})
+        told = WebhookMade.model_validate({**_told(session, call.services.seal, hook), "secret": secret})
     call.subject = told.id
     return told
 
@@ -73,7 +79,7 @@ def create_webhook(call: Call, body: WebhookAsked) -> BaseModel:
 def read_webhook(call: Call, webhook_id: str) -> BaseModel:
     """One of them."""
     with call.services.store.reading() as session:
-        return WebhookTold.model_validate(_told(session, webhooks.webhook(session, webhook_id)))
+        return WebhookTold.model_validate(_told(session, call.services.seal, webhooks.webhook(session, webhook_id)))
 
 
 @resource.operation(
@@ -88,11 +94,11 @@ def change_webhook(call: Call, webhook_id: str, body: WebhookChange) -> BaseMode
         if body.name is not None:
             webhooks.check_name(session, body.name, webhook_id)
         for name, value in body.model_dump(exclude_none=True).items():
-            setattr(hook, name, value)
+            setattr(hook, name, call.services.seal.seal(value) if name == "url" else value)
         if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
             settle(session, webhooks.area(webhook_id), [])
         session.flush()
-        return WebhookTold.model_validate(_told(session, hook))
+        return WebhookTold.model_validate(_told(session, call.services.seal, hook))
 
 
 @resource.operation("DELETE", "/webhooks/<webhook_id>", role=Role.ADMIN, audit="webhook.delete", answer=Empty)
@@ -112,7 +118,7 @@ def renew_secret(call: Call, webhook_id: str) -> BaseModel:
     with call.changing() as session:
         hook, secret = webhooks.webhook(session, webhook_id), webhooks.new_secret()
         hook.secret = call.services.seal.seal(secret)
-        return WebhookMade.model_validate({**_told(session, hook), "secret": secret})
+        return WebhookMade.model_validate({**_told(session, call.services.seal, hook), "secret": secret})
 
 
 @resource.operation("POST", "/webhooks/<webhook_id>/test", role=Role.ADMIN, audit="webhook.test", answer=DeliveryTold)

@@ -47,7 +47,7 @@ from appliance.domain.hosts import GROUPS, HOSTS, OFFLOADS
 from appliance.domain.identity import EXPORTS
 from appliance.domain.schedules import SCHEDULES
 from appliance.domain.secrets import Seal, SealedError
-from appliance.domain.webhooks import SEVERITIES, WEBHOOKS
+from appliance.domain.webhooks import SEVERITIES, WEBHOOKS, url_of
 
 FORMAT, VERSION = "zvaai-configuration", 1
 SETTINGS = ("iscsi",)
@@ -199,7 +199,7 @@ def collect(session: Session, seal: Seal) -> tuple[Content, Secrets]:
     hooks = session.scalars(select(Webhook)).all()
     try:
         chap = {host.id: seal.open(host.chap_secret) for host in hosts if host.chap_secret is not None}
-        receivers = {hook.id: WebhookSecrets(url=hook.url, secret=seal.open(hook.secret)) for hook in hooks}
+        receivers = {hook.id: WebhookSecrets(url=url_of(seal, hook), secret=seal.open(hook.secret)) for hook in hooks}
     except SealedError as error:
         raise ConflictError(f"a secret can't be had, so this would be no backup: {error}") from error
     hashes = {user.id: user.password_hash for user in users}

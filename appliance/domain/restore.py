@@ -31,7 +31,7 @@ from appliance.domain import exports, hosts, jobs, kept_initiators, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.journal import settle
-from appliance.domain.secrets import Seal
+from appliance.domain.secrets import Seal, SealedError
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def apply(
     under_way = [job.id for job in jobs.active(session)]
     if under_way:
         raise ConflictError("jobs are under way; restore it when they have ended", under_way)
-    before, sees = _told(session), _access(session, using)
+    before, sees = _told(session, seal), _access(session, using)
     ends = {uuid: using.registered.get(uuid) for uuid in renumbered(session, content)}
     _shown(session, content)
     _hosts(session, seal, content, secrets)
@@ -133,7 +133,7 @@ def apply(
     lost += [f"{port}: persistent reservations of {uuid}" for uuid, ports in ends.items() for port in ports or ()]
     if lost and not force:
         raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
-    return _differences(before, _told(session)) + [f"taken from hosts that use it: {one}" for one in lost]
+    return _differences(before, _told(session, seal)) + [f"taken from hosts that use it: {one}" for one in lost]
 
 
 def renumbered(session: Session, content: Content) -> list[str]:
@@ -237,7 +237,7 @@ def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> N
     session.expunge_all()
     for row in content.webhooks:
         own = secrets.webhooks[row.id]
-        session.merge(Webhook(**row.model_dump(), url=own.url, secret=seal.seal(own.secret)))
+        session.merge(Webhook(**row.model_dump(), url=seal.seal(own.url), secret=seal.seal(own.secret)))
 
 
 # --- who sees what
@@ -287,7 +287,7 @@ def _lost(before: Mapping[str, set[str]], after: Mapping[str, set[str]], using: 
 # --- what is changed
 
 
-def _told(session: Session) -> dict[str, dict[str, dict[str, Any]]]:
+def _told(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
     """All that a backup is about, by kind and name; of secrets that they are others, not what."""
     session.flush()
     names = {group.id: group.name for group in session.scalars(select(HostGroup))}
@@ -324,9 +324,17 @@ def _told(session: Session) -> dict[str, dict[str, dict[str, Any]]]:
             row.name: _fields(row, "datastores", "every_minutes", "keep", "enabled") for row in session.scalars(select(Schedule))
         },
         "webhook": {
-            row.name: _fields(row, "severity", "enabled", "certificate", "url") for row in session.scalars(select(Webhook))
+            row.name: _fields(row, "severity", "enabled", "certificate") | {"url": _url(seal, row)}
+            for row in session.scalars(select(Webhook))
         },
     }  # fmt: skip
+
+
+def _url(seal: Seal, hook: Webhook) -> str | None:
+    try:
+        return webhooks.url_of(seal, hook)
+    except SealedError:
+        return None
 
 
 def _fields(row: Any, *names: str) -> dict[str, Any]:

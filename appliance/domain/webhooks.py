@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Webhook, WebhookDelivery
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
-from appliance.domain.secrets import Seal
+from appliance.domain.secrets import Seal, is_sealed
 
 SEVERITIES = ("info", "warning", "critical")
 WEBHOOKS = 16
@@ -65,6 +65,18 @@ def check_url(url: str, plain_allowed: bool) -> None:
         raise InvalidError("url", "it has a user or a fragment", allowed)
 
 
+def url_of(seal: Seal, hook: Webhook) -> str:
+    """Where it leads. Raises SealedError."""
+    return seal.open(hook.url) if is_sealed(hook.url) else hook.url
+
+
+def seal_urls(session: Session, seal: Seal) -> None:
+    """Those that were written before URLs were sealed."""
+    for hook in session.scalars(select(Webhook)):
+        if not is_sealed(hook.url):
+            hook.url = seal.seal(hook.url)
+
+
 def new_secret() -> str:
     """As Standard Webhooks have it: 256 bits."""
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
@@ -79,7 +91,7 @@ def add(
         raise ConflictError(f"there are {WEBHOOKS} webhooks already")
     secret = new_secret()
     added = Webhook(
-        id=str(uuid.uuid4()), name=name, url=url, severity=severity, certificate=certificate, enabled=enabled,
+        id=str(uuid.uuid4()), name=name, url=seal.seal(url), severity=severity, certificate=certificate, enabled=enabled,
         secret=seal.seal(secret), created_at=time.time(),
     )  # fmt: skip
     session.add(added)

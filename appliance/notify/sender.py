@@ -77,13 +77,11 @@ class Sender:
         if delivery is None or hook is None:
             return
         try:
-            secret = self._seal.open(hook.secret)
+            url, secret = webhooks.url_of(self._seal, hook), self._seal.open(hook.secret)
         except SealedError as error:
-            outcome = Outcome(None, f"{error}; give it a new secret")
+            outcome = Outcome(None, f"{error}; give it its URL again, and a new secret")
         else:
-            outcome = deliver(
-                hook.url, secret, delivery.event, delivery.body, certificate=hook.certificate, trusted=self._trusted
-            )
+            outcome = deliver(url, secret, delivery.event, delivery.body, certificate=hook.certificate, trusted=self._trusted)
         if outcome.problem is not None:
             _log.warning("webhook %s: %s", hook.name, outcome.problem)
         with self._store.session() as session:

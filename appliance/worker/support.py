@@ -28,6 +28,7 @@ from appliance import __version__
 from appliance.database.models import Alert, AuditEntry, Base, Event, Host, Job, Webhook, WebhookDelivery
 from appliance.domain import backup, support
 from appliance.domain.secrets import SealedError
+from appliance.domain.webhooks import url_of
 from appliance.worker import measures
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Advance, Operation, Parameters, Plan
@@ -74,8 +75,11 @@ def known_secrets(context: Context) -> Iterator[str]:
         with suppress(SealedError):
             yield context.seal.open(one)
     for hook in hooks:
-        parts = urlsplit(hook.url)  # it may have a token in it
-        yield hook.url
+        url = ""
+        with suppress(SealedError):
+            url = url_of(context.seal, hook)
+        parts = urlsplit(url)  # it may have a token in it
+        yield url
         yield from (part for part in re.split("[/=&?]", f"{parts.path}?{parts.query}") if len(part) >= 2 * _SHORTEST)
     with suppress(OSError):
         yield context.configuration.setup_code.read_text().strip()

@@ -13,6 +13,7 @@ from appliance.config import Webhooks
 from appliance.database.models import WebhookDelivery
 from appliance.domain import webhooks
 from appliance.domain.journal import Finding, settle
+from appliance.domain.secrets import Seal
 from appliance.notify.sender import Sender
 from appliance.notify.tests.receiver import Receiver, receiver
 from appliance.testing import Appliance, running
@@ -204,6 +205,54 @@ def test_secrets_are_told_once(appliance: Appliance, there: Receiver) -> None:
     stamp = int(headers["webhook-timestamp"])
     assert headers["webhook-signature"] == sign(again["secret"], headers["webhook-id"], stamp, body)
     assert headers["webhook-signature"] != sign(made["secret"], headers["webhook-id"], stamp, body)
+
+
+def database(appliance: Appliance) -> bytes:
+    """All that its files have."""
+    directory = appliance.configuration.database.parent
+    return b"".join(path.read_bytes() for path in sorted(directory.glob(f"{appliance.configuration.database.name}*")))
+
+
+def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) -> None:
+    """Nor in the answers that are kept for who sends a change again; and it goes where they lead."""
+    made = hook(appliance, there)
+    assert made["url"] == there.url and appliance.get(f"/webhooks/{made['id']}")["url"] == there.url
+    path, later = f"/webhooks/{made['id']}", there.url.replace("t0ken", "an0ther")
+    for change in ({"url": later}, {"name": "renamed"}):
+        answers = [appliance.request("PATCH", path, change, Idempotency_Key=f"key of {min(change)}") for _ in range(2)]
+        assert answers[0].status_code == 200 and answers[0].json == answers[1].json, "the second is the kept one"
+        assert answers[0].json is not None and answers[0].json["url"] == later
+    told = appliance.request("POST", f"{path}/test").json
+    assert told is not None and told["state"] == "delivered"
+    held = database(appliance)
+    assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
+
+
+def test_urls_of_before_are_sealed_at_the_start(appliance: Appliance, there: Receiver) -> None:
+    made, seal = hook(appliance, there), appliance.service.context.seal
+    with appliance.store.session() as session:
+        webhooks.webhook(session, made["id"]).url = there.url
+    assert appliance.get(f"/webhooks/{made['id']}")["url"] == there.url
+    with appliance.store.session() as session:
+        webhooks.seal_urls(session, seal)
+    with appliance.store.reading() as session:
+        found = webhooks.webhook(session, made["id"])
+        assert "t0ken" not in found.url and webhooks.url_of(seal, found) == there.url
+
+
+def test_without_the_key_a_webhook_is_told_and_set_anew(appliance: Appliance, there: Receiver) -> None:
+    made = hook(appliance, there)
+    other = Seal(appliance.configuration.state_directory / "other.key")
+    with appliance.store.session() as session:
+        found = webhooks.webhook(session, made["id"])
+        found.url, found.secret = other.seal(there.url), other.seal(made["secret"])
+    assert "anew" in appliance.get("/webhooks")["items"][0]["url"]
+    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert told is not None and told["state"] == "failed" and "not the key" in told["problem"]
+    assert appliance.request("PATCH", f"/webhooks/{made['id']}", {"url": there.url}).status_code == 200
+    assert appliance.request("POST", f"/webhooks/{made['id']}/secret").status_code == 201
+    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert told is not None and told["state"] == "delivered"
 
 
 def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
