@@ -131,8 +131,7 @@ def running(
     configuration = Configuration(
         state_directory=directory,
         runtime_directory=directory,
-        worker=Worker(reconcile_seconds=3600, inventory_seconds=0.05),
-        **settings,
+        **{"worker": Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05), **settings},
     )
     simulator = Simulator()
     simulator.create_pool(

@@ -149,6 +149,11 @@ class Context:
     """Of NFS datastores, as the NFS server has them."""
     _given: set[int] = field(default_factory=set)
     """Pools, by GUID, whose folder was given to the target since the start."""
+    outdated: threading.Event = field(default_factory=threading.Event)
+    """Somebody should look: picture.py."""
+    look_failed: bool = False
+    look_seconds: float = 0
+    """How long the last look took."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
     _looking: threading.Lock = field(default_factory=threading.Lock)
     _reconciling: threading.Lock = field(default_factory=threading.Lock)
@@ -174,14 +179,20 @@ class Context:
         with self._looking:
             if self._inventory.at >= oldest:  # who waited takes what another has seen since
                 return self._inventory
-            for attempt in range(1, _LOOKS + 1):
-                try:
-                    self._inventory = self._as_it_is()
-                    break
-                except NotFoundError:  # exported or destroyed while it was looked at
-                    if attempt == _LOOKS:
-                        raise
+            began = time.monotonic()
+            try:
+                self._inventory = self._looked()
+            except BaseException:
+                self.look_failed = True
+                raise
+            self.look_failed, self.look_seconds = False, time.monotonic() - began
             return self._inventory
+
+    def _looked(self) -> Inventory:
+        for _ in range(_LOOKS - 1):
+            with contextlib.suppress(NotFoundError):  # exported or destroyed while it was looked at
+                return self._as_it_is()
+        return self._as_it_is()
 
     def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
@@ -196,6 +207,11 @@ class Context:
                 snapshots=tuple(self._snapshots()),
                 devices={volume.name: self.device(volume) for volume in volumes} | found,
             )
+
+    @property
+    def looked_at(self) -> float:
+        """When that was last begun with success, by the monotonic clock."""
+        return self._inventory.at
 
     def _snapshots(self) -> list[Snapshot]:
         return self.engine.snapshots(user_properties=("zvaai:job", "zvaai:schedule"))
@@ -474,6 +490,8 @@ class Context:
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
+        if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
+            self.outdated.set()  # it is mounted below
         pools = {pool.name for pool in self._inventory.pools}
         serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools)
         with as_domain_errors():

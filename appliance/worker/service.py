@@ -22,6 +22,7 @@ from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
+from appliance.worker.picture import Picture
 from appliance.worker.watch import Watch
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
@@ -39,6 +40,7 @@ class Service:
         self._stopping = threading.Event()
         self._asked = threading.Event()
         self.watch = Watch(context, self._asked.set)
+        self.picture = Picture(context)
         self._clock = threading.Thread(target=self._by_the_clock, name="clock")
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
@@ -71,7 +73,7 @@ class Service:
 
     @property
     def _fresh(self) -> float:
-        return self.context.configuration.worker.inventory_seconds
+        return self.picture.oldest()
 
     def _look(self) -> domain.Inventory:
         return self.context.look(self._fresh)
@@ -80,6 +82,7 @@ class Service:
         """Jobs that were under way go on; all is reconciled."""
         self.executor.start()
         self._clock.start()
+        self.picture.start()
         self.watch.start()
 
     def stop(self) -> None:
@@ -89,6 +92,7 @@ class Service:
         self.executor.stop()
         self._clock.join()
         self.watch.stop()
+        self.picture.stop()
 
     # --- answers
 

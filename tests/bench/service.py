@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import http.client
 import json
+import os
 import random
 import ssl
 import statistics
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,23 @@ def at_once(appliance: Appliance, token: str, clients: int, path: str, each: int
     return found
 
 
+def processor_seconds(process_ids: Iterable[int]) -> float:
+    """That processes have used, with what their threads that ended had: proc_pid_stat(5), utime and stime."""
+    found = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13] for one in process_ids)
+    return sum(int(ticks) for two in found for ticks in two) / os.sysconf("SC_CLK_TCK")
+
+
+def processor_times(appliance: Appliance, caller: Client, path: str, blocks: int = 5, each: int = 10) -> list[float]:
+    """Processor seconds of a request, of all processes together: of each block of requests, as ticks are coarse."""
+    ids, found = list(processes_of(appliance).values()), []
+    for _ in range(blocks):
+        before = processor_seconds(ids)
+        for _ in range(each):
+            caller.ask(path)
+        found.append((processor_seconds(ids) - before) / each)
+    return found
+
+
 def memory(process_id: int) -> tuple[float, float]:
     """MiB that a process has, and had at most: Pss counts what is shared by its share, VmHWM all of it."""
     pss = next(line for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
@@ -230,6 +248,7 @@ def measure(directory: Path, count: int, rounds: int) -> dict[str, Any]:
             for name, path in paths.items():
                 times[name].append(caller.seconds(path))
         found["lists"] = times
+        found["processor"] = {name: processor_times(appliance, caller, path) for name, path in paths.items()}
         found["at once"] = at_once(appliance, token, 4, "/datastores?limit=50", max(5, rounds // 4))
         found["reconcile"] = [caller.seconds("/reconcile", "POST") for _ in range(max(5, rounds // 10))]
         found["memory"] = {name: memory(pid) for name, pid in processes_of(appliance).items()}
@@ -278,6 +297,9 @@ def report(results: dict[int, dict[str, Any]]) -> None:
     for name in largest["lists"]:
         row_of("lists", name, told)
     row("datastores, 50, 4 clients at once", lambda one: told(one["at once"]))
+    print("\nProcessor time of a request, all processes together, ms: median / p95 [min-max] of blocks of 10")
+    for name in largest["lists"]:
+        row_of("processor", name, told)
     print("\nReconciling, s")
     row("nothing to do", lambda one: told(one["reconcile"], 1))
     row("from the start until all is served", lambda one: f"{one['first']:.1f}")

@@ -131,6 +131,7 @@ class Appliance:
             [worker]
             reconcile_seconds = {reconcile_seconds}
             inventory_seconds = {inventory_seconds}
+            inventory_oldest_seconds = {6 * inventory_seconds if inventory_seconds >= 1 else inventory_seconds}
             """
         )
         self.iqn = "iqn.2026-11.example.zvaai:datastores"

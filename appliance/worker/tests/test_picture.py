@@ -1,0 +1,104 @@
+"""Lists wait for no look at storage. They tell of own changes at once, of others' soon, and when storage does not answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.config import Worker
+from appliance.testing import Appliance, running
+from appliance.zfs.errors import EngineUnavailable
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Appliance]:
+    """An appliance whose picture is old at once, and may be old."""
+    worker = Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=3600)
+    with running(tmp_path / "appliance", worker=worker) as appliance:
+        yield appliance
+
+
+def names(appliance: Appliance) -> list[str]:
+    return [one["name"] for one in appliance.get("/datastores")["items"]]
+
+
+def test_no_list_waits_for_a_look(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a look does not end all is told as it was; when it has ended, what somebody has changed by hand is told."""
+    store = slow.datastore("first")
+    looking, go_on = threading.Event(), threading.Event()
+    real = slow.simulator.snapshots
+
+    def snapshots(*arguments: Any, **named: Any) -> Any:
+        looking.set()
+        assert go_on.wait(60)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(slow.simulator, "snapshots", snapshots)
+    dataset = slow.get(f"/datastores/{store}")["dataset"]
+    slow.simulator.snapshot([f"{dataset}@by-hand"], properties={})
+    try:
+        while not looking.is_set():
+            names(slow)
+        for path in ("/datastores", f"/datastores/{store}/snapshots", "/volumes", "/filesystems", "/pools", "/status"):
+            assert slow.request("GET", path).status_code == 200, path
+        for path in ("/readiness", "/metrics"):
+            assert slow.request("GET", path).status_code == 200, path
+        assert names(slow) == ["first"] and slow.get(f"/datastores/{store}/snapshots")["items"] == []
+    finally:
+        go_on.set()
+    limit = time.monotonic() + 60
+    while not slow.get(f"/datastores/{store}/snapshots")["items"]:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_ones_own_change_is_seen_at_once(slow: Appliance) -> None:
+    """By who is told that the job has ended, whatever it changed."""
+    store = slow.datastore("first")
+    files = slow.nfs_datastore("files")
+    assert names(slow) == ["files", "first"]
+    slow.job("POST", "/snapshots", {"name": "one", "datastores": [store, files]})
+    assert [one["name"] for one in slow.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+    slow.job("PATCH", f"/datastores/{store}", {"name": "renamed", "soft_threshold": 70})
+    assert slow.get(f"/datastores/{store}")["soft_threshold"] == 70 and "renamed" in names(slow)
+    slow.job("POST", f"/datastores/{store}/grow", {"size": str(2 << 30)})
+    assert slow.get(f"/datastores/{store}")["size"] == str(2 << 30)
+    slow.job("POST", f"/datastores/{files}/snapshots/one/rollback", {})
+    slow.job("DELETE", f"/datastores/{store}/snapshots/one")
+    assert slow.get(f"/datastores/{store}/snapshots")["items"] == []
+    slow.job("DELETE", f"/datastores/{store}")
+    assert slow.get(f"/datastores/{store}")["state"] == "deleted"
+    slow.job("POST", f"/datastores/{store}/purge")
+    assert names(slow) == ["files"]
+    slow.job("PATCH", "/pools/tank", {"warning_percent": 70})
+    assert slow.get("/pools/tank")["warning_percent"] == 70
+    slow.job("POST", "/pools/tank/export")
+    assert slow.get("/pools")["items"] == [] and [one["state"] for one in slow.get("/datastores")["items"]] == ["missing"]
+
+
+def test_storage_that_does_not_answer_is_told(slow: Appliance) -> None:
+    slow.datastore("first")
+    slow.simulator.fail_next("volumes", EngineUnavailable("no helper"), times=3)
+    limit = time.monotonic() + 60
+    while slow.request("GET", "/datastores").status_code == 200:
+        assert time.monotonic() < limit
+        time.sleep(0.06)
+    while slow.request("GET", "/datastores").status_code == 503:
+        assert time.monotonic() < limit
+    assert names(slow) == ["first"]
+
+
+def test_what_is_too_old_is_waited_for(tmp_path: Path) -> None:
+    worker = Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05)
+    with running(tmp_path / "appliance", worker=worker) as appliance:
+        store = appliance.get(f"/datastores/{appliance.datastore('first')}")
+        appliance.simulator.snapshot([f"{store['dataset']}@by-hand"], properties={})
+        looked = time.monotonic()
+        while time.monotonic() < looked + 0.06:
+            time.sleep(0.01)
+        assert [one["name"] for one in appliance.get(f"/datastores/{store['id']}/snapshots")["items"]] == ["by-hand"]
