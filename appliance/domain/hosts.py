@@ -123,7 +123,8 @@ def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> Non
     session.add_all(HostInitiator(iqn=name, host_id=host_id) for name in wanted)
 
 
-def _check_addresses(addresses: Sequence[str]) -> list[str]:
+def check_addresses(addresses: Sequence[str]) -> list[str]:
+    """Each in one way of writing. Raises InvalidError."""
     try:
         if any("%" in address for address in addresses):
             raise ValueError("an address with a scope is one of the host's own network only")
@@ -159,9 +160,7 @@ def add_host(
         _check_group(session, group_id)
     if (session.scalar(select(func.count()).select_from(Host)) or 0) >= HOSTS:
         raise ConflictError(f"there are {HOSTS} hosts already")
-    added = Host(
-        id=str(uuid.uuid4()), name=name, group_id=group_id, addresses=_check_addresses(addresses), created_at=time.time()
-    )
+    added = Host(id=str(uuid.uuid4()), name=name, group_id=group_id, addresses=check_addresses(addresses), created_at=time.time())
     session.add(added)
     session.flush()
     _set_initiators(session, added.id, iqns)
@@ -197,7 +196,7 @@ def change_host(
         _check_name(session, Host, name, host_id)
         changed.name = name
     if addresses is not None:
-        changed.addresses = _check_addresses(addresses)
+        changed.addresses = check_addresses(addresses)
     if iqns is not None:
         _set_initiators(session, host_id, iqns)
     session.flush()

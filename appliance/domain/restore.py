@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 import time
 from collections import Counter
@@ -54,7 +53,7 @@ def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
         ("host_groups.name", [row.name for row in content.host_groups]),
         ("hosts.id", [row.id for row in content.hosts]),
         ("hosts.name", [row.name for row in content.hosts]),
-        ("hosts.iqns", [iqn for row in content.hosts for iqn in row.iqns]),
+        ("hosts.iqns", [iqn.lower() for row in content.hosts for iqn in row.iqns]),
         ("hosts.chap_name", [row.chap_name for row in content.hosts if row.chap_name is not None]),
         ("presentations.datastore", [row.datastore for row in content.presentations]),
         ("presentations.lun", [row.lun for row in content.presentations]),
@@ -93,10 +92,9 @@ def _check_values(content: Content, secrets: Secrets, plain_allowed: bool) -> No
     try:
         for host in content.hosts:
             what = f"hosts: {host.name}"
-            hosts.check_iqns(host.iqns)
+            hosts.check_iqns([iqn.lower() for iqn in host.iqns])
             hosts.check_chap(host.chap_name, secrets.chap.get(host.id))
-            for address in host.addresses:
-                ipaddress.ip_address(address)
+            hosts.check_addresses(host.addresses)
         for export in content.exports:
             what = f"exports: {export.share}"
             exports.check_clients(export.clients)
@@ -182,7 +180,8 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
         secret = secrets.chap.get(host.id)
         session.add(
             Host(
-                **host.model_dump(exclude={"iqns"}), chap_secret=seal.seal(secret) if secret is not None else None,
+                **host.model_dump(exclude={"iqns", "addresses"}), addresses=hosts.check_addresses(host.addresses),
+                chap_secret=seal.seal(secret) if secret is not None else None,
                 chap_revision=revisions.get(host.id, 0) + 1, chap_applied=0,
             )
         )  # fmt: skip
@@ -191,7 +190,10 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
     session.add_all(Presentation(datastore=row.datastore, lun=row.lun) for row in content.presentations)
     for presented in content.presentations:
         kept_initiators.drop(session, presented.datastore)
-    session.add_all(Export(**row.model_dump(exclude={"groups"})) for row in content.exports)
+    session.add_all(
+        Export(**row.model_dump(exclude={"groups", "clients"}), clients=exports.check_clients(row.clients))
+        for row in content.exports
+    )
     for exported in content.exports:
         settle(session, exports.kept_area(exported.datastore), [])
     session.flush()

@@ -212,6 +212,42 @@ def test_a_number_that_is_anothers_by_now(appliance: Appliance) -> None:
     assert tables(appliance) == before
 
 
+def test_addresses_and_names_are_taken_as_a_change_of_a_host_takes_them(appliance: Appliance) -> None:
+    """A file that another program has made may write them otherwise; what no host can have is refused."""
+    made(appliance)
+    appliance.nfs_datastore("files", clients=["192.0.2.1"])
+    before = tables(appliance)
+
+    def asked(change: dict[str, Any], first: dict[str, Any] | None = None, client: str = "192.0.2.1") -> Any:
+        with appliance.store.reading() as session:
+            content, secrets = backup.collect(session, appliance.service.context.seal)
+        hosts = {host.name: host for host in content.hosts}
+        hosts["second"] = hosts["second"].model_copy(update=change)
+        hosts["host of cluster"] = hosts["host of cluster"].model_copy(update=first or {})
+        exports = [one.model_copy(update={"clients": [client]}) for one in content.exports]
+        written = backup.write(
+            content.model_copy(update={"hosts": list(hosts.values()), "exports": exports}), secrets, PASSPHRASE, "1"
+        )
+        body = {"backup": json.dumps(written), "passphrase": PASSPHRASE, "dry_run": False}
+        return appliance.request("POST", "/configuration/restore", body)
+
+    for change, first in (
+        ({"addresses": ["fe80::1%eth0"]}, {}),
+        ({"iqns": [OTHER, OTHER.replace("esx2", "ESX2")]}, {}),
+        ({"iqns": [OTHER]}, {"iqns": [OTHER.upper().replace("IQN", "iqn")]}),
+        ({"iqns": ["no name"]}, {}),
+    ):
+        answer = asked(change, first)
+        assert answer.status_code == 422 and answer.json["errors"][0]["field"] == "backup", (change, answer.text)
+        assert tables(appliance) == before
+    assert asked({}, client="fe80::1%eth0").status_code == 422 and tables(appliance) == before
+    told = asked({"addresses": ["2001:DB8:0::7"], "iqns": [OTHER.replace("esx2", "ESX9")]}, client="2001:DB8:0::/32")
+    assert told.status_code == 200, told.text
+    (host,) = [one for one in appliance.get("/hosts")["items"] if one["name"] == "second"]
+    assert (host["addresses"], host["iqns"]) == (["2001:db8::7"], [OTHER.replace("esx2", "esx9")])
+    assert next(one for one in appliance.get("/datastores")["items"] if one["kind"] == "nfs")["clients"] == ["2001:db8::/32"]
+
+
 def test_no_secret_is_in_it(appliance: Appliance) -> None:
     made(appliance)
     document = back_up(appliance)
