@@ -9,10 +9,11 @@ import time
 from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import jobs, schedules
-from appliance.domain.errors import DomainError, InternalError, NotFoundError, UnavailableError, to_wire
+from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import file_operations, operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
+from appliance.zfs.model import Health
 
 OPERATIONS = {
     **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
@@ -66,6 +67,8 @@ class Executor:
             if before is not None:
                 return before
             plan = operation.plan(self._context, asked)
+            if kind.startswith(("datastore.", "snapshot.")):
+                self._check_pools(plan.parameters)
             with self._context.store.session() as session:
                 if until is not None and time.monotonic() > until:
                     raise UnavailableError("it took too long to look at the storage; nothing was begun")
@@ -80,6 +83,15 @@ class Executor:
             self._wake.notify_all()
         self._start_beside()
         return job_id
+
+    def _check_pools(self, decided: Parameters) -> None:
+        """Refuses what would wait for a pool that does not answer, and fail then."""
+        suspended = {pool.name for pool in self._context.look(60).pools if pool.health == Health.SUSPENDED}
+        named = [decided.get(key) for key in ("dataset", "aside", "name", "snapshot")] + list(decided.get("names", ()))
+        if stuck := sorted({str(one).split("/", 1)[0] for one in named if one and "/" in str(one)} & suspended):
+            raise ConflictError(
+                "the pool is suspended: mend its devices, then clear it (zvaai pool device POOL DEVICE clear)", stuck
+            )
 
     def _next(self, *, beside: bool = False) -> Job | None:
         with self._context.store.reading() as session:

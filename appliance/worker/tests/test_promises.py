@@ -361,3 +361,26 @@ def test_a_lun_stays_out_while_what_ran_into_its_time_limit_may_come_true(applia
     assert store not in luns(appliance) and appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
     appliance.simulator.late.clear()
     assert appliance.ended(answer.json["id"])["state"] == "succeeded" and store in luns(appliance)
+
+
+def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> None:
+    """When it is asked for; what has the pool go on is not, nor what needs no storage."""
+    store = appliance.datastore("first")
+    appliance.simulator.suspend("tank")
+    begun = len(appliance.get("/jobs")["items"])
+    for method, path, body in (
+        ("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}),
+        ("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB), "kind": "nfs"}),
+        ("DELETE", f"/datastores/{store}", None),
+        ("POST", f"/datastores/{store}/clone", {"name": "clone"}),
+        ("POST", "/snapshots", {"name": "one", "datastores": [store]}),
+        ("PATCH", f"/datastores/{store}", {"name": "other"}),
+    ):
+        answer = appliance.request(method, path, body)
+        assert answer.status_code == 409, (method, path, answer.text)
+    answer = appliance.request("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}).json
+    assert answer is not None and "suspended" in answer["detail"] and answer["blocking"] == ["tank"]
+    assert len(appliance.get("/jobs")["items"]) == begun
+    device = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["name"]
+    appliance.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})
+    appliance.datastore("new")
