@@ -510,7 +510,7 @@ class Context:
         cause: str,
     ) -> None:
         if outcome.differences:
-            told = "drift" if cause == "periodic" else "reconciled"
+            told = "drift" if cause in ("periodic", "event") else "reconciled"
             tell(session, told, "target", cause=cause, differences=list(outcome.differences))
         areas = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
         found = {areas[plane]: list(one.failures) for plane, one in outcomes.items()}

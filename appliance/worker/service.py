@@ -39,7 +39,8 @@ class Service:
         self.now: Callable[[], float] = time.time
         self._stopping = threading.Event()
         self._asked = threading.Event()
-        self.watch = Watch(context, self._asked.set)
+        self._by_event = False
+        self.watch = Watch(context, self._after_event)
         self.picture = Picture(context)
         self._clock = threading.Thread(target=self._by_the_clock, name="clock")
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -271,7 +272,7 @@ class Service:
 
     def _reconcile(self, asked: dict[str, Any]) -> dict[str, Any]:
         if not asked.get("wait"):
-            self._asked.set()
+            self._changed()
             return {}
         outcome = self.context.reconcile(str(asked.get("cause", "asked")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
@@ -335,12 +336,24 @@ class Service:
                     _log.warning("by the clock: %s", error)
                 except Exception:
                     _log.exception("by the clock")
-            cause = "changed" if self._asked.wait(settings.reconcile_seconds) else "periodic"
+            asked = self._asked.wait(settings.reconcile_seconds)
             self._asked.clear()
+            event, self._by_event = self._by_event, False
+            cause = "event" if event else "changed" if asked else "periodic"
 
     def _capacity(self) -> None:
         self._look()
         pool_operations.tell_capacity(self.context)
+
+    def _after_event(self) -> None:
+        """Something happened to storage: what is found then is not our change, unless one is asked for meanwhile."""
+        if not self._asked.is_set():
+            self._by_event = True
+        self._asked.set()
+
+    def _changed(self) -> None:
+        self._by_event = False
+        self._asked.set()
 
     def _schedules(self) -> None:
         with self.context.store.reading() as session:
