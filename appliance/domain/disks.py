@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from appliance.domain.journal import Finding
 from appliance.zfs.model import Disk, DiskHealth
@@ -12,6 +13,42 @@ HOT, COOL = 60, 55
 WORN, WORN_OUT = 90, 100
 """Percent of its life."""
 AREA = "disk"
+
+
+WEAR_STEP = 5
+"""Percent after which it is told again."""
+COUNTS_KEPT = 2000
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of something that only grows: what an alert tells of, and what somebody has acknowledged."""
+
+    told: int
+    acknowledged: int = 0
+
+
+def counts(healths: Iterable[tuple[Disk, DiskHealth]]) -> dict[str, int]:
+    """By the key of its alert, what never goes down of each disk: acknowledged once, only more of it is news."""
+    found = {}
+    for disk, health in healths:
+        wear = None if health.wear is None or health.wear < WORN else min(health.wear, WORN_OUT) // WEAR_STEP * WEAR_STEP
+        for what, count in (("reallocated", health.reallocated), ("uncorrectable", health.uncorrectable), ("wear", wear)):
+            if health.available and count:
+                found[f"{AREA}:{what}:{identity(disk)}"] = count
+    return found
+
+
+def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Collection[str]) -> dict[str, Count]:
+    """What is to be remembered; `acknowledged` are keys of open alerts that somebody looks after. The oldest are forgotten."""
+    kept = dict(known)
+    for key in set(acknowledged) & known.keys():
+        kept[key] = Count(kept[key].told, kept[key].told)
+    for key, count in now.items():
+        before = kept.pop(key, Count(0))
+        # A disk that counts anew, or another one under its name, is news.
+        kept[key] = Count(count, before.acknowledged if count >= before.acknowledged else 0)
+    return dict(list(kept.items())[-COUNTS_KEPT:])
 
 
 def identity(disk: Disk) -> str:

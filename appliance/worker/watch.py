@@ -10,8 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from appliance.database.models import Alert
+from appliance.database.models import Alert, Setting
 from appliance.domain import disks, pool_health
 from appliance.domain.errors import DomainError
 from appliance.domain.journal import Finding, note, settle, tell
@@ -22,6 +23,8 @@ from appliance.zfs.model import Disk, DiskHealth
 EVENTS_A_MINUTE = 60
 """That are kept; a disk that fails makes more. What they changed is seen in the pool's state."""
 _LOOKED_AFTER_S = 1.0
+_COUNTS = "disk_counts"
+"""The setting that remembers what disks have counted."""
 _log = logging.getLogger(__name__)
 
 
@@ -187,7 +190,23 @@ class Watch:
                 if health.unanswered and (kept or told_before):
                     silent = disks.silent(disk, health)
                     now_found[silent.key] = silent
-            settle(session, disks.AREA, now_found.values())
+            self._settle_disks(session, now_found, opened, disks.counts(one[:2] for one in healths.values()))
+
+    def _settle_disks(self, session: Session, found: dict[str, Finding], opened: Sequence[Alert], counts: dict[str, int]) -> None:
+        """What only grows is told until it is acknowledged, and again when it has grown."""
+        setting = session.get(Setting, _COUNTS)
+        known = {key: disks.Count(*one) for key, one in setting.value.items()} if setting else {}
+        looked_after = {one.key for one in opened if one.acknowledged_at is not None}
+        kept = disks.grown(known, counts, looked_after)
+        if kept != known:
+            session.merge(Setting(name=_COUNTS, value={key: [one.told, one.acknowledged] for key, one in kept.items()}))
+        for key in found.keys() & kept.keys():
+            if kept[key].told <= kept[key].acknowledged:
+                del found[key]
+        again = looked_after & counts.keys() & found.keys()
+        if again:  # the alert that is looked after ends, and another one begins
+            settle(session, disks.AREA, [one for key, one in found.items() if key not in again])
+        settle(session, disks.AREA, found.values())
 
 
 def hot_of(opened: Sequence[Alert]) -> set[str]:

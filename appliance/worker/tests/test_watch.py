@@ -192,3 +192,59 @@ def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> Non
     appliance.simulator.pull_disk(path)
     appliance.service.watch.ask_disks()
     assert alerts(appliance, "disk") == {}
+
+
+def test_what_only_grows_is_told_until_it_is_acknowledged_and_when_it_grows(appliance: Appliance) -> None:
+    path = appliance.simulator.disks()[0].path
+
+    def says(**counts: int) -> dict[str, str]:
+        appliance.simulator.smart[path] = replace(WELL, **counts)
+        appliance.service.watch.ask_disks()
+        return alerts(appliance, "disk")
+
+    def acknowledge() -> None:
+        for alert in appliance.get("/alerts")["items"]:
+            assert appliance.request("POST", f"/alerts/{alert['id']}/acknowledge").status_code == 200
+
+    both = {"reallocated": "warning", "uncorrectable": "warning"}
+    assert says(reallocated=5, uncorrectable=1) == both
+    assert says(reallocated=6, uncorrectable=1) == both, "until somebody has seen it"
+    acknowledge()
+    assert says(reallocated=6, uncorrectable=1) == {}
+    appliance.service.watch._healths = {}  # as after a start
+    assert says(reallocated=6, uncorrectable=1) == {}
+    assert says(reallocated=7, uncorrectable=1) == {"reallocated": "warning"}
+    (alert,) = appliance.get("/alerts")["items"]
+    assert alert["acknowledged_at"] is None and "7 sectors" in alert["text"]
+    acknowledge()
+    assert says(reallocated=9, uncorrectable=1) == {"reallocated": "warning"}, "it has grown since it was acknowledged"
+    assert appliance.get("/alerts")["items"][0]["acknowledged_at"] is None
+    acknowledge()
+    assert says(reallocated=9, uncorrectable=1) == {}
+    assert says(reallocated=9, uncorrectable=1, wear=92) == {"wear": "warning"}
+    acknowledge()
+    assert [says(reallocated=9, uncorrectable=1, wear=wear) for wear in (92, 94, 95, 101)] == [
+        {}, {}, {"wear": "warning"}, {"wear": "critical"}
+    ]  # fmt: skip
+    assert says(reallocated=2) == {"reallocated": "warning"}, "a disk that counts anew is another one"
+    assert says(pending=3) == {"pending": "warning"}
+    acknowledge()
+    assert says(pending=3) == {"pending": "warning"}, "what goes down again is open until it does"
+    assert says() == {}
+
+
+def test_what_an_event_has_found_is_drift(appliance: Appliance) -> None:
+    """A round that an event began tells of what differs as no change of ours."""
+    store = appliance.datastore("first")
+    target = appliance.target.targets()[0]
+    appliance.target.delete_lun(target.name, appliance.get(f"/datastores/{store}")["lun"])
+    event(appliance, "sysevent.fs.zfs.vdev_remove_dev")
+    limit = time.monotonic() + 60
+    while True:
+        with appliance.store.reading() as session:
+            told = [one.kind for one in session.query(Event).order_by(Event.id) if one.data.get("cause") == "event"]
+        if told:
+            break
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert told == ["drift"] and len(appliance.target.targets()[0].luns) == 1
