@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import http.client
 import ipaddress
+import queue
 import socket
 import ssl
 import threading
@@ -24,7 +25,9 @@ from urllib.parse import urlsplit
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 CONNECT_S = 5.0
 TOTAL_S = 15.0
-"""From the first connection to the end of the answer."""
+"""From asking for the receiver's addresses to the end of its answer."""
+RESOLVERS = 16
+_RESOLVING = threading.BoundedSemaphore(RESOLVERS)
 MOST_ADDRESSES = 3
 _LONGEST_ANSWER = 64 << 10
 _USER_AGENT = "zvaai"
@@ -74,7 +77,8 @@ def _post(
     parts = urlsplit(url)
     plain, host = parts.scheme == "http", parts.hostname or ""
     port = parts.port or (80 if plain else 443)
-    found = list(dict.fromkeys(str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+    until = time.monotonic() + TOTAL_S
+    found = _resolved(host, port, until)
     allowed = [address for address in found if may_go_to(address, plain, trusted)]
     if not allowed:
         why = "http:// goes to trusted networks only" if plain else "it is the appliance's own or a link's"
@@ -88,7 +92,7 @@ def _post(
         "webhook-timestamp": str(timestamp),
         "webhook-signature": sign(secret, event, timestamp, body),
     }
-    with _Bounded(TOTAL_S) as bounded:
+    with _Bounded(max(0.0, until - time.monotonic())) as bounded:
         connection: http.client.HTTPConnection
         stream = bounded.connect(allowed[:MOST_ADDRESSES], port)
         if plain:
@@ -105,6 +109,37 @@ def _post(
         if 200 <= answer.status < 300:
             return answer.status, None
         return answer.status, f"answered {answer.status}"
+
+
+def _resolved(host: str, port: int, until: float) -> list[str]:
+    """Its addresses. getaddrinfo(3) has no limit and can't be ended: who waits is another thread, of which there are not many.
+
+    Raises TimeoutError, OSError.
+    """
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return [host]
+    if not _RESOLVING.acquire(blocking=False):
+        raise OSError(f"{RESOLVERS} names are being resolved, and none is answered")
+    answers: queue.SimpleQueue[list[str] | OSError | ValueError] = queue.SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers.put(list(dict.fromkeys(str(one[4][0]) for one in found)))
+        except (OSError, ValueError) as error:
+            answers.put(error)
+        finally:
+            _RESOLVING.release()
+
+    threading.Thread(target=resolve, name="resolving", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(0.0, until - time.monotonic()))
+    except queue.Empty:
+        raise TimeoutError from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 class _Bounded:

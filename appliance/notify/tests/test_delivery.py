@@ -4,9 +4,12 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import socket
+import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +119,37 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
             assert time.monotonic() - began < 3
             if answer is drips:
                 assert outcome.status is None and "no answer within" in str(outcome.problem)
+
+
+def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do many names that wait for it: they are not many, and who has an address is sent to meanwhile."""
+    monkeypatch.setattr(delivery, "TOTAL_S", 0.2)
+    go_on, real = threading.Event(), socket.getaddrinfo
+
+    def resolves(host: str, *more: Any, **named: Any) -> Any:
+        if host.endswith(".invalid"):
+            assert go_on.wait(60)
+            raise socket.gaierror("nobody knows it")
+        return real(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolves)
+    try:
+        began = time.monotonic()
+        outcome = deliver("https://absent.invalid/", new_secret(), "e", "{}")
+        assert outcome.status is None and "no answer within" in str(outcome.problem) and time.monotonic() - began < 20
+        monkeypatch.setattr(delivery, "TOTAL_S", 0.01)
+        problems = [deliver("https://absent.invalid/", new_secret(), "e", "{}").problem for _ in range(delivery.RESOLVERS)]
+        assert "none is answered" in str(problems[-1])
+        waiting = [one for one in threading.enumerate() if one.name == "resolving"]
+        assert len(waiting) == delivery.RESOLVERS
+        monkeypatch.setattr(delivery, "TOTAL_S", 15)
+        with receiver(tmp_path, tls=False) as there:
+            assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == there.answer
+    finally:
+        go_on.set()
+    for one in waiting:
+        one.join(60)
+    assert "nobody knows it" in str(deliver("https://absent.invalid/", new_secret(), "e", "{}").problem)
 
 
 def test_nobody_there() -> None:
