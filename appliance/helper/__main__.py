@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from appliance.helper.checks import Policy
+from appliance.helper.log import Kept
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
@@ -74,6 +75,8 @@ def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
 def main() -> int:
     """Runs the helper."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+    log = Kept()
+    logging.getLogger().addHandler(log)
     options = _arguments()
     try:
         users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
@@ -99,7 +102,7 @@ def main() -> int:
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     listener = _listener(options.socket)
-    server = Server(engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys)
+    server = Server(engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, log=log)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -17,6 +17,7 @@ from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
 from appliance.zfs.keys import KeptKey, Keys
+from appliance.zfs.log import Log
 from appliance.zfs.model import (
     Dependant,
     Disk,
@@ -125,7 +126,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys):
+class HelperClient(ZfsEngine, Keys, Log):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -417,4 +418,9 @@ class HelperClient(ZfsEngine, Keys):
     def kept_keys(self) -> list[KeptKey]:
         """See Keys."""
         result: list[KeptKey] = self._ask("kept_keys")
+        return result
+
+    def log_lines(self) -> list[str]:
+        """See Log."""
+        result: list[str] = self._ask("log_lines")
         return result

@@ -1,4 +1,4 @@
-"""The fixed list of operations: the abstract methods of ZfsEngine and of Keys, with the types of their arguments and results.
+"""The fixed list of operations: the abstract methods of ZfsEngine, Keys and Log, with the types of their arguments and results.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import Keys
+from appliance.zfs.log import Log
 
 _READING = frozenset(
     (
@@ -28,6 +29,7 @@ _READING = frozenset(
         "holds",
         "kept_keys",
         "importable",
+        "log_lines",
         "pools",
         "properties",
         "snapshots",
@@ -50,7 +52,7 @@ class Operation:
     """Whether it goes into the audit."""
 
 
-def _operation(owner: type[ZfsEngine] | type[Keys], name: str) -> Operation:
+def _operation(owner: type[ZfsEngine] | type[Keys] | type[Log], name: str) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -66,10 +68,11 @@ def _operation(owner: type[ZfsEngine] | type[Keys], name: str) -> Operation:
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)
 """Those of the helper's own keys, not of the engine."""
+OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         name: _operation(owner, name)
-        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS))
+        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS), (Log, OF_LOG))
         for name in sorted(found)
     }
 )

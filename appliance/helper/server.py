@@ -18,10 +18,11 @@ from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_KEYS, OPERATIONS, Operation
+from appliance.helper.operations import OF_KEYS, OF_LOG, OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.keys import Keys
+from appliance.zfs.log import Log
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 600.0
@@ -47,8 +48,9 @@ class Server:
         system: Callable[[], Collection[str]] = frozenset,
         target_user: int | None = None,
         keys: Keys | None = None,
+        log: Log | None = None,
     ) -> None:
-        self._keys = keys
+        self._keys, self._log_lines = keys, log
         self._mounts = Mounts(policy.mount_directories, system, target_user)
         self._engine = engine
         self._listener = listener
@@ -156,6 +158,8 @@ class Server:
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
+        if operation.name in OF_LOG:
+            return self._log_lines.log_lines() if self._log_lines else []
         owner = self._keys if operation.name in OF_KEYS else self._engine
         if owner is None:
             raise Refused("this helper keeps no keys: it has no directory for them")

@@ -14,11 +14,17 @@ from appliance.helper.client import HelperClient
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys
+from appliance.zfs.log import Log
 
 
 @contextlib.contextmanager
 def served(
-    engine: ZfsEngine, path: Path, *, users: Collection[int] | None = None, policy: Policy | None = None
+    engine: ZfsEngine,
+    path: Path,
+    *,
+    users: Collection[int] | None = None,
+    policy: Policy | None = None,
+    log: Log | None = None,
 ) -> Iterator[None]:
     """Serves the engine at this path meanwhile."""
     path.unlink(missing_ok=True)
@@ -31,6 +37,7 @@ def served(
         users={os.geteuid()} if users is None else users,
         policy=policy or Policy(),
         keys=KeptKeys(engine, path.with_suffix(".keys")),
+        log=log,
     )
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
@@ -43,9 +50,11 @@ def served(
 
 
 @contextlib.contextmanager
-def client_of(engine: ZfsEngine, path: Path, *, policy: Policy | None = None, seconds: float = 60.0) -> Iterator[HelperClient]:
+def client_of(
+    engine: ZfsEngine, path: Path, *, policy: Policy | None = None, seconds: float = 60.0, log: Log | None = None
+) -> Iterator[HelperClient]:
     """A client of it."""
-    with served(engine, path, policy=policy):
+    with served(engine, path, policy=policy, log=log):
         client = HelperClient(path, seconds=seconds)
         yield client
         client.close()
