@@ -151,6 +151,8 @@ class Context:
     """Pools, by GUID, whose folder was given to the target since the start."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
+    disks_told: Callable[[], list[dict[str, Any]]] = list
+    """All disks, with what each said last by SMART: watch.py."""
     look_failed: bool = False
     look_seconds: float = 0
     """How long the last look took."""

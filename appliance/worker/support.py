@@ -32,6 +32,7 @@ from appliance.domain.webhooks import url_of
 from appliance.worker import measures
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Advance, Operation, Parameters, Plan
+from appliance.zfs.log import Log
 
 NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, WebhookDelivery: 500}
 LARGEST_MEMBER = 32 << 20
@@ -150,7 +151,8 @@ def _parts(context: Context) -> Mapping[str, Telling]:
         "pools.json": lambda: [asdict(pool) for pool in context.look().pools],
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.look(60).snapshots],
-        "disks.json": lambda: _disks(context),
+        "disks.json": lambda: context.disks_told(),
+        "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
         "measures.json": lambda: measures.collect(context, 60),
         "jobs.jsonl": rows(Job),
@@ -174,9 +176,11 @@ def _newest(context: Context, table: type[Base]) -> str:
     return "".join(json.dumps(dict(row), default=str) + "\n" for row in reversed(rows))
 
 
-def _disks(context: Context) -> Any:
+def _helper_log(context: Context) -> str:
     with as_domain_errors():
-        return [asdict(disk) | {"smart": asdict(context.engine.disk_health(disk.path))} for disk in context.engine.disks()]
+        if not isinstance(context.engine, Log):
+            return "the helper's operations are done in the worker's own process\n"
+        return "".join(f"{line}\n" for line in context.engine.log_lines())
 
 
 def _target(context: Context) -> Any:

@@ -46,6 +46,7 @@ class Watch:
         self._looked = 0.0
         self._waiting = False
         self._healths: dict[str, tuple[Disk, DiskHealth, float]] = {}
+        context.disks_told = self.disks
 
     def start(self) -> None:
         """Disks are asked in the background: one that sleeps or fails takes its time."""

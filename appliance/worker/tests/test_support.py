@@ -15,9 +15,13 @@ from appliance import logs
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain import support as files
 from appliance.domain.secrets import Seal
+from appliance.helper.log import LINES, Kept
+from appliance.helper.tests.served import client_of
 from appliance.testing import PASSWORD, Appliance
 from appliance.worker.support import Redaction
 from appliance.zfs.errors import EngineUnavailable
+from appliance.zfs.model import DiskHealth, Redundancy, VdevSpec
+from appliance.zfs.simulator import Simulator
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 CHAP_SECRET = 'a "quoted" secret'
@@ -62,6 +66,43 @@ def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkey
     found = bundle(appliance)
     assert "nobody answers" in found["target.json"] and "the helper is away" in found["disks.json"]
     assert json.loads(found["pools.json"])
+
+
+def test_a_disk_that_hangs_holds_up_nobody(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each said last is in it; none is asked."""
+    path = appliance.simulator.disks()[0].path
+    appliance.simulator.smart[path] = DiskHealth(available=True, passed=True, temperature=41)
+    appliance.service.watch.ask_disks()
+
+    def hangs(device: str) -> DiskHealth:
+        raise AssertionError(f"{device} was asked")
+
+    monkeypatch.setattr(appliance.simulator, "disk_health", hangs)
+    told = {one["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
+    assert told[path]["temperature"] == 41 and len(told) == len(appliance.simulator.disks())
+
+
+def test_the_helper_tells_its_log(tmp_path: Path) -> None:
+    """Behind a real helper: its newest lines, with what it audits, and no key."""
+    kept = Kept()
+    log = logging.getLogger("zvaai-helper")
+    log.addHandler(kept)
+    log.setLevel(logging.INFO)
+    try:
+        simulator = Simulator()
+        with client_of(simulator, tmp_path / "helper.sock", log=kept) as client:
+            disks = tuple(disk.path for disk in simulator.disks()[:2])
+            client.create_pool("tank", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
+            client.create_encryption_root("tank/secret", "12345678-1234-1234-1234-123456789abc")
+            lines = client.log_lines()
+            assert any('"operation": "create_pool"' in line and '"audit": "begun"' in line for line in lines)
+            key = client.export_kept_key("tank/secret")
+            assert client.log_lines() and not [line for line in client.log_lines() if key in line]
+            for number in range(LINES + 10):
+                log.info("line %d", number)
+            assert len(client.log_lines()) == LINES and client.log_lines()[-1].endswith(f"line {LINES + 9}")
+    finally:
+        log.removeHandler(kept)
 
 
 def test_no_secret_is_in_it(appliance: Appliance) -> None:
