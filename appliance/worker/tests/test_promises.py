@@ -378,8 +378,8 @@ def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> 
     ):
         answer = appliance.request(method, path, body)
         assert answer.status_code == 409, (method, path, answer.text)
-    answer = appliance.request("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}).json
-    assert answer is not None and "suspended" in answer["detail"] and answer["blocking"] == ["tank"]
+    told = appliance.request("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}).json
+    assert told is not None and "suspended" in told["detail"] and told["blocking"] == ["tank"]
     assert len(appliance.get("/jobs")["items"]) == begun
     device = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["name"]
     appliance.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})

@@ -197,7 +197,7 @@ def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> Non
 def test_what_only_grows_is_told_until_it_is_acknowledged_and_when_it_grows(appliance: Appliance) -> None:
     path = appliance.simulator.disks()[0].path
 
-    def says(**counts: int) -> dict[str, str]:
+    def says(**counts: Any) -> dict[str, str]:
         appliance.simulator.smart[path] = replace(WELL, **counts)
         appliance.service.watch.ask_disks()
         return alerts(appliance, "disk")
