@@ -279,7 +279,7 @@ class Service:
 
     def _roots(self) -> list[Filesystem]:
         """Encryption roots of the appliance."""
-        found = self.context.look().filesystems
+        found = self._look().filesystems
         return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
 
     def _root(self, pool: str) -> Filesystem:
