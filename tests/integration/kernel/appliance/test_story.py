@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import cdb
-from support.appliance import GIB, Appliance, running_appliance
-from support.programs import IN_GUEST, REPOSITORY, ProgramFailed, run, wait_for
+from support.appliance import GIB, Appliance, running_appliance, running_helper
+from support.programs import IN_GUEST, ProgramFailed, run, wait_for
 from support.raw_initiator import Session
-
-from appliance.helper.client import HelperClient
-from appliance.zfs.errors import ZfsError
+from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 DEVICES = ("/dev/shm/story0", "/dev/shm/story1")
+HELPER = Path("/run/zvaai-helper-story.sock")
 NOBODY = 65534
 BLOCK = 512
+COPIED_BLOCKS = 128
+"""One block of the volume."""
+PATIENCE = 120
+"""Seconds, on a machine that does much else."""
+LOGICAL_UNIT_NOT_SUPPORTED = (0x05, 0x25, 0x00)
 
 
 @pytest.fixture
@@ -33,23 +35,8 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(6 * GIB)
-    path = Path("/run/zvaai-helper-story.sock")
-    words = ["--socket", str(path), "--device-directory", "/dev/shm", "--search", "/dev/shm", "--target-user", "nobody"]
-    helper = subprocess.Popen([sys.executable, "-m", "appliance.helper", *words], cwd=REPOSITORY)
-
-    def answers() -> bool:
-        assert helper.poll() is None
-        try:
-            HelperClient(path).pools()
-        except ZfsError:
-            return False
-        return True
-
-    wait_for(answers, "the helper answers")
-    with running_appliance(tmp_path / "a", reconcile_seconds=30, helper=path) as appliance:
+    with running_helper(HELPER), running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER) as appliance:
         yield appliance
-    helper.terminate()
-    assert helper.wait(60) == 0
     if "story" in run("zpool", "list", "-H", "-o", "name").split():
         run("zpool", "destroy", "-f", "story")
     for device in DEVICES:
@@ -76,15 +63,13 @@ class Host:
 
         async def all_of_it() -> bytes:
             async with self.session(lun) as session:
-                for _ in range(8):
-                    if (await session.execute(bytes(6))).status == 0:
-                        break
+                await ready(session, lun)
                 response = await session.execute(command, data_in, data_out)
                 assert response.status == 0, response
                 return response.data
 
         data = asyncio.run(all_of_it())
-        wait_for(lambda: not self._appliance.json("host", "sessions"), "it is logged out")
+        wait_for(lambda: not self._appliance.json("host", "sessions"), "it is logged out", PATIENCE)
         return data
 
     def writes(self, lun: int, text: str) -> None:
@@ -96,7 +81,59 @@ class Host:
         return self.does(lun, cdb.read(0, 1), BLOCK).rstrip(b"\0").decode()
 
 
-@pytest.mark.long
+async def ready(host: Session, lun: int) -> None:
+    """Unit attentions are told."""
+    for _ in range(8):
+        if (await host.execute(bytes(6), lun=lun)).status == 0:
+            return
+    raise AssertionError("unit attentions without end")
+
+
+def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
+    """Not while the host is logged in, and not while somebody has the volume open. Meanwhile it may log in, and finds no LUN."""
+    lun = int(first["lun"])
+
+    async def while_logged_in() -> None:
+        async with host.session(lun):
+            refused = await asyncio.to_thread(appliance.run, "snapshot", "rollback", "first", "one")
+            assert refused.returncode == 4 and ESX in refused.stderr, refused
+
+    async def while_out_of_service() -> None:
+        async with host.session(lun) as session:
+            response = await session.execute(bytes(6))
+            assert response.sense_codes == LOGICAL_UNIT_NOT_SUPPORTED, response
+
+    asyncio.run(while_logged_in())
+    wait_for(lambda: not appliance.json("host", "sessions"), "it is logged out", PATIENCE)
+    assert host.reads(lun) == "after"
+    with Path("/dev/zvol", first["dataset"]).open("rb"):
+        appliance.cli("snapshot", "rollback", "first", "one")
+        wait_for(lambda: lun not in appliance.luns(), "it is out of service", PATIENCE)
+        asyncio.run(while_out_of_service())
+        assert [job["state"] for job in appliance.json("job", "list") if job["kind"] == "snapshot.rollback"] == ["running"]
+    wait_for(lambda: lun in appliance.luns(), "it is served again", PATIENCE)
+    assert host.reads(lun) == "before"
+
+
+def copy(appliance: Appliance, host: Host, source: int, destination: int) -> None:
+    """A range that the host has copied from LUN to LUN shows as an offload of the one that it came to."""
+
+    async def extended() -> None:
+        async with host.session(source) as session:
+            for lun in (source, destination):
+                await ready(session, lun)
+            naas = [await naa_of(session, lun) for lun in (source, destination)]
+            parameters = parameter_list(naas, [Segment(0, 1, COPIED_BLOCKS, 0, 0)])
+            response = await session.execute(extended_copy(parameters), 0, parameters, lun=destination)
+            assert response.status == 0, response
+
+    asyncio.run(extended())
+    wait_for(lambda: not appliance.json("host", "sessions"), "it is logged out", PATIENCE)
+    (counted,) = [one["offload"] for one in appliance.json("offloads")["luns"] if one["number"] == destination]
+    assert counted["cloned_bytes"] + counted["copied_bytes"] == COPIED_BLOCKS * BLOCK, counted
+    assert host.reads(destination) == host.reads(source)
+
+
 def test_the_life_of_datastores(appliance: Appliance) -> None:
     def told(name: str) -> Any:
         return appliance.json("datastore", "show", name)
@@ -115,24 +152,10 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     folder = Path(value("story/zvaai-reservations", "mountpoint"))
     assert os.path.ismount(folder) and folder.stat().st_uid == NOBODY and list(folder.glob("naa.*.json"))
 
-    # A snapshot, and back to it: not while the host is logged in, and not while somebody has the volume open.
+    # A snapshot, and back to it.
     appliance.cli("snapshot", "create", "one", "first", "--wait")
     host.writes(lun, "after")
-
-    async def while_logged_in() -> None:
-        async with host.session(lun):
-            refused = await asyncio.to_thread(appliance.run, "snapshot", "rollback", "first", "one")
-            assert refused.returncode == 4 and ESX in refused.stderr, refused
-
-    asyncio.run(while_logged_in())
-    wait_for(lambda: not appliance.json("host", "sessions"), "it is logged out")
-    assert host.reads(lun) == "after"
-    with Path("/dev/zvol", first["dataset"]).open("rb"):
-        appliance.cli("snapshot", "rollback", "first", "one")
-        wait_for(lambda: lun not in appliance.luns(), "it is out of service")
-        assert [job["state"] for job in appliance.json("job", "list") if job["kind"] == "snapshot.rollback"] == ["running"]
-    wait_for(lambda: lun in appliance.luns(), "it is served again")
-    assert host.reads(lun) == "before"
+    roll_back(appliance, host, first)
 
     # A clone is another LUN with the same content, and its own from then on.
     appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
@@ -140,6 +163,8 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     assert host.reads(clone) == "before"
     host.writes(clone, "the clone's")
     assert host.reads(lun) == "before" and told("second")["uuid"] != first["uuid"]
+
+    copy(appliance, host, clone, lun)
 
     # It grows under the host's eyes.
     appliance.cli("datastore", "grow", "first", "2G", "--wait")
@@ -158,7 +183,7 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("datastore", "delete", "first", "--wait")
     assert lun not in appliance.luns()
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
-    assert host.reads(int(told("first")["lun"])) == "before"
+    assert host.reads(int(told("first")["lun"])) == "the clone's"
     for name in ("thick-too", "thick", "second", "first"):
         appliance.cli("datastore", "delete", name, "--wait")
         appliance.cli("datastore", "purge", name, "--yes", "--wait")
@@ -166,4 +191,5 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("pool", "export", "story", "--wait")
     with pytest.raises(ProgramFailed):
         run("zpool", "list", "story")
-    assert not appliance.json("alert", "list")
+    # What was looked at in the midst of a job is looked at again.
+    wait_for(lambda: not appliance.json("alert", "list"), "no alert is left", PATIENCE)
