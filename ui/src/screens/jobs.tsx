@@ -1,9 +1,10 @@
 import { Button, EmptyState, EmptyStateBody, PageSection } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useQuery } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect } from "react";
 import { Link, useParams } from "react-router";
 import { api, idempotent, told } from "../api/client";
+import { takeJobEnd } from "../api/events";
 import { jobQuery, jobsQuery } from "../api/queries";
 import type { Job } from "../api/types";
 import { formatDuration } from "../format/time";
@@ -78,6 +79,12 @@ function took({ started_at: began, ended_at: ended }: Job): string {
 export function JobScreen() {
   const { id = "" } = useParams();
   const query = useQuery(jobQuery(id));
+  const client = useQueryClient();
+  const ended = query.data !== undefined && !isActive(query.data);
+  // Where no stream of events can be had, nobody else says so.
+  useEffect(() => {
+    if (ended) takeJobEnd(client);
+  }, [client, ended]);
   const title = query.data === undefined ? words.columns.kind : jobName(query.data);
   return (
     <Screen title={title} parent={{ to: "/jobs", name: words.title }}>

@@ -108,7 +108,7 @@ export const pools = {
       stripe: "Single disks",
     },
     noRedundancy: "Every failed disk loses the pool with all its datastores.",
-    permanent: "Data disks can't be taken out again. Spares, caches and logs can.",
+    permanent: "Data disks can't be taken out again. Spares, caches and logs can, by zpool remove on the server.",
     disks: "Disks",
     carrying: "Show disks too that carry something or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,
