@@ -9,12 +9,13 @@ from appliance.dataplane.ganesha import ClientRights, Export
 
 _VALUE = re.compile(r'^  (\w+) = "?([^"\n]*?)"?;$', re.MULTILINE)
 _DATASET = re.compile(r"^  # dataset (.*)$", re.MULTILINE)
+_GUID = re.compile(r"^  # guid ([0-9]+)$", re.MULTILINE)
 _CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); Squash = (\w+); ", re.MULTILINE)
 
 
 def read(text: str) -> Export | None:
     """The export; None for a file that `Export.block` has not written so, such as one that somebody has edited."""
-    values, dataset = dict(_VALUE.findall(text)), _DATASET.search(text)
+    values, dataset, guid = dict(_VALUE.findall(text)), _DATASET.search(text), _GUID.search(text)
     try:
         found = Export(
             export_id=int(values["Export_Id"]),
@@ -25,6 +26,7 @@ def read(text: str) -> Export | None:
             clients=tuple(ClientRights(*rights) for rights in _CLIENT.findall(text)),
             protocols=tuple(int(version) for version in values["Protocols"].split(", ")),
             dataset=dataset[1] if dataset else "",
+            guid=int(guid[1]) if guid else None,
         )
         return found if found.block() == text else None
     except (KeyError, ValueError):

@@ -97,6 +97,8 @@ class Export:
     protocols: tuple[int, ...] = (3, 4)
     dataset: str = ""
     """What has to be mounted at the path: packaging/ganesha/mounted-exports."""
+    guid: int | None = None
+    """Of that dataset: a copy under its name is not exported."""
 
     def block(self) -> str:
         """As ganesha's configuration has it. Raises ValueError for what can't be written there."""
@@ -108,6 +110,7 @@ class Export:
         protocols = ", ".join(map(str, self.protocols))
         lines = [
             *([f"# dataset {self.dataset}"] if self.dataset else []),
+            *([f"# guid {self.guid}"] if self.guid is not None else []),
             f"Export_Id = {self.export_id};",
             f"Path = {_quoted(str(self.path))};",
             f"Pseudo = {_quoted(self.pseudo)};",

@@ -3,7 +3,7 @@
     iSCSI target                one, by the configured name; others are somebody else's and left alone
       access                    every initiator that sees a LUN, or will again when a job that took it away has ended
       CHAP accounts             one for each host that has one, while CHAP is required
-      LUN number                the datastore's; by its UUID, so that a number can move; without write cache, and writable
+      LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable
         access                  initiators of the host groups it is presented to
     host groups "zvaai:NAME"    with the offloads their hosts are not offered
 
@@ -44,6 +44,8 @@ class Wanted:
     initiators: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
     """LUNs, by UUID, whose volumes can't be seen now or are in doubt: they stay as they are, and who sees them too."""
+    copies: frozenset[str] = frozenset()
+    """Paths at which copies are. An unknown LUN there stays only if the target itself looks whether the volume is its own."""
     kept_accounts: frozenset[str] = frozenset()
     """Accounts whose secrets can't be had: they stay as they are."""
 
@@ -65,6 +67,7 @@ class Failure:
     text: str
     still_open: bool = False
     """The LUN is taken away, but commands under way have not ended."""
+    remedy: str = ""
 
 
 class _StillOpenError(TargetRefusedError):
@@ -125,7 +128,7 @@ def _taken_away(wanted: Wanted, served: ServedTarget) -> list[Difference]:
                 masks.append(
                     Difference(f"LUN {found.lun.number} is shown to other hosts", _show_lun(served.name, fewer_hosts), right.uuid)
                 )
-        elif found.lun.uuid not in wanted.unknown:
+        elif found.lun.uuid not in wanted.unknown or (found.lun.guid is None and found.lun.path in wanted.copies):
             text = f"LUN {found.lun.number} should not be served"
             steps.append(Difference(text, _delete_lun(served.name, found.lun.number), found.lun.uuid))
     return masks + steps  # a mask takes no time, a LUN that goes waits for its commands
@@ -193,8 +196,8 @@ def _luns(wanted: Wanted, served: ServedTarget) -> list[Difference]:
             steps.append(Difference(f"LUN {number} is not served", _create_lun(served.name, lun), lun.uuid))
             continue
         for fields in CHANGING_TOGETHER:
-            if any(getattr(found.lun, name) != getattr(lun, name) for name in fields):
-                text = f"LUN {number} has another {' or '.join(fields)}"
+            if different := [name for name in fields if getattr(found.lun, name) != getattr(lun, name)]:
+                text = f"LUN {number} has another {' and '.join(different)}"
                 steps.append(Difference(text, _change_lun(served.name, lun, fields), lun.uuid))
         if found.lun.initiators is None or set(lun.initiators or ()) - set(found.lun.initiators):
             steps.append(Difference(f"LUN {number} is not shown to all its hosts", _show_lun(served.name, lun), lun.uuid))

@@ -35,6 +35,8 @@ class WantedExports:
     """The datastore of each number."""
     kept: frozenset[int] = frozenset()
     """Numbers of datastores that can't be seen now or are in doubt: their exports stay as they are."""
+    copies: frozenset[str] = frozenset()
+    """Paths at which copies are mounted: what is exported from there is taken away, though its number be kept."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def differences(wanted: WantedExports, served: list[ServedExport]) -> list[Diffe
         right = wanted.exports.get(number)
         subject = wanted.subjects.get(number, "")
         if right is None:
-            if number not in wanted.kept and _is_ours(found, wanted.below):
+            if found.served and found.path in wanted.copies and _is_ours(found, wanted.below):
+                taken.append(Difference(f"export {number} ({found.pseudo}) is of a copy", _remove(number), subject))
+            elif number not in wanted.kept and _is_ours(found, wanted.below):
                 taken.append(
                     Difference(f"export {number} ({found.pseudo or 'a file'}) should not be there", _remove(number), subject)
                 )

@@ -67,16 +67,19 @@ class Lun:
     """PRODUCT IDENTIFICATION."""
     designation: KeptNames | None = None
     """Of its identity: a LUN with other names is another one."""
+    guid: int | None = None
+    """Of the dataset that the volume has to be: another one under its name is not served. None: whatever is there."""
 
     def is_unit_of(self, other: Lun) -> bool:
-        """Whether it is the same disk to hosts, whatever else is different."""
-        return (self.uuid, self.designation) == (other.uuid, other.designation)
+        """Whether it is the same disk to hosts, with the same data, whatever else is different."""
+        same_data = self.guid == other.guid or None in (self.guid, other.guid)
+        return same_data and (self.uuid, self.designation) == (other.uuid, other.designation)
 
 
 CHANGING_TOGETHER = (
     ("write_cache",),
     ("read_only",),
-    ("path", "soft_threshold"),
+    ("path", "guid", "soft_threshold"),
     ("provisioning",),
     ("reservations",),
     ("product",),
@@ -104,6 +107,8 @@ class ServedLun:
     naa: str
     """Empty for one that keeps other kinds of names."""
     serial_number: str
+    found_guid: int | None = None
+    """Of the dataset that is at its path instead of its own."""
 
 
 @dataclass(frozen=True)
@@ -420,6 +425,8 @@ def _value(lun: Lun, name: str) -> Any:
     """As luns.create and luns.change have it."""
     if name == "soft_threshold":
         return None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
+    if name == "guid":
+        return None if lun.guid is None else str(lun.guid)
     return getattr(lun, name)
 
 
@@ -447,10 +454,16 @@ def _served(told: dict[str, Any]) -> ServedLun:
             reservations=told.get("reservations"),
             product=told["product"],
             designation=_kept_names(told.get("designation")),
+            guid=_guid(told.get("guid")),
         ),
         state=told["state"],
         reason=told.get("reason", ""),
         size=told.get("size_bytes"),
         naa=told["naa"] or "",
         serial_number=told["serial_number"],
+        found_guid=_guid(told.get("found_guid")),
     )
+
+
+def _guid(told: str | None) -> int | None:
+    return None if told is None else int(told)

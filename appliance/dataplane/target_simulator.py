@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from appliance.dataplane.target import (
+    NOT_SERVED,
     NOT_THERE,
     TAKEN,
     Account,
@@ -41,6 +42,24 @@ class TargetSimulator(TargetControl):
         """What `space` tells of pools, for tests to set."""
         self.busy: set[str] = set()
         """UUIDs of LUNs whose commands do not end in time, for tests to set."""
+        self.guid_at: Callable[[str], int | None] = lambda _path: None
+        """Of the dataset at a path, for tests to set; None where nobody looks."""
+
+    def _opened(self, lun: Lun) -> ServedLun:
+        """As the daemon has it after opening its path."""
+        kept, found = lun.designation, self.guid_at(lun.path)
+        naa = next((name for name in _names(lun) if name.startswith("naa.")), "")
+        served = ServedLun(lun, "serving", "", 0, naa, kept.serial_number if kept else uuid.UUID(lun.uuid).hex)
+        if lun.guid is None or found in (None, lun.guid):
+            return served
+        reason = f"{lun.path}: it has the GUID {found}, and the LUN is of the dataset with the GUID {lun.guid}"
+        return replace(served, state="failed", reason=reason, size=None, found_guid=found)
+
+    def restart(self) -> None:
+        """All paths are opened anew."""
+        with self._lock:
+            for name, target in self._targets.items():
+                self._targets[name] = replace(target, luns=tuple(self._opened(served.lun) for served in target.luns))
 
     def _target(self, name: str) -> ServedTarget:
         if name not in self._targets:
@@ -87,14 +106,12 @@ class TargetSimulator(TargetControl):
                     if served.lun == lun:
                         return
                     raise TargetRefusedError(TAKEN, f"LUN {served.lun.number} is there")
-            named = uuid.UUID(lun.uuid).hex
-            kept = lun.designation
-            names = kept.designators if kept else (f"naa.6{named[:31]}",)
-            if any(set(names) & set(served.lun.designation.designators) for served in found.luns if served.lun.designation):
+            if any(set(_names(lun)) & set(served.lun.designation.designators) for served in found.luns if served.lun.designation):
                 raise TargetRefusedError(-32602, "designation: it is another unit's")
-            naa = next((name for name in names if name.startswith("naa.")), "")
-            served = ServedLun(lun, "serving", "", 0, naa, kept.serial_number if kept else named)
-            self._targets[target] = replace(found, luns=(*found.luns, served))
+            opened = self._opened(lun)
+            if opened.state == "failed":
+                raise TargetRefusedError(NOT_SERVED, opened.reason)
+            self._targets[target] = replace(found, luns=(*found.luns, opened))
 
     def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
         """What is named."""
@@ -102,7 +119,7 @@ class TargetSimulator(TargetControl):
             found = self._target(target)
             changed: dict[str, Any] = {name: getattr(lun, name) for name in fields}
             luns = tuple(
-                replace(served, lun=replace(served.lun, **changed)) if served.lun.number == lun.number else served
+                self._opened(replace(served.lun, **changed)) if served.lun.number == lun.number else served
                 for served in found.luns
             )
             self._targets[target] = replace(found, luns=luns)
@@ -199,3 +216,7 @@ class TargetSimulator(TargetControl):
         """Of the pools that a test has put there."""
         with self._lock:
             return {"pools": [dict(one) for one in self.pools], "luns": []}
+
+
+def _names(lun: Lun) -> tuple[str, ...]:
+    return lun.designation.designators if lun.designation else (f"naa.6{uuid.UUID(lun.uuid).hex[:31]}",)

@@ -39,7 +39,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.secrets import Seal, SealedError
-from appliance.worker import nfs_serving, reservations
+from appliance.worker import copies, nfs_serving, reservations
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
@@ -293,26 +293,6 @@ class Context:
             time.sleep(0.05)
         return failures
 
-    def _folders(self, stores: list[Datastore]) -> tuple[dict[str, str], list[planes.Failure]]:
-        """Of the pools with datastores to be served, the folders for persistent reservations; and why one is not there."""
-        folders: dict[str, str] = {}
-        failures = []
-        needed = {store.pool for store in stores if store.state == "active" and store.lun is not None}
-        for pool in self._inventory.pools:
-            if pool.name not in needed:
-                continue
-            try:
-                reservations.ensure(self.engine, pool, first=pool.guid not in self._given)
-            except (zfs.EngineUnavailable, zfs.Timeout) as error:
-                raise domain_error(error) from error
-            except zfs.ZfsError as error:
-                text = f"the folder for persistent reservations is not there, without which the LUN is not served anew: {error}"
-                failures += [planes.Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
-            else:
-                self._given.add(pool.guid)
-                folders[pool.name] = self.folder(pool)
-        return folders, failures
-
     def _provisioning(self, store: Datastore) -> str:
         if self.on_files or store.thick_stated is None:
             return "automatic"
@@ -345,6 +325,7 @@ class Context:
                     store.soft_threshold,
                     provisioning=self._provisioning(store),
                     reservations=folders[store.pool],
+                    guid=None if self.on_files else store.guid,
                     **_kept(store),
                 )
         # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
@@ -367,6 +348,7 @@ class Context:
             chap_required=chap_required,
             accounts=accounts,
             unknown=frozenset(unknown),
+            copies=frozenset(store.device for store in copies.certain(stores, self._inventory) if store.kind == domain.VMFS),
             kept_accounts=unreadable,
             initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
         )
@@ -462,9 +444,13 @@ class Context:
             settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
 
     def _reconcile_target(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
-        folders, unmounted = self._folders(stores)
+        with as_domain_errors():
+            folders, unmounted = reservations.folders(
+                self.engine, self._inventory.pools, stores, self._given, self.folder, self.topmost
+            )
         with self.store.reading() as session:
             wanted = self.wanted(stores, session, folders)
+            shown = set(session.scalars(select(Presentation.datastore)))
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
             outcome = planes.reconcile(self.target, wanted)
@@ -477,12 +463,18 @@ class Context:
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
         served = {lun.lun.uuid: lun for one in self._served_targets() for lun in one.luns}
-        failing = tuple(
-            planes.Failure(uuid, f"LUN {lun.lun.number} is {lun.state}: {lun.reason}")
+        failing = {
+            uuid: planes.Failure(
+                uuid,
+                f"LUN {lun.lun.number} is {lun.state}: {lun.reason}",
+                remedy=copies.REMEDY if lun.found_guid is not None else "",
+            )
             for uuid, lun in served.items()
             if lun.state == "failed"
-        )
-        failures = outcome.failures + of_pools.failures + tuple(unmounted) + failing
+        }
+        reasons = {uuid: failure.text for uuid, failure in failing.items()}
+        failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
+        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values())
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
@@ -495,7 +487,8 @@ class Context:
         if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
             self.outdated.set()  # it is mounted below
         pools = {pool.name for pool in self._inventory.pools}
-        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools)
+        certain = frozenset(store.dataset for store in copies.certain(stores, self._inventory))
+        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools, certain)
         with as_domain_errors():
             return serving.reconcile(stores)
 
@@ -519,7 +512,9 @@ class Context:
         if "reconcile" in found:
             found["reconcile"] += locked
         for area, failures in found.items():
-            findings = [Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text) for one in failures]
+            findings = [
+                Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
+            ]
             settle(session, area, findings)
 
     def _present_found(self, stores: list[Datastore]) -> None:

@@ -16,6 +16,7 @@ from appliance.dataplane.reconcile_exports import WantedExports
 from appliance.domain import datastores as domain
 from appliance.domain import exports
 from appliance.domain.datastores import Datastore
+from appliance.worker import copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
 
@@ -65,7 +66,7 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
     return Export(
         store.export or 0, Path(store.path), store.share or "", access="None", squash=squash, clients=rights,
-        protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset,
+        protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset, guid=store.guid,
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: 
     `clients`, `versions` and `squash`; nothing where no file of the appliance is of this dataset.
     """
     export = export_file.read(files.get(number, ""))
-    if export is None or (export.dataset, export.pseudo) != (store.dataset, share):
+    if export is None or (export.dataset, export.pseudo) != (store.dataset, share) or export.guid not in (None, store.guid):
         return {}
     clients = [name for rights in export.clients for name in rights.clients.split(", ")]
     with contextlib.suppress(ValueError):
@@ -102,6 +103,8 @@ class Serving:
     """Of the export of each datastore that was ever shown to hosts and not forgotten."""
     pools: Collection[str]
     """Those that can be seen."""
+    certain_copies: frozenset[str] = frozenset()
+    """Datasets that are certain to be copies (copies.certain)."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -118,7 +121,8 @@ class Serving:
             for number, export in wanted.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
-        return Outcome(outcome.differences, outcome.failures + tuple(unmounted)), serving
+        replaced = copies.failures(stores, domain.NFS, self.numbers, {})
+        return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
     def _wanted(self, stores: Sequence[Datastore]) -> tuple[WantedExports, list[Failure]]:
         wanted: dict[int, Export] = {}
@@ -147,7 +151,16 @@ class Serving:
         found, problems = self._unknown(stores)
         kept |= found
         failures += problems
-        return WantedExports(wanted, self.mounts, subjects, frozenset(kept)), failures
+        return WantedExports(wanted, self.mounts, subjects, frozenset(kept), self._places_of_copies(stores)), failures
+
+    def _places_of_copies(self, stores: Sequence[Datastore]) -> frozenset[str]:
+        """Paths at which a copy is seen, and no datastore is mounted below it."""
+        theirs = {
+            store.path
+            for store in stores
+            if store.dataset in self.certain_copies and store.mounted and covered(self.topmost, store.path, store.dataset) is None
+        }
+        return frozenset(theirs - {store.path for store in stores if store.state == "active" and store.mounted})
 
     def _unknown(self, stores: Sequence[Datastore]) -> tuple[set[int], list[Failure]]:
         """Numbers that the database does not know, of exports that the appliance made: the database was lost, or is an older one.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 
+from appliance.dataplane.reconcile import Failure
+from appliance.domain.datastores import Datastore
+from appliance.worker.nfs_serving import covered
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.model import Filesystem, Pool
@@ -35,6 +39,41 @@ def ensure(engine: ZfsEngine, pool: Pool, *, first: bool) -> None:
             engine.set_properties(name, {"reservation": str(ROOM)})
     if first or not found.mounted:
         engine.mount(name)
+
+
+def folders(
+    engine: ZfsEngine,
+    pools: Sequence[Pool],
+    stores: Sequence[Datastore],
+    given: set[int],
+    folder: Callable[[Pool], str],
+    topmost: Callable[[str], str | None] | None,
+) -> tuple[dict[str, str], list[Failure]]:
+    """Of the pools with datastores to be served, where they are; and why one is not there.
+
+    `given` are pools that this was asked for before. Raises EngineUnavailable, Timeout.
+    """
+    found: dict[str, str] = {}
+    failures: list[Failure] = []
+    needed = {store.pool for store in stores if store.state == "active" and store.lun is not None}
+    for pool in pools:
+        if pool.name not in needed:
+            continue
+        problem: str | None
+        try:
+            ensure(engine, pool, first=pool.guid not in given)
+            given.add(pool.guid)
+            problem = covered(topmost, mountpoint(pool), f"{pool.name}/{DATASET}")
+        except (zfs.EngineUnavailable, zfs.Timeout):
+            raise
+        except zfs.ZfsError as error:
+            problem = str(error)
+        if problem is None:
+            found[pool.name] = folder(pool)
+        else:
+            text = f"the folder for persistent reservations is not there, without which the LUN is not served anew: {problem}"
+            failures += [Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
+    return found, failures
 
 
 def _create(engine: ZfsEngine, name: str, where: str) -> Filesystem:

@@ -10,7 +10,7 @@ from appliance.dataplane.export_file import read
 from appliance.dataplane.ganesha import ClientRights, Export
 
 EXPORTS = (
-    Export(1, Path("/srv/zvaai/first-0a0b"), "/first", dataset="tank/zvaai/first-0a0b"),
+    Export(1, Path("/srv/zvaai/first-0a0b"), "/first", dataset="tank/zvaai/first-0a0b", guid=2**64 - 1),
     Export(65535, Path("/srv/zvaai/a b"), "/second", "RO", "Root_Squash", protocols=(4,)),
     Export(2, Path("/srv/zvaai/x"), "/x", clients=(ClientRights("192.0.2.1, 2001:db8::/32", "RW"),), dataset="a/b c"),
 )

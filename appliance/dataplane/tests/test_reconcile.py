@@ -37,6 +37,7 @@ def wanted(draw: st.DrawFn) -> Wanted:
             draw(st.sampled_from([None, 80])),
             provisioning=draw(st.sampled_from(["automatic", "thin", "thick"])),
             reservations=draw(st.sampled_from([None, "/reservations"])),
+            guid=draw(st.sampled_from([None, 7, 8])),
         )
         for number, name in chosen
     }
@@ -166,16 +167,23 @@ def test_a_changed_secret_is_set_again() -> None:
 
 @pytest.mark.parametrize(
     "by_hand",
-    [{"write_cache": True}, {"read_only": True}, {"provisioning": "thin"}, {"reservations": "/elsewhere"}, {"soft_threshold": 0}],
+    [
+        {"write_cache": True},
+        {"read_only": True},
+        {"provisioning": "thin"},
+        {"reservations": "/elsewhere"},
+        {"soft_threshold": 0},
+        {"guid": None},
+    ],
     ids=lambda one: next(iter(one)),
 )
 def test_what_somebody_changed_by_hand_is_mended(by_hand: dict[str, Any]) -> None:
     target = TargetSimulator()
-    lun = Lun(0, UUIDS[0], "/volumes/0", provisioning="thick", reservations="/reservations")
+    lun = Lun(0, UUIDS[0], "/volumes/0", provisioning="thick", reservations="/reservations", guid=7)
     reconcile(target, Wanted(NAME, {0: lun}, {}))
     target.change_lun(NAME, replace(lun, **by_hand), list(by_hand))
     outcome = reconcile(target, Wanted(NAME, {0: lun}, {}))
-    assert outcome.differences == (f"LUN 0 has another {'path or ' * ('soft_threshold' in by_hand)}{next(iter(by_hand))}",)
+    assert outcome.differences == (f"LUN 0 has another {next(iter(by_hand))}",)
     assert target.targets()[0].luns[0].lun == lun
 
 
@@ -187,3 +195,25 @@ def test_a_lun_that_is_gone_is_not_taken_for_closed() -> None:
     outcome = reconcile(target, Wanted(NAME, {}, {}))
     assert [(failure.subject, failure.still_open) for failure in outcome.failures] == [(UUIDS[0], True)]
     assert target.delete_lun(NAME, 0) is None
+
+
+def test_other_data_is_another_lun() -> None:
+    """What is known of the old one, as its reservations, is not the new one's."""
+    target = TargetSimulator()
+    lun = Lun(0, UUIDS[0], "/volumes/0", guid=7)
+    reconcile(target, Wanted(NAME, {0: lun}, {}))
+    outcome = reconcile(target, Wanted(NAME, {0: replace(lun, guid=8)}, {}))
+    assert outcome.differences == ("LUN 0 should not be served", "LUN 0 is not served") and not outcome.failures
+    assert target.targets()[0].luns[0].lun.guid == 8
+
+
+@pytest.mark.parametrize("guid", [None, 7])
+def test_an_unknown_lun_does_not_stay_on_a_copy(guid: int | None) -> None:
+    """A target that looks by itself keeps its place for when it returns."""
+    target = TargetSimulator()
+    reconcile(target, Wanted(NAME, {0: Lun(0, UUIDS[0], "/volumes/0", guid=guid)}, {}))
+    doubt = Wanted(NAME, {}, {}, unknown=frozenset(UUIDS[:1]))
+    assert reconcile(target, doubt).differences == ()
+    outcome = reconcile(target, replace(doubt, copies=frozenset(["/volumes/0"])))
+    assert outcome.differences == (() if guid else ("LUN 0 should not be served",))
+    assert [served.lun.guid for served in target.targets()[0].luns] == ([7] if guid else [])

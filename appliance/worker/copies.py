@@ -1,0 +1,42 @@
+"""Copies in the place of datastores that are lost: under their names, or with their identities only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from appliance.dataplane.reconcile import Failure
+from appliance.domain import identity
+from appliance.domain.datastores import Datastore, Inventory
+
+REMEDY = (
+    "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
+    "or be another datastore (without --keep-identity)"
+)
+
+
+def certain(stores: Sequence[Datastore], inventory: Inventory) -> list[Datastore]:
+    """Those that are no datastore by themselves; where two have one identity it is not known which is the copy."""
+    found = [store for store in stores if store.state == "copy"]
+    if not found:
+        return []
+    datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
+    return [
+        store
+        for store in found
+        if (dataset := datasets.get(store.dataset)) is not None and isinstance(identity.judge(dataset), identity.Copy)
+    ]
+
+
+def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str]) -> tuple[Failure, ...]:
+    """Of each datastore that hosts were shown and that only copies claim to be; `reasons` say why it is not served, if known."""
+    there = {store.uuid for store in stores if store.state != "missing"}
+    claims: dict[str, list[Datastore]] = {}
+    for store in stores:
+        if store.state == "copy" and store.kind == kind and store.copy_of in shown and store.copy_of not in there:
+            claims.setdefault(store.copy_of or "", []).append(store)
+    told = []
+    for uuid, found in claims.items():
+        which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in found)
+        text = f"no dataset is certain to be {found[0].name}, which hosts were shown; these claim to be: {which}"
+        told.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=REMEDY))
+    return tuple(told)

@@ -1,0 +1,98 @@
+"""A copy in the place of a datastore that is lost: under its name, with its identity, and not served before it is adopted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appliance.dataplane.target import ServedLun
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import datastores
+from appliance.testing import Appliance
+from appliance.zfs.model import Filesystem, Volume
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+ADDRESS = "192.0.2.11"
+
+
+def luns(appliance: Appliance) -> list[ServedLun]:
+    return [lun for target in appliance.target.targets() for lun in target.luns]
+
+
+def alerts(appliance: Appliance) -> dict[str, Any]:
+    appliance.request("POST", "/reconcile")
+    return {one["subject"]: one for one in appliance.get("/alerts")["items"]}
+
+
+def own_properties(dataset: Volume | Filesystem) -> dict[str, str]:
+    return {name: one.value for name, one in dataset.properties.items() if name.startswith("zvaai:")}
+
+
+def lost_volume(appliance: Appliance) -> tuple[Volume, Volume]:
+    """The volume of the only datastore, which is gone, and a copy of it under its name; the target has started anew."""
+    (lost,) = appliance.simulator.volumes()
+    appliance.simulator.destroy(lost.name)
+    copy = appliance.simulator.create_volume(lost.name, lost.volsize, properties=own_properties(lost))
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.guid_at = lambda _path: copy.guid
+    appliance.target.restart()
+    return lost, copy
+
+
+def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
+    store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
+    (lun,) = luns(appliance)
+    lost, copy = lost_volume(appliance)
+    assert lun.lun.guid == lost.guid and copy.guid != lost.guid
+    told = alerts(appliance)[store]
+    assert told["severity"] == "critical" and "--keep-identity" in told["remedy"]
+    assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in told["text"].split()}, told["text"]
+    # Its place is kept, for when it returns.
+    (kept,) = luns(appliance)
+    assert (kept.state, kept.lun.guid, kept.found_guid) == ("failed", lost.guid, copy.guid)
+    assert "active" not in {one["state"] for one in appliance.get("/datastores")["items"]}
+    appliance.job("POST", "/volumes/adopt", {"dataset": copy.name, "name": "first", "identity": "keep"})
+    (adopted,) = luns(appliance)
+    assert (adopted.state, adopted.lun.uuid, adopted.lun.guid) == ("serving", store, copy.guid)
+    assert alerts(appliance) == {}
+
+
+def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None:
+    """A target that does not look by itself would serve it."""
+    appliance.service.context.on_files = True
+    store = appliance.datastore("first")
+    assert [lun.lun.guid for lun in luns(appliance)] == [None]
+    lost_volume(appliance)
+    assert store in alerts(appliance) and luns(appliance) == []
+
+
+def test_what_is_a_replica_only_is_no_fault(appliance: Appliance) -> None:
+    """Of datastores that hosts were never shown here."""
+    store = appliance.datastore("first")
+    lost_volume(appliance)
+    assert store in alerts(appliance)
+    with appliance.store.session() as session:
+        datastores.forget(session, store)
+    assert alerts(appliance) == {}
+
+
+def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", clients=[ADDRESS])
+    lost = appliance.simulator.filesystem(appliance.get(f"/datastores/{store}")["dataset"])
+    (export,) = appliance.nfs.served()
+    assert export.text is not None and f"# guid {lost.guid}\n" in export.text
+    appliance.simulator.unmount(lost.name)
+    appliance.simulator.destroy(lost.name)
+    # Its pool may only be away: hosts keep their handles.
+    alerts(appliance)
+    assert appliance.nfs.served() == [export]
+    place = {"mountpoint": str(lost.mountpoint), "canmount": "on"}
+    copy = appliance.simulator.create_filesystem(lost.name, properties={**own_properties(lost), **place})
+    assert copy.mounted
+    told = alerts(appliance)[store]
+    assert str(copy.guid) in told["text"] and str(lost.guid) in told["text"] and "--keep-identity" in told["remedy"]
+    assert appliance.nfs.served() == []
+    body = {"dataset": copy.name, "name": "first", "identity": "keep", "clients": [ADDRESS]}
+    appliance.job("POST", "/volumes/adopt", body)
+    (export,) = appliance.nfs.served()
+    assert export.text is not None and f"# guid {copy.guid}\n" in export.text
+    assert alerts(appliance) == {}

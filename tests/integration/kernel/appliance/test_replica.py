@@ -1,0 +1,142 @@
+"""A pool that is lost, and a replica of it under its name: neither target nor NFS server takes it for the original."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import cdb
+from support.appliance import GIB, Appliance, running_appliance, running_helper
+from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
+
+POOL = "replaced"
+DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(2))
+HELPER = Path(f"/run/zvaai-helper-{POOL}.sock")
+KEYS = Path(f"/run/zvaai-helper-{POOL}.keys")
+ESX = "iqn.1998-01.com.vmware:esx1"
+LUN = 5
+BLOCK = 512
+NOT_READY = 0x02
+UNIT_ATTENTION = 0x06
+CONTENT = b"the original's".ljust(BLOCK, b".")
+
+
+@contextlib.contextmanager
+def disks() -> Iterator[None]:
+    """In memory; the pool is gone afterwards."""
+    if not IN_GUEST:
+        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+    for device in DEVICES:
+        with Path(device).open("wb") as file:
+            file.truncate(2 * GIB)
+    try:
+        yield
+    finally:
+        if POOL in run("zpool", "list", "-H", "-o", "name").split():
+            run("zpool", "destroy", "-f", POOL)
+        for device in DEVICES:
+            Path(device).unlink()
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """On these disks, not yet a pool's."""
+    shutil.rmtree(KEYS, ignore_errors=True)
+    with (
+        disks(),
+        running_helper(HELPER, "--keys", str(KEYS)),
+        running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER) as appliance,
+    ):
+        yield appliance
+
+
+def does(appliance: Appliance, lun: int, command: bytes, data_in: int = 0, data_out: bytes = b"") -> Response:
+    """What a host of a new session is answered, once unit attentions are told."""
+
+    async def all_of_it() -> Response:
+        async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=ESX, lun=lun) as session:
+            for _ in range(8):
+                answer = await session.execute(command, data_in, data_out)
+                if answer.status != CHECK_CONDITION or answer.sense_codes[0] != UNIT_ATTENTION:
+                    break
+            return answer
+
+    return asyncio.run(all_of_it())
+
+
+def guid(dataset: str) -> str:
+    """As zfs tells it."""
+    return run("zfs", "get", "-H", "-p", "-o", "value", "guid", dataset).strip()
+
+
+def lose_the_pool(dataset: str, stream: Path) -> None:
+    """A new pool of its name has what was sent of one of its datasets, with all properties."""
+    run("zfs", "snapshot", f"{dataset}@sent")
+    with stream.open("wb") as file:
+        subprocess.run(["zfs", "send", "-p", f"{dataset}@sent"], stdout=file, check=True, timeout=60)
+    run("udevadm", "settle")
+    run("zpool", "destroy", "-f", POOL)
+    run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[1])
+    run("zfs", "create", dataset.rpartition("/")[0])
+    with stream.open("rb") as file:
+        subprocess.run(["zfs", "receive", "-u", dataset], stdin=file, check=True, timeout=60)
+    run("udevadm", "settle")
+    wait_for(Path("/dev/zvol", dataset).exists, "the replica has the original's name")
+
+
+def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(appliance: Appliance, tmp_path: Path) -> None:
+    appliance.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
+    appliance.cli("group", "create", "cluster")
+    appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
+    words = ("--pool", POOL, "--size", "1G", "--lun", str(LUN), "--group", "cluster", "--wait")
+    appliance.cli("datastore", "create", "first", *words)
+    store = appliance.json("datastore", "show", "first")
+    assert does(appliance, LUN, cdb.write(0, 1), 0, CONTENT).status == GOOD
+    original = guid(store["dataset"])
+    appliance.target.kill()
+    lose_the_pool(store["dataset"], tmp_path / "stream")
+    replica = guid(store["dataset"])
+    assert replica != original
+    appliance.target.start()
+    # The host finds its disk, and none of the replica's data on it; after a round of the appliance as before it.
+    for _ in range(2):
+        answer = does(appliance, LUN, cdb.read(0, 1), BLOCK)
+        assert answer.status == CHECK_CONDITION and answer.sense_codes[0] == NOT_READY and not answer.data.strip(b"\0"), answer
+        assert does(appliance, LUN, cdb.write(0, 1), 0, bytes(BLOCK)).status == CHECK_CONDITION
+        assert appliance.luns() == {}
+        appliance.run("reconcile")  # it tells of what it could not mend, and so fails
+    (alert,) = [one for one in appliance.json("alert", "list") if one["subject"] == store["uuid"]]
+    assert original in alert["text"] and replica in alert["text"] and "--keep-identity" in alert["remedy"]
+    appliance.cli("datastore", "adopt", store["dataset"], "first", "--keep-identity", "--group", "cluster", "--wait")
+    adopted = appliance.json("datastore", "show", "first")
+    wait_for(lambda: appliance.luns() == {int(adopted["lun"]): store["uuid"]}, "it is served")
+    read = does(appliance, int(adopted["lun"]), cdb.read(0, 1), BLOCK)
+    assert (read.status, read.data) == (GOOD, CONTENT)
+
+
+def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:
+    """Not another one under its name, mounted at its place."""
+    script = REPOSITORY / "packaging/ganesha/mounted-exports"
+    dataset, place, to = f"{POOL}/files", tmp_path / "mounted" / "files", tmp_path / "to"
+    exports = tmp_path / "exports.d"
+    exports.mkdir()
+
+    def taken() -> list[str]:
+        run(str(script), str(exports), str(to), str(place.parent))
+        return sorted(path.name for path in to.iterdir())
+
+    with disks():
+        run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
+        run("zfs", "create", "-o", f"mountpoint={place}", dataset)
+        for name, line in (("own", f"  # guid {guid(dataset)}\n"), ("other", "  # guid 4711\n"), ("before", "")):
+            (exports / f"{name}.conf").write_text(f'EXPORT {{\n  # dataset {dataset}\n{line}  Path = "{place}";\n}}\n')
+        assert taken() == ["before.conf", "own.conf"], "a file of before guids has only the name"
+        run("zfs", "destroy", dataset)
+        run("zfs", "create", "-o", f"mountpoint={place}", dataset)
+        assert taken() == ["before.conf"]
