@@ -26,7 +26,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
 import nfs  # noqa: E402
-from guest import CACHE, REPOSITORY, Disk, Forward, GuestError, GuestOptions, GuestProcess  # noqa: E402
+import service  # noqa: E402
+from guest import CACHE, HOST_ADDRESS, REPOSITORY, Disk, Forward, GuestError, GuestOptions, GuestProcess  # noqa: E402
 
 STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolute()
 POOL_FILE = STATE / "pool.img"
@@ -37,9 +38,10 @@ VAAI_NAS = CACHE / "ganesha_fsal/client/vaai-nas"
 GANESHA_LIBRARY = CACHE / "ganesha/lib"
 ZVOL_CLONE = CACHE / "zvol_clone/zvol_clone.ko"
 SERVE = REPOSITORY / "packaging/demo/serve.py"
+APPLIANCE = CACHE / "demo"
 IQN = "iqn.2026-11.example.zvaai:demo"
 ISCSI_PORT = 3260
-READY_SECONDS = 90.0
+READY_SECONDS = 180.0
 STOP_SECONDS = 30.0
 
 
@@ -58,6 +60,8 @@ class Running:
 
     where: str
     portal: tuple[str, int]
+    clients: str
+    """The address that the NFS server sees clients of this machine at."""
     ended: Callable[[], bool]
     stop: Callable[[], None]
 
@@ -70,6 +74,7 @@ class Ports:
     nfs: int
     mount: int
     program: int
+    console: int
 
     @property
     def of_nfs(self) -> tuple[int, int, int]:
@@ -88,16 +93,19 @@ def free_ports() -> Ports:
                     return int(probe.getsockname()[1])
             raise DemoFailed("no free port on 127.0.0.1")
 
-        return Ports(free(ISCSI_PORT), *map(free, nfs.PORTS))
+        nfs_port, mount, program = map(free, nfs.PORTS)
+        return Ports(free(ISCSI_PORT), nfs_port, mount, program, free(service.PORT))
 
 
-def serve_command(device: str, listen: str, advertise: str) -> list[str]:
-    """The command that serves, wherever the module is. Two places for the data have two pool names."""
+def serve_command(device: str, listen: str, advertise: str, console: str) -> list[str]:
+    """The command that serves, wherever the module is, in its own mounts. Two places for the data have two pool names."""
     pool = "zvaai-demo-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:8]
     return [
+        *("unshare", "--mount", "--propagation", "private"),
         *("python3", str(SERVE), "--pool", pool, "--device", device, "--state", str(STATE), "--target", str(TARGET)),
         *("--listen", listen, "--advertise", advertise, "--iqn", IQN),
         *("--fsal", str(FSAL), "--ganesha-library", str(GANESHA_LIBRARY)),
+        *("--appliance", str(APPLIANCE), "--console", console),
     ]
 
 
@@ -107,11 +115,15 @@ def in_guest(ports: Ports) -> Iterator[Running]:
     portal = ("127.0.0.1", ports.iscsi)
     options = GuestOptions(
         command=[
-            *serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{ports.iscsi}"),
+            *serve_command("/dev/ubda", f"0.0.0.0:{ISCSI_PORT}", f"127.0.0.1:{ports.iscsi}", f"0.0.0.0:{service.PORT}"),
             *("--zvol-clone", str(ZVOL_CLONE)),
         ],
         disks=[Disk(POOL_BYTES, POOL_FILE)],
-        forwards=[Forward(ISCSI_PORT, ports.iscsi), *map(Forward, nfs.PORTS, ports.of_nfs)],
+        forwards=[
+            Forward(ISCSI_PORT, ports.iscsi),
+            *map(Forward, nfs.PORTS, ports.of_nfs),
+            Forward(service.PORT, ports.console),
+        ],
         console=sys.stderr.fileno(),
     )
     with GuestProcess(options) as guest:
@@ -121,7 +133,7 @@ def in_guest(ports: Ports) -> Iterator[Running]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 guest.wait(STOP_SECONDS)
 
-        yield Running("a User-Mode Linux guest of this machine", portal, guest.poll, stop)
+        yield Running("a User-Mode Linux guest of this machine", portal, HOST_ADDRESS, guest.poll, stop)
 
 
 @contextlib.contextmanager
@@ -132,7 +144,8 @@ def on_host(ports: Ports) -> Iterator[Running]:
     address = f"127.0.0.1:{ports.iscsi}"
     own_network = ("--nfs-own-network", *map(str, ports.of_nfs))
     # A session of its own, so that Ctrl-C reaches it through here, once; when this process is killed, it ends too.
-    command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address), *own_network]
+    command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address, f"127.0.0.1:{ports.console}")]
+    command += own_network
     process = subprocess.Popen(command, start_new_session=True)
 
     def stop() -> None:
@@ -141,7 +154,9 @@ def on_host(ports: Ports) -> Iterator[Running]:
             process.wait(STOP_SECONDS)
 
     try:
-        yield Running("this host's own OpenZFS", ("127.0.0.1", ports.iscsi), lambda: process.poll() is not None, stop)
+        yield Running(
+            "this host's own OpenZFS", ("127.0.0.1", ports.iscsi), "127.0.0.1", lambda: process.poll() is not None, stop
+        )
     finally:
         if process.poll() is None:
             process.kill()
@@ -190,6 +205,10 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     offloads       ATS, XCOPY, WRITE SAME, UNMAP; copies {copies}
     NFS export     {export}, a dataset there: NFSv3 to 4.2 at port {ports.nfs}, MOUNT at {ports.mount}; every user is nobody
     VAAI-NAS       full and fast clones, reservations, statistics: at port {ports.program}, and as procedure 22 of NFSv3
+    console        https://127.0.0.1:{ports.console}, {how_to_enter(served["console"])}
+                   certificate's SHA-256 {served["console"]["fingerprint"]}
+    its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports beside {nfs.EXPORT},
+                   for {running.clients}, as which clients of this machine are seen
     data           kept in {STATE} until `make demo-reset`
 
   Try iSCSI, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
@@ -220,11 +239,19 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
 
     mount -t nfs -o vers=4.2,proto=tcp,port={ports.nfs} {export} /mnt
 
+  Open the console in a browser, which asks about the certificate: it is the appliance's own.
+
   Ctrl-C stops everything.
 """
 
 
-def facts(ports: Ports, served: Mapping[str, Any]) -> Mapping[str, Any]:
+def how_to_enter(console: Mapping[str, Any]) -> str:
+    """What the console's first page asks for."""
+    code = console["setup_code"]
+    return f"one-time code {code}" if code else "with the administrator that you made"
+
+
+def facts(running: Running, ports: Ports, served: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the line of JSON says."""
     nfs_facts = {
         "address": "127.0.0.1",
@@ -232,7 +259,13 @@ def facts(ports: Ports, served: Mapping[str, Any]) -> Mapping[str, Any]:
         **{"port": ports.nfs, "mount_port": ports.mount, "vaai_nas_port": ports.program},
         "vaai_nas": in_environment(str(VAAI_NAS)),
     }
-    return {"iscsi_portal": f"127.0.0.1:{ports.iscsi}", "iqn": IQN, **served, "nfs": nfs_facts}
+    console = {
+        "url": f"https://127.0.0.1:{ports.console}",
+        "iqn": service.IQN,
+        "nfs_client": running.clients,
+        **served["console"],
+    }
+    return {"iscsi_portal": f"127.0.0.1:{ports.iscsi}", "iqn": IQN, **served, "nfs": nfs_facts, "console": console}
 
 
 def main() -> int:
@@ -258,7 +291,7 @@ def main() -> int:
                 report(f"ready after {time.monotonic() - started:.1f} s")
                 print(screen(running, ports, served), file=sys.stderr, flush=True)
                 if os.environ.get("JSON") == "1":
-                    print(json.dumps(facts(ports, served)), flush=True)
+                    print(json.dumps(facts(running, ports, served)), flush=True)
             while not interrupted and not running.ended():
                 time.sleep(0.1)
             if not interrupted:

@@ -1,8 +1,8 @@
 """The demo's NFS export: a dataset, served by ganesha.nfsd with FSAL_ZVAAI and VAAI-NAS, until SIGTERM.
 
-Run in a mount namespace of its own, so that rpcbind's sockets in /run and the dataset's mount are nobody else's, and are
+Run in the mount namespace of serve.py, so that rpcbind's sockets in /run and the dataset's mount are nobody else's, and are
 gone with it. On a host it has a network of its own as well: port 111 and what rpcbind knows belong to the host. What it serves
-there is carried from ports of the host's loopback address.
+there is carried from ports of the host's loopback address. The appliance adds exports of its own over the message bus.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
 from guest import Forward, Forwarder  # noqa: E402
+from service import BUS, HERE, NFS_STATISTICS, OWN_MOUNTS, USER  # noqa: E402
 
 EXPORT = "/demo"
 NFS_PORT, MOUNT_PORT, PROGRAM_PORT, RPCBIND_PORT = 2049, 20048, 20049, 111
 PORTS = (NFS_PORT, MOUNT_PORT, PROGRAM_PORT)
 """What clients need; in this order in JSON and on the command line."""
 PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
-HERE = Path("/run/zvaai-demo")
-STORE = HERE / "store"
-CONTROL = HERE / "vaai-nas.socket"
+STORE = OWN_MOUNTS / "nfs"
 NOBODY = 65534
 PROPERTIES = {"mountpoint": "legacy", "acltype": "posix", "xattr": "sa", "recordsize": "128K"}
 SHOWN = {
@@ -69,7 +68,7 @@ def mount_store(dataset: str) -> None:
     if subprocess.run(["zfs", "list", "-H", dataset], capture_output=True, check=False).returncode != 0:
         report(f"making the dataset {dataset}")
         run("zfs", "create", *(word for pair in PROPERTIES.items() for word in ("-o", "=".join(pair))), dataset)
-    STORE.mkdir(parents=True)
+    STORE.mkdir()
     run("mount", "-t", "zfs", dataset, STORE)
     # Every user of every client is this one (All_Squash).
     os.chown(STORE, NOBODY, NOBODY)
@@ -91,7 +90,7 @@ NFS_CORE_PARAM {{
   Plugins_Dir = "{plugins}";
 }}
 NFSv4 {{ Only_Numeric_Owners = true; Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{recovery}"; }}
-VAAI_NAS {{ Port = {PROGRAM_PORT}; Control_Socket = "{CONTROL}"; }}
+VAAI_NAS {{ Port = {PROGRAM_PORT}; Control_Socket = "{NFS_STATISTICS}"; Control_User = {USER}; }}
 EXPORT {{
   Export_Id = 1; Path = "{STORE}"; Pseudo = "{EXPORT}"; Protocols = 3, 4; Transports = TCP; SecType = sys;
   Access_Type = RW; Squash = All_Squash; Anonymous_Uid = {NOBODY}; Anonymous_Gid = {NOBODY};
@@ -130,7 +129,7 @@ def counters() -> dict[str, int]:
     """Bytes by what VAAI-NAS did with them, of the export. Raises OSError, ValueError while the daemon starts or ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(LOOK_SECONDS)
-        connection.connect(str(CONTROL))
+        connection.connect(str(NFS_STATISTICS))
         connection.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "statistics.get"}\n')
         with connection.makefile("rb") as answers:
             exports = json.loads(answers.readline())["result"]["exports"]
@@ -161,8 +160,6 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGINT, stop)
 
     until = time.monotonic() + READY_SECONDS
-    run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", "/run")
-    HERE.mkdir()
     if not Path("/etc/mtab").exists():  # ganesha ends without it; systemd makes it on a host
         if not Path("/.zvaai-rootfs").exists():
             raise NfsError("/etc/mtab is missing: ln -s ../proc/self/mounts /etc/mtab")
@@ -171,6 +168,7 @@ def serve(options: argparse.Namespace) -> None:
     try:
         (HERE / "ganesha.conf").write_text(configuration(options.fsal))
         environment = {**os.environ, "LD_LIBRARY_PATH": str(options.library), "BLKID_FILE": str(HERE / "blkid.tab")}
+        environment["DBUS_SYSTEM_BUS_ADDRESS"] = BUS
         daemon = ["ganesha.nfsd", "-F", "-x", "-f", str(HERE / "ganesha.conf"), "-L", str(options.log), "-N", "NIV_EVENT"]
         daemon += ["-p", str(HERE / "ganesha.pid")]
         with started(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL) as rpcbind:

@@ -1,12 +1,14 @@
-"""The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py).
+"""The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py); the
+appliance (service.py), whose datastores are served beside these.
 
-Runs where the OpenZFS module is: inside the guest, or on a host that has it. Safe to repeat: what is there is used again.
-Ends, with the pool exported, on SIGTERM. A stand-in for the appliance service, which will own this.
+Runs where the OpenZFS module is: inside the guest, or on a host that has it, in a mount namespace of its own. Safe to repeat:
+what is there is used again. Ends, with the pool exported, on SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -14,10 +16,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import service
+from service import Appliance, ApplianceError
 
 VOLUME_BYTES = 4 << 30
 VOLBLOCKSIZE = 16384
@@ -34,6 +40,7 @@ LOOK_SECONDS = 1.0
 DEVICE_SECONDS = 20.0
 READY_SECONDS = 20.0
 NFS_READY_SECONDS = 40.0  # it ends by itself when it does not serve within 30
+UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
 END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 
 
@@ -66,8 +73,9 @@ def open_pool(pool: str, device: str) -> None:
         return
     if has_label(device):
         report(f"importing the pool {pool}: its data is kept from last time")
-        # -f: the pool was last used by another boot of the guest, perhaps one that was killed.
-        run("zpool", "import", "-f", "-d", device, "-N", "-o", "cachefile=none", pool)
+        # -f: the pool was last used by another boot of the guest, perhaps one that was killed. What the appliance had mounted is
+        # mounted again, as at any boot: its LUNs' persistent reservations are in a dataset.
+        run("zpool", "import", "-f", "-d", device, "-o", "cachefile=none", pool)
         return
     report(f"making the pool {pool}")
     run("zpool", "create", "-O", "mountpoint=none", "-O", "compression=lz4", "-o", "cachefile=none", pool, device)  # fmt: skip
@@ -101,13 +109,41 @@ def load_zvol_clone(module: Path | None) -> bool:
 
 
 def identity(volume: str) -> str:
-    """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own."""
-    found, source = run("zfs", "get", "-H", "-o", "value,source", "zvaai:uuid", volume).split()
-    if source == "local":
-        return found
-    made = str(uuid.uuid4())
-    run("zfs", "set", f"zvaai:uuid={made}", volume)
-    return made
+    """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own.
+
+    The property is none of the appliance's, to which the zvol would be a datastore's copy; an older demo's was.
+    """
+    told = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
+    found = {name: value for name, value, source in map(str.split, told.splitlines()) if source == "local"}
+    kept = found.get(UUID) or found.get(OLD_UUID) or str(uuid.uuid4())
+    if UUID not in found:
+        run("zfs", "set", f"{UUID}={kept}", volume)
+    if OLD_UUID in found:
+        run("zfs", "inherit", OLD_UUID, volume)
+    return kept
+
+
+def own_folders() -> None:
+    """/run and /srv of our own, that sockets and mounts are nobody else's and gone with us. Only udev's is the machine's."""
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", "/srv")
+    new = Path("/srv/run")
+    new.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", str(new))
+    if Path("/run/udev").exists():
+        (new / "udev").mkdir()
+        run("mount", "--bind", "/run/udev", str(new / "udev"))
+    (new / "mount").mkdir()  # libmount's own table
+    run("mount", "--move", str(new), "/run")
+    for folder in (service.HERE, service.OWN_MOUNTS, Path("/srv/zvaai")):
+        folder.mkdir()
+
+
+def bind_library(library: Path) -> Path:
+    """The package `appliance` and the console where any user finds them, as a checkout need not be."""
+    place = service.HERE / "lib"
+    place.mkdir()
+    run("mount", "--bind", str(library), str(place))
+    return place
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -115,6 +151,8 @@ def serve(options: argparse.Namespace) -> None:
     stopping = False
     target: subprocess.Popen[bytes] | None = None
     nfs: subprocess.Popen[bytes] | None = None
+    bus: subprocess.Popen[bytes] | None = None
+    appliance: Appliance | None = None
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         nonlocal stopping
@@ -125,20 +163,24 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
 
+    own_folders()
     open_pool(options.pool, options.device)
     try:
         volumes = [f"{options.pool}/lun{number}" for number in LUNS]
         devices = [open_volume(volume) for volume in volumes]
         clones = load_zvol_clone(options.zvol_clone)
         options.state.mkdir(parents=True, exist_ok=True)
-        control = Path(f"/run/zvaai-demo-{os.getpid()}.sock")
-        report("starting the NFS server and the target")
+        control = service.HERE / "target.sock"
+        report("starting the NFS server, the target and the appliance")
+        bus = service.start_bus()
         nfs = start_nfs(options)
         target = subprocess.Popen(
             [*END_WITH_US, options.target, "serve", "--config", options.state / "target.json", "--control", control]
-            + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn"],
+            + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn", "--allow-user", service.USER],
             stdout=sys.stderr,  # standard output is the demo's own
         )
+        appliance = Appliance(service_options(options, control))
+        appliance.start()
 
         def call(method: str, parameters: dict[str, Any]) -> str:
             return run(options.target, "call", "--control", str(control), method, json.dumps(parameters))
@@ -149,24 +191,58 @@ def serve(options: argparse.Namespace) -> None:
             lun = {"number": number, "uuid": identity(volume), "path": str(device), "product": "ZVAAI DEMO"}
             call("luns.create", {"target": options.iqn, "lun": lun})
         wait_for_nfs(options, nfs)
-        (options.state / "ready").write_text(json.dumps({"luns": LUNS, "zvol_clone": clones}))
+        appliance.wait_until_ready()
+        tell_ready(options.state / "ready", {"luns": LUNS, "zvol_clone": clones, "console": appliance.facts})
         if stopping:
             target.terminate()
-        show_offloads(call, target, nfs)
-        control.unlink(missing_ok=True)
+        look(partial(call, "statistics.get", {"target": options.iqn}), target, nfs, appliance)
         if not stopping and nfs.poll() is not None:
             raise DemoError(f"the NFS server ended by itself (exit code {nfs.returncode})")
         code = target.wait()
         if not stopping:
             raise DemoError(f"the target ended by itself (exit code {code})")
     finally:
-        running = [process for process in (target, nfs) if process is not None and process.poll() is None]
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait()
-        run("udevadm", "settle")  # it looks at the zvol after the target has closed it, and keeps the pool busy
-        run("zpool", "export", options.pool)
+        if appliance is not None:
+            appliance.stop()
+        end_all([target, nfs])
+        end_all([bus])  # who is on a bus that ends, ends at once
+        close_pool(options.pool)
+
+
+def end_all(processes: Sequence[subprocess.Popen[bytes] | None]) -> None:
+    """Ends those that were started."""
+    started = [process for process in processes if process is not None]
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.wait()
+
+
+def close_pool(pool: str) -> None:
+    """Exports it, when nobody uses its volumes any more."""
+    run("udevadm", "settle")  # it looks at the zvol after the target has closed it, and keeps the pool busy
+    run("zpool", "export", pool)
+
+
+def service_options(options: argparse.Namespace, control: Path) -> service.Options:
+    """Of the appliance."""
+    address, _, port = options.console.rpartition(":")
+    return service.Options(
+        library=bind_library(options.appliance),
+        pool=options.pool,
+        control=control,
+        listen=(address, int(port)),
+        state=options.state,
+        device_directory=str(Path(options.device).parent),
+    )
+
+
+def tell_ready(path: Path, facts: Mapping[str, Any]) -> None:
+    """Writes what is served, for root alone: who has the one-time code makes the first administrator."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(json.dumps(facts))
 
 
 def wait_until_it_answers(call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes]) -> None:
@@ -189,8 +265,7 @@ def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
     words += ["--log", options.state / "ganesha.log", "--ready", nfs_ready(options)]
     if options.nfs_own_network:
         words += ["--own-network", *map(str, options.nfs_own_network)]
-    own_mounts = ("unshare", "--mount", "--propagation", "private")
-    return subprocess.Popen([*END_WITH_US, *own_mounts, "python3", NFS, *words], stdout=sys.stderr)
+    return subprocess.Popen([*END_WITH_US, "python3", NFS, *words], stdout=sys.stderr)
 
 
 def nfs_ready(options: argparse.Namespace) -> Path:
@@ -210,10 +285,12 @@ def wait_for_nfs(options: argparse.Namespace, nfs: subprocess.Popen[bytes]) -> N
         time.sleep(0.05)
 
 
-def show_offloads(
-    call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes], nfs: subprocess.Popen[bytes]
+def look(
+    statistics: Callable[[], str], target: subprocess.Popen[bytes], nfs: subprocess.Popen[bytes], appliance: Appliance
 ) -> None:
-    """Says what the target did for hosts, whenever it did more, until it or the NFS server ends."""
+    """Until the target or the NFS server ends: says what the target did for hosts with the demo's own LUNs, whenever it did more,
+    and sees to it that the appliance runs.
+    """
     known: dict[tuple[int, str], int] = {}
     while nfs.poll() is None:
         try:
@@ -221,8 +298,9 @@ def show_offloads(
             return
         except subprocess.TimeoutExpired:
             pass
+        appliance.look()
         try:
-            luns = json.loads(call("statistics.get", {}))["luns"]
+            luns = json.loads(statistics())["luns"]
         except DemoError:
             continue  # it is about to end
         for lun in luns:
@@ -250,9 +328,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--fsal", required=True, help="libfsalzvaai.so")
     parser.add_argument("--ganesha-library", required=True, help="folder of the patched libganesha_nfsd")
     parser.add_argument("--nfs-own-network", type=int, nargs=3, help="--own-network of nfs.py")
+    parser.add_argument("--appliance", required=True, type=Path, help="folder with the package `appliance` and the console")
+    parser.add_argument("--console", required=True, help="ADDRESS:PORT of the API and the console")
     try:
         serve(parser.parse_args(words))
-    except DemoError as error:
+    except (DemoError, ApplianceError) as error:
         report(str(error))
         return 1
     return 0

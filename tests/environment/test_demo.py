@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from support.images import digest, file_system_image
 from support.programs import CACHE, IN_GUEST, REPOSITORY, run, wait_for
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+INITIATOR = "iqn.2026-11.example.initiator:here"
 
 
 class Demo:
@@ -79,6 +81,72 @@ def demo() -> Iterator[Demo]:
         demo.close()
 
 
+class Console:
+    """The appliance's API by a session, as its console has it."""
+
+    PASSWORD = "correct horse battery"
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+        self._client = httpx.Client(base_url=facts["url"], verify=False, timeout=60)
+
+    def page(self, path: str) -> httpx.Response:
+        """What a browser gets."""
+        return self._client.get(path, headers={"Accept": "text/html"})
+
+    def told(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer. Raises AssertionError for a problem."""
+        answer = self._client.request(method, f"/api/v1{path}", json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def log_in(self) -> None:
+        """As the administrator, who is made with the one-time code where there is none."""
+        user = {"name": "admin", "password": self.PASSWORD}
+        if self.told("GET", "/setup")["needed"]:
+            self.told("POST", "/setup", {"code": self.facts["setup_code"], **user})
+        self._client.headers["X-CSRF-Token"] = self.told("POST", "/session", user)["csrf_token"]
+
+    def make(self, **datastore: Any) -> Mapping[str, Any]:
+        """A datastore, served."""
+        job = self.told("POST", "/datastores", datastore)
+        until = time.monotonic() + 180
+        while (job := self.told("GET", f"/jobs/{job['id']}"))["state"] in {"queued", "running"}:
+            assert time.monotonic() < until, job
+            time.sleep(0.2)  # each answer is the guest's one processor's work
+        assert job["state"] == "succeeded", job
+        (made,) = [one for one in self.told("GET", "/datastores")["items"] if one["name"] == datastore["name"]]
+        return dict(made)
+
+
+def reaches(url: str) -> bool:
+    """Whether this machine's initiator finds a LUN there."""
+    command = [*NOBODY, "iscsi-inq", "-i", INITIATOR, url]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def lead_to_first_start(answer: Mapping[str, Any]) -> str:
+    """The console's page, the first administrator by the printed code, a datastore of each kind; the LUN's URL."""
+    console = Console(answer["console"])
+    page = console.page("/first-start")
+    assert page.status_code == 200 and "<script" in page.text and "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert console.told("GET", "/setup")["needed"] and len(answer["console"]["setup_code"]) > 15
+    console.log_in()
+    (pool,) = console.told("GET", "/pools")["items"]
+    group = console.told("POST", "/host-groups", {"name": "here"})
+    console.told("POST", "/hosts", {"name": "here", "iqns": [INITIATOR], "group": group["id"]})
+    lun = console.make(name="first", pool=pool["name"], size=str(1 << 30), host_groups=[group["id"]])
+    url = f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{lun['lun']}"
+    assert reaches(url)
+    nfs, clients = answer["nfs"], [answer["console"]["nfs_client"]]
+    share = console.make(name="second", kind="nfs", pool=pool["name"], size=str(1 << 30), clients=clients, squash="none")["share"]
+    ports = f"nfsport={nfs['port']}&mountport={nfs['mount_port']}"
+    run("nfs-cp", REPOSITORY / "README.md", f"nfs://{nfs['address']}{share}/README.md?{ports}")
+    assert "README.md" in run("nfs-ls", f"nfs://{nfs['address']}{share}?{ports}")
+    assert {one["state"] for one in console.told("GET", "/datastores")["items"]} == {"active"}
+    return url
+
+
 def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
     image = file_system_image(tmp_path, seed, 32)
     started = time.monotonic()
@@ -91,6 +159,8 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
     run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
     run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
+
+    store = lead_to_first_start(answer)
 
     refused = demo.make("demo")
     assert refused.returncode != 0 and "runs already" in refused.stderr
@@ -108,6 +178,11 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
         assert survivors.returncode == 1, survivors.stdout
 
     answer = demo.start()
+    console = Console(answer["console"])
+    assert answer["console"]["setup_code"] is None and not console.told("GET", "/setup")["needed"]
+    wait_for(lambda: reaches(store), "the datastore is served again, whoever has logged in", timeout=60)
+    console.log_in()
+    wait_for(lambda: console.told("GET", "/alerts")["items"] == [], "all is as it should be", timeout=90)
     back = tmp_path / "back"
     luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
     run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
