@@ -38,6 +38,7 @@ def _arguments() -> argparse.Namespace:
         "--device-directory", action="append", default=[], help="where pools' devices lie (/dev/disk/ unless told)"
     )
     parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
+    parser.add_argument("--pool", action="append", metavar="NAME", help="no other pool is shown or touched; again for another")
     parser.add_argument("--target-user", help="who keeps persistent reservations: the iSCSI target's user")
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
     parser.add_argument(
@@ -88,6 +89,7 @@ def main() -> int:
     policy = Policy(
         device_directories=_directories(options.device_directory, usual.device_directories),
         mount_directories=_directories(options.mount_directory, usual.mount_directories),
+        pools=frozenset(options.pool) if options.pool else None,
     )
     # Not what zpool searches by itself: zvols are among it, and what a host wrote into one could look like a pool.
     search = options.search or ["/dev/disk/by-id"]

@@ -15,7 +15,7 @@ from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.layout import check_layout, device_path
-from appliance.zfs.model import NewEncryption, VdevSpec
+from appliance.zfs.model import Dataset, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
     MAX_SIZE,
     MAX_VOLBLOCKSIZE,
@@ -44,14 +44,28 @@ class Policy:
     """New devices of pools lie below one of these."""
     mount_directories: tuple[str, ...] = ("/srv/zvaai/",)
     """File systems are mounted below one of these."""
+    pools: frozenset[str] | None = None
+    """Others are neither shown nor touched. None: there are no others."""
 
     def check(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """Raises the ZfsError of the first argument that is not taken."""
+        for name in ("name", "pool", "root", "snapshot", "snapshots"):
+            value = arguments.get(name) or ()
+            for one in (value,) if isinstance(value, str) else value:
+                if self.pools is not None and names.pool_of(one) not in self.pools:
+                    raise Refused(f"pool {names.pool_of(one)[:300]} is none of this helper's")
         for name, value in arguments.items():
             if value is not None:
                 self._check(operation, name, value)
         if operation == "inherit_property" and arguments["property"] in {"mountpoint", *SAFE}:
             raise Refused(f"what {arguments['property']} would be is not said: set it")
+
+    def shown(self, result: Any) -> Any:
+        """What an operation found, without what is of other pools."""
+        if self.pools is None or not isinstance(result, list):
+            return result
+        named = (Pool, ImportablePool, Dataset, Snapshot, Dependant)
+        return [one for one in result if not isinstance(one, named) or names.pool_of(one.name) in self.pools]
 
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name

@@ -165,7 +165,7 @@ class Server:
             raise Refused("this helper keeps no keys: it has no directory for them")
         method = getattr(owner, operation.name)
         if not operation.changes:
-            return method(**arguments)
+            return self._policy.shown(method(**arguments))
         allowed = self._mounts.before(self._engine, operation.name, arguments)
         with self._lock:
             self._changes += 1

@@ -152,7 +152,7 @@ class Appliance:
     def _start(self, name: str) -> None:
         command = [*END_WITH_US, *(_WITHOUT_PRIVILEGES if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
         if name == "helper":
-            command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root"]
+            command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             command += ["--keys", str(self._options.state / "keys"), "--device-directory", self._options.device_directory]
             command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
         environment = {

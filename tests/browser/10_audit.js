@@ -32,9 +32,11 @@ test("filters narrow it", async () => {
   assert.equal(refused.status, 409);
   await page.getByLabel("Action").selectOption({ label: "Host groups" });
   await page.getByLabel("Outcome").selectOption({ label: "Refused or failed" });
-  await page.getByText("Refused (409)").waitFor();
+  // Other stories were refused host groups too.
+  await page.getByText("Refused (409)").first().waitFor();
   await page.getByRole("gridcell", { name: "Done", exact: true }).first().waitFor({ state: "detached" });
-  assert.equal(await rows().count(), 2, "its head and one entry");
+  const [, ...entries] = await rows().allTextContents();
+  assert.ok(entries.length > 0 && entries.every((entry) => entry.includes("host_group.") && entry.includes("Refused")), `${entries}`);
   await page.getByRole("textbox", { name: "User" }).fill("somebody");
   await page.getByText("Nothing matches").waitFor();
   await look(page, "audit-no-match");

@@ -114,6 +114,28 @@ def test_the_systems_own_pool_is_not_touched(simulator: Simulator) -> None:
     assert simulator.snapshots() == [] and len(simulator.filesystems()) == 1
 
 
+def test_pools_of_others_are_neither_shown_nor_touched(simulator: Simulator) -> None:
+    simulator.create_volume("tank/a", 1 << 20)
+    simulator.snapshot(["tank/a@s"])
+    server = Server(simulator, None, users=(), policy=Policy(pools=frozenset({"own"})))  # type: ignore[arg-type]
+    for message in (
+        b'{"operation":"export_pool","arguments":{"pool":"tank"}}',
+        b'{"operation":"pool","arguments":{"name":"tank"}}',
+        b'{"operation":"volumes","arguments":{"root":"tank"}}',
+        b'{"operation":"snapshot","arguments":{"snapshots":["tank/a@t"]}}',
+        b'{"operation":"rollback","arguments":{"name":"tank/a@s"}}',
+        b'{"operation":"clone","arguments":{"snapshot":"tank/a@s","name":"own/b"}}',
+    ):
+        assert b'"refused"' in server.answer(message, 1, 0), message
+    for kind in ("pools", "importable", "volumes", "filesystems", "snapshots"):
+        answer = server.answer(b'{"operation":"%s"}' % kind.encode(), 1, 0)
+        assert b"tank" not in answer and b"refused" not in answer, answer
+    everything = Server(simulator, None, users=(), policy=Policy(pools=frozenset({"tank"})))  # type: ignore[arg-type]
+    for kind in ("pools", "volumes", "filesystems", "snapshots"):
+        assert b"tank" in everything.answer(b'{"operation":"%s"}' % kind.encode(), 1, 0)
+    assert len(simulator.snapshots()) == 1
+
+
 def test_which_pools_are_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = (
         "rpool/ROOT / zfs rw 0 0\nrpool/home /home zfs rw 0 0\ntank /tank zfs rw 0 0\ntank/a /srv/zvaai/a zfs rw 0 0\n"

@@ -13,6 +13,7 @@ from flask import Response, request
 from support.programs import CACHE
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from appliance.api import certificate
 from appliance.api.operation import DECLARATIONS
 from appliance.domain import secrets
 from appliance.testing import running
@@ -42,6 +43,7 @@ def test_answers_are_as_described(
     long = pytestconfig.getoption("--long")
     amount = ["examples,coverage,fuzzing,stateful", "30"] if long else ["fuzzing,stateful", "2"]
     with running(tmp_path / "appliance") as appliance:
+        certificate.ensure(appliance.configuration.own_certificate)
         appliance.datastore("first", host_groups=[appliance.group("cluster", "iqn.1998-01.com.vmware:esx1")])
         answers: dict[str, set[int]] = {}
 
