@@ -201,8 +201,15 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("blk_mq", [0, 1])
-@pytest.mark.parametrize("full", ["quota", "pool"])
+@pytest.mark.parametrize(
+    ("full", "blk_mq"),
+    [
+        ("quota", 0),
+        ("pool", 1),
+        pytest.param("quota", 1, marks=pytest.mark.long),
+        pytest.param("pool", 0, marks=pytest.mark.long),
+    ],
+)
 def test_the_kernel_s_eio_is_want_of_space(
     short_pool: ShortPool, short_target: Target, zfs_parameter: Callable[[str, int], None], full: str, blk_mq: int
 ) -> None:

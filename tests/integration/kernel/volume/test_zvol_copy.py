@@ -53,7 +53,7 @@ def checked(source: Path, source_offset: int, destination: Path, offset: int, le
     return copied
 
 
-@pytest.mark.parametrize("block", [4096, 16384, 65536])
+@pytest.mark.parametrize("block", [pytest.param(4096, marks=LONG), 16384, 65536])
 def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None:
     source, destination = volume(64, filled=64, volblocksize=str(block)), volume(64, filled=64, volblocksize=str(block))
     used = pool_property(pool.name, "bcloneused")
