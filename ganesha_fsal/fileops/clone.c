@@ -300,6 +300,12 @@ static int dry_run(struct clone *clone)
     return (uint64_t)file_system.f_bavail * file_system.f_frsize < needed ? ENOSPC : 0;
 }
 
+static bool is_read_only(int file)
+{
+    struct statvfs file_system;
+    return !fstatvfs(file, &file_system) && (file_system.f_flag & ST_RDONLY);
+}
+
 static int check(struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
@@ -307,8 +313,8 @@ static int check(struct clone *clone)
     const bool by_name = request->destination < 0;
     if (by_name && (!request->whole || !request->name || !request->name[0]))
         return EINVAL;
-    if ((by_name || request->whole) && !request->destination_space)
-        return EINVAL;
+    if ((by_name || request->whole) && !request->destination_space) /* what can't be written has no books */
+        return is_read_only(by_name ? request->directory : request->destination) ? EROFS : EINVAL;
     if (fstat(request->source, &clone->source_status))
         return errno;
     if (!S_ISREG(clone->source_status.st_mode))

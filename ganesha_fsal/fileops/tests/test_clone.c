@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -110,6 +111,18 @@ int __wrap_fstatfs64(int file, struct statfs *file_system)
     const int failed = __real_fstatfs64(file, file_system);
     if (all_is_zfs)
         file_system->f_type = 0x2fc12fc1; /* ZFS_SUPER_MAGIC */
+    return failed;
+}
+
+static bool all_is_read_only;
+int __real_fstatvfs64(int file, struct statvfs *file_system);
+int __wrap_fstatvfs64(int file, struct statvfs *file_system);
+
+int __wrap_fstatvfs64(int file, struct statvfs *file_system)
+{
+    const int failed = __real_fstatvfs64(file, file_system);
+    if (all_is_read_only)
+        file_system->f_flag |= ST_RDONLY;
     return failed;
 }
 
@@ -547,10 +560,27 @@ static void what_was_emptied_is_said_to_be_empty(void **state)
     }
 }
 
+static void what_can_not_be_written_is_said_to_be_read_only(void **state)
+{
+    (void)state;
+    struct files files = make_files();
+    struct fileops_clone_result result;
+    struct fileops_space *space = files.space;
+
+    files.space = NULL; /* as books of such a file system are */
+    all_is_read_only = true;
+    assert_int_equal(clone_by_name(&files, FILEOPS_CLONE_FULL, &result), EROFS);
+    all_is_read_only = false;
+    assert_int_equal(clone_by_name(&files, FILEOPS_CLONE_FULL, &result), EINVAL);
+    files.space = space;
+    remove_files(&files);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unfinished_file_is_nobody_elses),
+        cmocka_unit_test(what_can_not_be_written_is_said_to_be_read_only),
         cmocka_unit_test(what_nothing_was_done_to_is_not_emptied),
         cmocka_unit_test(what_could_not_be_emptied_is_tried_again),
         cmocka_unit_test(what_was_emptied_is_said_to_be_empty),
