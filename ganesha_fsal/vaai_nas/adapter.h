@@ -85,8 +85,8 @@ struct vaai_nas_adapter {
 
     /*
      * The handle of what lies at `path` in an export, which is names with one slash between, none of them "." or ".."; "" is the export
-     * itself. Goes by no symbolic link, and shows nothing that clients are not shown. Errors: STALE where there is no such export, NOT_FOUND,
-     * NOT_DIRECTORY, NOT_SUPPORTED for an export of another FSAL.
+     * itself. Goes by no symbolic link and to no other file system, and shows nothing that clients are not shown. Errors: STALE where there is no
+     * such export or it is being removed, NOT_FOUND, NOT_DIRECTORY, NAME_TOO_LONG, NOT_SUPPORTED for an export of another FSAL and for another file system.
      */
     enum vaai_nas_status (*find)(uint16_t export_id, const char *path, struct vaai_nas_handle *handle);
 };

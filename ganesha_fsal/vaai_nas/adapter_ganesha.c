@@ -59,7 +59,10 @@ static enum vaai_nas_status status_of_fsal(fsal_status_t status)
         return VAAI_NAS_BAD_HANDLE;
     case ERR_FSAL_NOTDIR:
         return VAAI_NAS_NOT_DIRECTORY;
+    case ERR_FSAL_NAMETOOLONG:
+        return VAAI_NAS_NAME_TOO_LONG;
     case ERR_FSAL_NOTSUPP:
+    case ERR_FSAL_XDEV: /* a file system that is not the export's */
         return VAAI_NAS_NOT_SUPPORTED;
     case ERR_FSAL_IO:
         return VAAI_NAS_INPUT_OUTPUT;
@@ -346,6 +349,11 @@ static bool adapter_is_ending(const struct vaai_nas_file *file)
     return fsal_zvaai_export_is_ending(held->export->fsal_export->sub_export);
 }
 
+static bool is_same_file_system(const struct fsal_obj_handle *one, const struct fsal_obj_handle *other)
+{
+    return one->fsid.major == other->fsid.major && one->fsid.minor == other->fsid.minor;
+}
+
 /* With op_ctx at the export, as root. A symbolic link is no directory to fsal_lookup(). */
 static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_handle *handle)
 {
@@ -365,6 +373,10 @@ static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_ha
             name[length] = 0;
             next = NULL;
             status = fsal_lookup(object, name, &next, NULL);
+            if (!FSAL_IS_ERROR(status) && !is_same_file_system(object, next)) {
+                next->obj_ops->put_ref(next);
+                status = fsalstat(ERR_FSAL_XDEV, EXDEV);
+            }
         }
         object->obj_ops->put_ref(object);
         object = FSAL_IS_ERROR(status) ? NULL : next;
