@@ -36,13 +36,14 @@ static bool take_flag(struct json_object *value, bool *flag)
     return json_object_is_type(value, json_type_boolean);
 }
 
-/* 32 hexadecimal digits. */
+/* 32 hexadecimal digits, not all of them 0: that is none to the service. */
 static bool take_request_id(struct json_object *value, struct asked *asked)
 {
     static const char digits[] = "0123456789abcdef";
     const char *text;
 
-    if (!take_text(value, &text) || strlen(text) != 2 * VAAI_NAS_REQUEST_ID_SIZE || strspn(text, digits) != strlen(text))
+    if (!take_text(value, &text) || strlen(text) != 2 * VAAI_NAS_REQUEST_ID_SIZE || strspn(text, digits) != strlen(text) ||
+        strspn(text, "0") == strlen(text))
         return false;
     for (size_t i = 0; i < VAAI_NAS_REQUEST_ID_SIZE; i++)
         asked->request_id[i] = (uint8_t)((strchr(digits, text[2 * i]) - digits) << 4 | (strchr(digits, text[2 * i + 1]) - digits));
