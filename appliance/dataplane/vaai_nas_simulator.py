@@ -54,12 +54,12 @@ class VaaiNasSimulator(FileControl):
         """See FileControl."""
         asked = (export, source, destination, fast)
         with self._lock:
-            total = self._file(export, source, "source").total
             for clone in self._jobs.values():
                 if clone.request == request and not dry_run:
                     if clone.asked != asked:
-                        raise FileRefusedError("exists", "the request id belongs to another request", "destination")
+                        raise FileRefusedError("exists", "the request id belongs to another request", "request_id")
                     return self.job(export, clone.told.job)
+            total = self._file(export, source, "source").total
             if destination in self.exports[export]:
                 raise FileRefusedError("exists", "the name is taken; nothing was changed", "destination")
             if fast and self.cannot_share:

@@ -167,9 +167,16 @@ static void *start_when_up(void *unused)
     return NULL;
 }
 
+/* Set before the exports are let go. */
+static bool daemon_is_ending(void)
+{
+    return __atomic_load_n(&admin_shutdown, __ATOMIC_SEQ_CST);
+}
+
 static void start_control_socket(void)
 {
-    uid_t user = geteuid();
+    struct vaai_nas_control_socket asked = {
+        .path = configuration.control_socket, .user = geteuid(), .wait_until_up = nfs_init_wait, .is_ending = daemon_is_ending};
     int error = 0;
 
     if (configuration.control_socket == NULL)
@@ -177,11 +184,11 @@ static void start_control_socket(void)
     if (configuration.control_user != NULL) {
         const struct passwd *found = getpwnam(configuration.control_user);
         if (found != NULL)
-            user = found->pw_uid;
+            asked.user = found->pw_uid;
         else
             LogCrit(COMPONENT_FSAL, "VAAI-NAS: there is no user %s, who may not ask then", configuration.control_user);
     }
-    error = vaai_nas_control_socket_start(service, configuration.control_socket, user);
+    error = vaai_nas_control_socket_start(service, &asked);
     if (error != 0)
         LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
 }
@@ -218,5 +225,5 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
 void vaai_nas_export_ends(uint16_t export_id)
 {
     if (service != NULL && !vaai_nas_cancel_export(service, export_id, EXPORT_END_MAX_MILLISECONDS))
-        LogWarn(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled and have not ended yet", export_id);
+        LogWarn(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled and have not ended yet, or other calls hang in it", export_id);
 }

@@ -6,12 +6,12 @@
 #include "vmdk_list.h"
 
 /*
- * What who rules this machine may have done with the files of an export, by their paths from it. Nothing here goes by a symbolic link or leaves the
- * export. Errors of finding: STALE where there is no such export, NOT_FOUND, NOT_DIRECTORY, NOT_SUPPORTED for an export of another FSAL, INVALID for what is no such path:
- * names with one slash between, none of them "." or "..", VAAI_NAS_FILE_PATH_SIZE - 1 bytes at most.
+ * What who rules this machine may have done with the files of an export, by their paths from it. Nothing here goes by a symbolic link or
+ * leaves the export's file system. Errors of finding: STALE where there is no such export, NOT_FOUND, NOT_DIRECTORY, NOT_SUPPORTED for an
+ * export of another FSAL or another file system in one, INVALID for what is no such path: names with one slash between, none of them "." or
+ * "..", VAAI_NAS_FILE_PATH_SIZE - 1 bytes at most. BUSY where too many touch files already (file_calls.h), as in a pool that hangs.
  */
 
-#define VAAI_NAS_FILE_PATH_SIZE 1024 /* with NUL */
 #define VAAI_NAS_LOCAL_HOST "local"  /* who counters and jobs say has asked */
 
 /* A page of the export's VMDK files that hold data; see vmdk_list.h. vmdk_list_free() is the caller's, whatever is returned. */
@@ -30,13 +30,13 @@ struct vaai_nas_file_clone {
 };
 
 /*
- * Starts it as vaai_nas_start_clone() does, and does not wait. The new file has the source's owner, group and mode. *field names what is in
- * the way, "source" or "destination", or is NULL.
+ * Starts it as vaai_nas_start_clone() does, and does not wait. The new file has the source's owner, group and mode. The same request, by its id,
+ * finds its job whatever became of the files. *field names what is in the way, "source", "destination" or "request_id", or is NULL.
  */
 enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *asked,
                                                struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE]);
 
-/* As vaai_nas_get_job() and vaai_nas_cancel_job(). */
+/* A job that writes to the export, as vaai_nas_get_job() and vaai_nas_cancel_job() have it. They touch no file, and need no such export any more. */
 enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                            struct vaai_nas_job *job);
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,

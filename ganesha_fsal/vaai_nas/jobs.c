@@ -72,7 +72,7 @@ static bool is_of_another_daemon(const struct vaai_nas_jobs *jobs, uint64_t id)
     return id < jobs->first_id || id >= jobs->next_id;
 }
 
-static struct timespec moment_in(uint32_t milliseconds)
+struct timespec vaai_nas_moment_in(uint32_t milliseconds)
 {
     struct timespec moment;
 
@@ -110,7 +110,7 @@ static bool take_place(struct vaai_nas_jobs *jobs, enum place place)
 /* In a place. A job that others wait for may be forgotten meanwhile: it is looked up anew after every wait. */
 static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
-    const struct timespec until = moment_in(milliseconds);
+    const struct timespec until = vaai_nas_moment_in(milliseconds);
     struct job *job = jobs_find_id(jobs, id);
 
     while (job != NULL && job_is_active(job) && pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0)
@@ -259,6 +259,24 @@ enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, cons
     return status;
 }
 
+enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint16_t export_id,
+                                                struct vaai_nas_job *shown)
+{
+    enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
+
+    pthread_mutex_lock(&jobs->lock);
+    const struct job *job = jobs_find_request(jobs, clone);
+    if (job != NULL) {
+        const bool same = job->shown.export_id == export_id && strcmp(job->clone.source_path, clone->source_path) == 0 &&
+                          strcmp(job->clone.destination_path, clone->destination_path) == 0 && job->clone.fast == clone->fast;
+        status = same ? VAAI_NAS_OK : VAAI_NAS_EXISTS;
+        if (same)
+            job_show(job, shown);
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return status;
+}
+
 enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
                                        struct vaai_nas_listed_job *shown)
 {
@@ -303,31 +321,42 @@ void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct v
     *count = used;
 }
 
+/* With the lock held. `job` may be NULL: there is none with this id. */
+static enum vaai_nas_status cancel(struct vaai_nas_jobs *jobs, struct job *job, uint64_t id, struct vaai_nas_job *shown)
+{
+    if (job == NULL)
+        return id != 0 && is_of_another_daemon(jobs, id) ? VAAI_NAS_INTERRUPTED : VAAI_NAS_NOT_FOUND;
+    job->cancelled = true;
+    job_show(job, shown);
+    job = wait_for(jobs, shown->id, PLACE_LATER, jobs->cancel_milliseconds);
+    if (job != NULL)
+        job_show(job, shown);
+    return VAAI_NAS_OK;
+}
+
 enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
                                           struct vaai_nas_job *shown)
 {
-    enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
-
     pthread_mutex_lock(&jobs->lock);
     struct job *job = id != 0 ? jobs_find_id(jobs, id) : jobs_find_destination(jobs, device, inode, "");
-    if (job != NULL && job->device == device && job->inode == inode) {
-        id = job->shown.id;
-        job->cancelled = true;
-        job_show(job, shown);
-        job = wait_for(jobs, id, PLACE_LATER, jobs->cancel_milliseconds);
-        if (job != NULL)
-            job_show(job, shown);
-        status = VAAI_NAS_OK;
-    } else if (id != 0 && is_of_another_daemon(jobs, id)) {
-        status = VAAI_NAS_INTERRUPTED;
-    }
+    const bool is_it = job != NULL && job->device == device && job->inode == inode;
+    const enum vaai_nas_status status = cancel(jobs, is_it ? job : NULL, id, shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
-bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, uint32_t wait_milliseconds)
+enum vaai_nas_status vaai_nas_jobs_cancel_id(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *shown)
 {
-    const struct timespec until = moment_in(wait_milliseconds);
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = jobs_find_id(jobs, id);
+    const bool is_it = job != NULL && job->shown.export_id == export_id;
+    const enum vaai_nas_status status = cancel(jobs, is_it ? job : NULL, id, shown);
+    pthread_mutex_unlock(&jobs->lock);
+    return status;
+}
+
+bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, const struct timespec *until)
+{
     bool active, in_time = true;
 
     pthread_mutex_lock(&jobs->lock);
@@ -339,7 +368,7 @@ bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id,
                 active = true;
             }
         if (active)
-            in_time = pthread_cond_timedwait(&jobs->ended, &jobs->lock, &until) == 0;
+            in_time = pthread_cond_timedwait(&jobs->ended, &jobs->lock, until) == 0;
     } while (active && in_time);
     pthread_mutex_unlock(&jobs->lock);
     return !active;

@@ -2,6 +2,7 @@
 #ifndef VAAI_NAS_JOBS_H
 #define VAAI_NAS_JOBS_H
 
+#include <time.h>
 
 #include "../fileops/clone.h"
 #include "service.h"
@@ -55,6 +56,13 @@ struct vaai_nas_listed_job {
 enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone,
                                                 uint64_t *id);
 
+/*
+ * The job that writes to the export and has the clone's request id, when it was asked for by the same paths: EXISTS where it was for another request,
+ * NOT_FOUND where there is none.
+ */
+enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint16_t export_id,
+                                                struct vaai_nas_job *job);
+
 enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
                                        struct vaai_nas_listed_job *job);
 
@@ -68,10 +76,16 @@ void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct v
 enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
                                           struct vaai_nas_job *job);
 
+/* By its id and the export that it writes to, whatever became of its destination. */
+enum vaai_nas_status vaai_nas_jobs_cancel_id(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
+
 /*
- * Cancels those that read or write in the export, and waits until none is active. false where some still are after
- * `wait_milliseconds`. That no others enter is the adapter's part (is_ending).
+ * Cancels those that read or write in the export, and waits until none is active. false where some still are at `until`, of
+ * CLOCK_MONOTONIC. That no others enter is the adapter's part (is_ending).
  */
-bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, uint32_t wait_milliseconds);
+bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, const struct timespec *until);
+
+/* Of CLOCK_MONOTONIC. */
+struct timespec vaai_nas_moment_in(uint32_t milliseconds);
 
 #endif

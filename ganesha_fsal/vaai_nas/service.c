@@ -21,6 +21,7 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
     if (service == NULL)
         return NULL;
     service->adapter = options->adapter;
+    file_calls_init(&service->file_calls);
     service->counters = vaai_nas_counters_new();
     if (service->counters != NULL)
         service->jobs = vaai_nas_jobs_new(options, service->counters);
@@ -37,6 +38,7 @@ void vaai_nas_service_free(struct vaai_nas_service *service)
         return;
     vaai_nas_jobs_free(service->jobs);
     vaai_nas_counters_free(service->counters);
+    file_calls_destroy(&service->file_calls);
     free(service);
 }
 

@@ -16,6 +16,7 @@
 
 #define VAAI_NAS_REQUEST_ID_SIZE 16
 #define VAAI_NAS_REASON_SIZE 256
+#define VAAI_NAS_FILE_PATH_SIZE 1024 /* of a path from an export, with NUL */
 #define VAAI_NAS_WAIT_MAX_MILLISECONDS 10000u
 /* Of a clone that is answered when it is complete: libtirpc's clients wait 25 s, and what is cancelled needs a moment to end. */
 #define VAAI_NAS_DO_MAX_MILLISECONDS 15000u
@@ -46,6 +47,8 @@ struct vaai_nas_clone {
     bool dry_run;
     bool range;                         /* only these bytes, into a file that keeps its others */
     uint64_t source_offset, destination_offset, length;
+    /* What it was asked for by (files.h); empty: by handles. */
+    char source_path[VAAI_NAS_FILE_PATH_SIZE], destination_path[VAAI_NAS_FILE_PATH_SIZE];
 };
 
 enum vaai_nas_job_state { VAAI_NAS_WAITING, VAAI_NAS_RUNNING, VAAI_NAS_COMPLETE, VAAI_NAS_FAILED };
@@ -143,8 +146,8 @@ enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const
                                          const struct vaai_nas_handle *destination, uint64_t id, struct vaai_nas_job *job);
 
 /*
- * Cancels the jobs that read or write in the export, and waits for their end; false where some have not ended in time. The adapter has
- * to say of the export that it is ending before, so that no others begin.
+ * Cancels the jobs that read or write in the export, and waits for their end and that of calls by path; false where some have not ended in time.
+ * The adapter has to say of the export that it is ending, and to find nothing in it, before: so no others begin.
  */
 bool vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id, uint32_t wait_milliseconds);
 

@@ -32,20 +32,42 @@ static enum vaai_nas_status find(struct vaai_nas_service *service, uint16_t expo
     return service->adapter->find(export_id, path, handle);
 }
 
+struct walked {
+    const struct vaai_nas_adapter *adapter;
+    struct vaai_nas_file file;
+};
+
+static bool is_ending(void *context)
+{
+    const struct walked *walked = context;
+
+    return walked->adapter->is_ending(&walked->file);
+}
+
+static enum vaai_nas_status list_files(struct vaai_nas_service *service, uint16_t export_id, const char *after, size_t limit,
+                                       struct vmdk_list *list)
+{
+    struct vaai_nas_handle handle;
+    struct walked walked = {.adapter = service->adapter};
+    enum vaai_nas_status status = find(service, export_id, "", &handle);
+
+    if (status == VAAI_NAS_OK)
+        status = service_open(service, &local, &handle, VAAI_NAS_LOOK, &walked.file);
+    if (status != VAAI_NAS_OK)
+        return status;
+    const int error = vmdk_list(walked.file.fd, after, limit, is_ending, &walked, list);
+    service_close(service, &walked.file);
+    return error == ECANCELED ? VAAI_NAS_STALE : vaai_nas_status_of_errno(error);
+}
+
 enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint16_t export_id, const char *after, size_t limit,
                                          struct vmdk_list *list)
 {
-    struct vaai_nas_handle handle;
-    struct vaai_nas_file file;
-
     memset(list, 0, sizeof(*list));
-    enum vaai_nas_status status = find(service, export_id, "", &handle);
-    if (status == VAAI_NAS_OK)
-        status = service_open(service, &local, &handle, VAAI_NAS_LOOK, &file);
-    if (status != VAAI_NAS_OK)
-        return status;
-    status = vaai_nas_status_of_errno(vmdk_list(file.fd, after, limit, list));
-    service_close(service, &file);
+    if (!file_calls_begin(&service->file_calls, export_id))
+        return VAAI_NAS_BUSY;
+    const enum vaai_nas_status status = list_files(service, export_id, after, limit, list);
+    file_calls_end(&service->file_calls, export_id);
     return status;
 }
 
@@ -53,39 +75,78 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
                                                   struct vaai_nas_statistics *statistics)
 {
     struct vaai_nas_handle handle;
-    enum vaai_nas_status status = find(service, export_id, path, &handle);
 
-    return status == VAAI_NAS_OK ? vaai_nas_get_statistics(service, &local, &handle, statistics) : status;
+    if (!file_calls_begin(&service->file_calls, export_id))
+        return VAAI_NAS_BUSY;
+    enum vaai_nas_status status = find(service, export_id, path, &handle);
+    if (status == VAAI_NAS_OK)
+        status = vaai_nas_get_statistics(service, &local, &handle, statistics);
+    file_calls_end(&service->file_calls, export_id);
+    return status;
 }
 
 /* The directory that the destination is to be made in, and its name there. */
-static enum vaai_nas_status find_place(struct vaai_nas_service *service, uint16_t export_id, const char *path,
-                                       struct vaai_nas_clone *clone)
+static enum vaai_nas_status find_place(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
 {
     char directory[VAAI_NAS_FILE_PATH_SIZE] = "";
-    const char *slash = strrchr(path, '/');
+    const char *path = clone->destination_path, *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
 
-    if (!is_path(path))
-        return VAAI_NAS_INVALID;
     if (slash != NULL)
         memcpy(directory, path, (size_t)(slash - path));
-    snprintf(clone->name, sizeof(clone->name), "%s", slash != NULL ? slash + 1 : path);
+    memcpy(clone->name, name, strnlen(name, sizeof(clone->name) - 1)); /* zeroes behind */
     return find(service, export_id, directory, &clone->destination);
 }
 
-/* The source's handle; it is a file. */
-static enum vaai_nas_status find_source(struct vaai_nas_service *service, uint16_t export_id, const char *path,
-                                        struct vaai_nas_handle *handle)
+/* The source's handle; it is a file that can be read. */
+static enum vaai_nas_status find_source(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
 {
     struct vaai_nas_file file;
-    enum vaai_nas_status status = find(service, export_id, path, handle);
+    enum vaai_nas_status status = find(service, export_id, clone->source_path, &clone->source);
 
     if (status != VAAI_NAS_OK)
         return status;
-    status = service_open(service, &local, handle, VAAI_NAS_LOOK, &file);
-    if (status == VAAI_NAS_OK && file.is_directory)
-        status = VAAI_NAS_IS_DIRECTORY;
+    status = service_open(service, &local, &clone->source, VAAI_NAS_READ, &file);
     service_close(service, &file);
+    return status;
+}
+
+static enum vaai_nas_status start(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone,
+                                  struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
+{
+    *field = "source";
+    enum vaai_nas_status status = find_source(service, export_id, clone);
+    if (status != VAAI_NAS_OK) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
+        return status;
+    }
+    *field = "destination";
+    status = find_place(service, export_id, clone);
+    if (status != VAAI_NAS_OK) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "the folder of the destination: %s; nothing was changed", vaai_nas_status_name(status));
+        return status;
+    }
+    status = vaai_nas_start_clone(service, &local, clone, 0, job, reason);
+    if (status != VAAI_NAS_EXISTS && status != VAAI_NAS_INVALID && status != VAAI_NAS_ACCESS && status != VAAI_NAS_NOT_DIRECTORY)
+        *field = NULL;
+    return status;
+}
+
+/*
+ * The job that the same request has begun: found by what was asked for, as neither the source nor the destination's folder need be there any more.
+ * NOT_FOUND: there is none.
+ */
+static enum vaai_nas_status find_begun(struct vaai_nas_service *service, uint16_t export_id, const struct vaai_nas_clone *clone,
+                                       struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE])
+{
+    const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
+
+    if (clone->dry_run) /* asks what would be, not what was */
+        return VAAI_NAS_NOT_FOUND;
+    const enum vaai_nas_status status = vaai_nas_jobs_get_of_paths(service->jobs, clone, export_id, job);
+    if (status == VAAI_NAS_EXISTS)
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id belongs to another request; nothing was changed: use a new one");
+    if (status != VAAI_NAS_NOT_FOUND)
+        service_end(service, &counted, &local, "", status);
     return status;
 }
 
@@ -93,42 +154,62 @@ enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service,
                                                struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
 {
     struct vaai_nas_clone clone = {.fast = asked->fast, .dry_run = asked->dry_run};
-    enum vaai_nas_status status;
 
+    *field = !is_path(asked->source) ? "source" : !is_path(asked->destination) ? "destination" : NULL;
+    if (*field != NULL) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "%s: this is no path of a file; nothing was changed", *field);
+        return VAAI_NAS_INVALID;
+    }
     memcpy(clone.request_id, asked->request_id, sizeof(clone.request_id));
-    *field = "source";
-    status = *asked->source == 0 ? VAAI_NAS_INVALID : find_source(service, asked->export_id, asked->source, &clone.source);
-    if (status != VAAI_NAS_OK) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
+    strcpy(clone.source_path, asked->source);
+    strcpy(clone.destination_path, asked->destination);
+    enum vaai_nas_status status = find_begun(service, asked->export_id, &clone, job, reason);
+    if (status == VAAI_NAS_EXISTS)
+        *field = "request_id";
+    if (status != VAAI_NAS_NOT_FOUND)
         return status;
-    }
-    *field = "destination";
-    status = find_place(service, asked->export_id, asked->destination, &clone);
-    if (status != VAAI_NAS_OK) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the folder of the destination: %s; nothing was changed", vaai_nas_status_name(status));
-        return status;
-    }
-    status = vaai_nas_start_clone(service, &local, &clone, 0, job, reason);
-    if (status != VAAI_NAS_EXISTS && status != VAAI_NAS_INVALID && status != VAAI_NAS_ACCESS && status != VAAI_NAS_NOT_DIRECTORY)
-        *field = NULL;
+    if (!file_calls_begin(&service->file_calls, asked->export_id))
+        return VAAI_NAS_BUSY;
+    status = start(service, asked->export_id, &clone, job, field, reason);
+    file_calls_end(&service->file_calls, asked->export_id);
+    return status;
+}
+
+typedef enum vaai_nas_status about_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job);
+
+/* Neither touches a file: a job is told of, and ended, whatever became of its export and of its destination. */
+static enum vaai_nas_status get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
+{
+    struct vaai_nas_listed_job found;
+    const enum vaai_nas_status status = vaai_nas_jobs_get(service->jobs, id, export_id, 0, &found);
+
+    if (status == VAAI_NAS_OK)
+        *job = found.job;
+    return status;
+}
+
+static enum vaai_nas_status cancel(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
+{
+    return vaai_nas_jobs_cancel_id(service->jobs, id, export_id, job);
+}
+
+static enum vaai_nas_status ask(struct vaai_nas_service *service, about_job *of, uint16_t export_id, uint64_t id,
+                                struct vaai_nas_job *job)
+{
+    const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
+    const enum vaai_nas_status status = of(service, export_id, id, job);
+
+    service_end(service, &counted, &local, "", status);
     return status;
 }
 
 enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
 {
-    struct vaai_nas_handle handle;
-    enum vaai_nas_status status = find(service, export_id, "", &handle);
-
-    return status == VAAI_NAS_OK ? vaai_nas_get_job(service, &local, &handle, id, 0, job) : status;
+    return ask(service, get, export_id, id, job);
 }
 
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                               struct vaai_nas_job *job)
 {
-    struct vaai_nas_listed_job found;
-    enum vaai_nas_status status = vaai_nas_jobs_get(service->jobs, id, export_id, 0, &found);
-
-    if (status != VAAI_NAS_OK)
-        return status;
-    return vaai_nas_cancel_job(service, &local, &found.destination, id, job);
+    return ask(service, cancel, export_id, id, job);
 }

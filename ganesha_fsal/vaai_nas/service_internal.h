@@ -4,15 +4,17 @@
 
 #include <time.h>
 
+#include "file_calls.h"
 #include "jobs.h"
 #include "service.h"
 
-/* What service.c, service_clone.c and service_jobs.c share. */
+/* What service.c, service_clone.c, service_files.c and service_jobs.c share. */
 
 struct vaai_nas_service {
     const struct vaai_nas_adapter *adapter;
     struct vaai_nas_counters *counters;
     struct vaai_nas_jobs *jobs;
+    struct file_calls file_calls;
 };
 
 /* An operation that is counted when it ends. */

@@ -27,7 +27,7 @@ static bool is_whose(const struct vaai_nas_listed_job *job, const struct vaai_na
 static bool may_know(struct vaai_nas_service *service, const struct vaai_nas_caller *caller, const struct vaai_nas_file *file,
                      const struct vaai_nas_listed_job *job)
 {
-    return is_whose(job, caller, file) || may_write(service, caller, &job->destination);
+    return caller->local || is_whose(job, caller, file) || may_write(service, caller, &job->destination);
 }
 
 enum vaai_nas_status vaai_nas_get_job(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
@@ -135,5 +135,8 @@ enum vaai_nas_status vaai_nas_cancel_job(struct vaai_nas_service *service, const
 
 bool vaai_nas_cancel_export(struct vaai_nas_service *service, uint16_t export_id, uint32_t wait_milliseconds)
 {
-    return vaai_nas_jobs_cancel_export(service->jobs, export_id, wait_milliseconds);
+    const struct timespec until = vaai_nas_moment_in(wait_milliseconds);
+    const bool jobs_ended = vaai_nas_jobs_cancel_export(service->jobs, export_id, &until);
+
+    return file_calls_wait(&service->file_calls, export_id, &until) && jobs_ended;
 }

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,6 +21,8 @@ struct walk {
     struct vmdk_list *list;
     const char *after;
     size_t limit, looked;
+    bool (*is_to_end)(void *context);
+    void *context;
     dev_t device;
     char path[VAAI_NAS_FILE_PATH_SIZE];
 };
@@ -63,16 +66,32 @@ static bool is_vmdk(const char *name)
     return length > 5 && strcasecmp(name + length - 5, ".vmdk") == 0;
 }
 
-static bool is_descriptor(int directory, const char *name)
+/* `found` is the regular file itself, not open for reading: by its name another could be there by now, a device say, which opening would act upon. */
+static bool is_descriptor(int found)
 {
-    char begin[sizeof(descriptor_begins) - 1];
-    const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    char path[32], begin[sizeof(descriptor_begins) - 1];
 
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
     const ssize_t length = pread(file, begin, sizeof(begin), 0);
     close(file);
     return length == (ssize_t)sizeof(begin) && memcmp(begin, descriptor_begins, sizeof(begin)) == 0;
+}
+
+/* Whether it is a file with data, and its attributes. */
+static bool has_data(struct walk *walk, int directory, const char *name, struct stat *attributes)
+{
+    const int found = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool has = found >= 0 && fstat(found, attributes) == 0;
+
+    if (!has)
+        walk->list->incomplete = walk->list->incomplete || errno != ENOENT;
+    has = has && S_ISREG(attributes->st_mode) && (attributes->st_size > DESCRIPTOR_BYTES_MAX || !is_descriptor(found));
+    if (found >= 0)
+        close(found);
+    return has;
 }
 
 /* Keeps the file if it is one of the first after `after`, one more than the limit. */
@@ -88,11 +107,7 @@ static int keep(struct walk *walk, int directory, const char *name)
         place--;
     if (place > walk->limit)
         return 0;
-    if (fstatat(directory, name, &attributes, AT_SYMLINK_NOFOLLOW) != 0) {
-        walk->list->incomplete = walk->list->incomplete || errno != ENOENT;
-        return 0;
-    }
-    if (!S_ISREG(attributes.st_mode) || (attributes.st_size <= DESCRIPTOR_BYTES_MAX && is_descriptor(directory, name)))
+    if (!has_data(walk, directory, name, &attributes))
         return 0;
     char *path = strdup(walk->path);
     if (path == NULL)
@@ -167,7 +182,10 @@ static int walk_directory(struct walk *walk, int directory, size_t length, unsig
         return error;
     }
     while (error == 0 && walk->looked < VMDK_LIST_LOOKED && (errno = 0, entry = readdir(stream)) != NULL) {
-        walk->looked++;
+        if (++walk->looked % VMDK_LIST_ASKED == 0 && walk->is_to_end != NULL && walk->is_to_end(walk->context)) {
+            error = ECANCELED;
+            break;
+        }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && (depth > 0 || !is_hidden(entry->d_name)))
             error = look(walk, dirfd(stream), entry, length, depth);
     }
@@ -177,9 +195,13 @@ static int walk_directory(struct walk *walk, int directory, size_t length, unsig
     return error;
 }
 
-int vmdk_list(int directory, const char *after, size_t limit, struct vmdk_list *list)
+int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context, struct vmdk_list *list)
 {
-    struct walk walk = {.list = list, .after = after, .limit = limit < VMDK_LIST_MAX ? limit : VMDK_LIST_MAX};
+    struct walk walk = {.list = list,
+                        .after = after,
+                        .limit = limit < VMDK_LIST_MAX ? limit : VMDK_LIST_MAX,
+                        .is_to_end = is_to_end,
+                        .context = context};
     struct stat attributes;
     const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with an offset of its own */
 

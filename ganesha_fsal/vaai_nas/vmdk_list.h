@@ -15,6 +15,7 @@
 #define VMDK_LIST_MAX 500u       /* in one page */
 #define VMDK_LIST_DEPTH 8u       /* directories below one another; ESXi makes one for each virtual machine */
 #define VMDK_LIST_LOOKED 200000u /* names that are looked at for a page */
+#define VMDK_LIST_ASKED 256u
 
 struct vmdk_file {
     char *path; /* from the directory; UTF-8 without control characters */
@@ -28,8 +29,11 @@ struct vmdk_list {
     bool incomplete; /* something was not looked at: too deep, too many, not to be read, or a name that is no text */
 };
 
-/* Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. 0 or an errno value. */
-int vmdk_list(int directory, const char *after, size_t limit, struct vmdk_list *list);
+/*
+ * Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. `is_to_end` (may be NULL) is asked every
+ * VMDK_LIST_ASKED names. 0 or an errno value, ECANCELED where it was to end.
+ */
+int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context, struct vmdk_list *list);
 
 void vmdk_list_free(struct vmdk_list *list);
 

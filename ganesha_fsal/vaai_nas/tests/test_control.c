@@ -18,7 +18,9 @@
 
 #include "../../fileops/fileops.h"
 #include "../control.h"
+#include "../file_calls.h"
 #include "../service.h"
+#include "../vmdk_list.h"
 
 #define ID "00112233445566778899aabbccddeeff"
 
@@ -26,6 +28,9 @@ static char place[256];
 static bool gate_open;
 static unsigned int clones_begun;
 static uid_t owner;
+static bool ending;             /* of the export */
+static bool hangs;              /* whatever is looked for in export 2 */
+static unsigned int hanging;    /* so many calls do */
 
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
@@ -51,6 +56,12 @@ static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, stru
     char whole[512];
     struct stat attributes;
 
+    if (export_id == 2 && __atomic_load_n(&hangs, __ATOMIC_SEQ_CST)) {
+        __atomic_add_fetch(&hanging, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&hangs, __ATOMIC_SEQ_CST))
+            usleep(1000);
+        __atomic_sub_fetch(&hanging, 1, __ATOMIC_SEQ_CST);
+    }
     if (export_id != 1)
         return VAAI_NAS_STALE;
     snprintf(whole, sizeof(whole), "%s/%s", place, path);
@@ -101,7 +112,7 @@ static void fake_close(struct vaai_nas_file *file)
 static bool fake_is_ending(const struct vaai_nas_file *file)
 {
     (void)file;
-    return false;
+    return ending;
 }
 
 static const struct vaai_nas_adapter adapter = {
@@ -131,6 +142,7 @@ static int begin(void **state)
     write_file("vm/disk-flat.vmdk", 100);
     write_file("other.vmdk", 100);
     gate_open = true;
+    ending = hangs = false;
     clones_begun = 0;
     *state = vaai_nas_service_new(&options);
     return *state == NULL;
@@ -215,11 +227,139 @@ static void a_clone_is_one_job(void **state)
     assert_int_equal(job_of(*state, request), id);
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
     expect(*state, "clone.start",
-           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}", "\"status\":\"exists\"");
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}",
+           "\"status\":\"exists\",\"field\":\"request_id\"");
     __atomic_store_n(&gate_open, true, __ATOMIC_SEQ_CST);
     wait_until(*state, about, "\"state\":\"complete\"");
     expect(*state, "job.get", "{\"export\":1,\"job\":77}", "\"status\":\"interrupted\",\"field\":\"job\"");
     assert_int_equal(clones_begun, 1);
+}
+
+static void remove_file(const char *name)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", place, name);
+    assert_int_equal(remove(path), 0);
+}
+
+static void make_folder(const char *name)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", place, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void a_repeated_request_needs_no_files(void **state)
+{
+    static const char request[] = "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"" ID "\"}";
+
+    make_folder("made");
+    const uint64_t id = job_of(*state, request);
+    remove_file("other.vmdk");
+    assert_int_equal(job_of(*state, request), id);
+    write_file("other.vmdk", 50); /* another file */
+    assert_int_equal(job_of(*state, request), id);
+    remove_file("made");
+    assert_int_equal(job_of(*state, request), id);
+    expect(*state, "clone.start",
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"ffffffffffffffffffffffffffffffff\"}",
+           "\"status\":\"not_found\",\"field\":\"destination\"");
+}
+
+static void a_job_is_ended_whatever_became_of_its_folder(void **state)
+{
+    char about[64], path[512];
+
+    if (geteuid() != 0)
+        skip(); /* whose the source is */
+    make_folder("made");
+    snprintf(path, sizeof(path), "%s/other.vmdk", place);
+    assert_int_equal(chown(path, 1234, 1234), 0);
+    __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
+    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/a.vmdk\",\"request_id\":\"" ID "\"}");
+    remove_file("made");
+    snprintf(about, sizeof(about), "{\"export\":2,\"job\":%llu}", (unsigned long long)id);
+    expect(*state, "job.get", about, "\"status\":\"not_found\",\"field\":\"job\"");
+    expect(*state, "job.cancel", about, "\"status\":\"not_found\",\"field\":\"job\"");
+    snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
+    expect(*state, "job.get", about, "\"status\":\"ok\"");
+    expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
+}
+
+static void *list_export_2(void *service)
+{
+    expect(service, "files.list", "{\"export\":2}", "\"status\":\"stale\"");
+    return NULL;
+}
+
+static void wait_for_hanging(unsigned int number)
+{
+    while (__atomic_load_n(&hanging, __ATOMIC_SEQ_CST) != number)
+        usleep(1000);
+}
+
+static void what_hangs_keeps_others_from_nothing(void **state)
+{
+    pthread_t threads[FILE_CALLS_EXPORT_MAX];
+    char about[64];
+
+    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+    hangs = true;
+    for (size_t i = 0; i < FILE_CALLS_EXPORT_MAX; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, list_export_2, *state), 0);
+    wait_for_hanging(FILE_CALLS_EXPORT_MAX);
+    expect(*state, "files.list", "{\"export\":2}", "\"status\":\"busy\"");
+    expect(*state, "file.statistics", "{\"export\":2,\"path\":\"a\"}", "\"status\":\"busy\"");
+    expect(*state, "clone.start",
+           "{\"export\":2,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"ffffffffffffffffffffffffffffffff\"}",
+           "\"status\":\"busy\",\"field\":null");
+    expect(*state, "files.list", "{\"export\":1}", "\"complete\":true");
+    snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
+    wait_until(*state, about, "\"state\":\"complete\"");
+    expect(*state, "job.get", "{\"export\":2,\"job\":77}", "\"status\":\"interrupted\"");
+    expect(*state, "statistics.get", "{}", "\"hosts\":[");
+    __atomic_store_n(&hangs, false, __ATOMIC_SEQ_CST);
+    for (size_t i = 0; i < FILE_CALLS_EXPORT_MAX; i++)
+        pthread_join(threads[i], NULL);
+    expect(*state, "files.list", "{\"export\":2}", "\"status\":\"stale\"");
+}
+
+static void *let_go(void *unused)
+{
+    (void)unused;
+    __atomic_store_n(&hangs, false, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void an_export_that_ends_waits_for_its_calls(void **state)
+{
+    pthread_t caller, opener;
+
+    hangs = true;
+    assert_int_equal(pthread_create(&caller, NULL, list_export_2, *state), 0);
+    wait_for_hanging(1);
+    assert_true(vaai_nas_cancel_export(*state, 1, 60000));
+    assert_false(vaai_nas_cancel_export(*state, 2, 10));
+    assert_int_equal(pthread_create(&opener, NULL, let_go, NULL), 0);
+    assert_true(vaai_nas_cancel_export(*state, 2, 60000));
+    assert_int_equal(__atomic_load_n(&hanging, __ATOMIC_SEQ_CST), 0);
+    pthread_join(caller, NULL);
+    pthread_join(opener, NULL);
+}
+
+static void a_listing_ends_with_its_export(void **state)
+{
+    char name[32];
+
+    for (unsigned int i = 0; i < VMDK_LIST_ASKED; i++) {
+        snprintf(name, sizeof(name), "vm/%u", i);
+        write_file(name, 0);
+    }
+    expect(*state, "files.list", "{\"export\":1}", "\"complete\":true");
+    ending = true;
+    expect(*state, "files.list", "{\"export\":1}", "\"status\":\"stale\",\"field\":\"export\"");
 }
 
 static void how_the_bytes_went_is_told(void **state)
@@ -299,6 +439,8 @@ static void what_is_no_request_is_refused(void **state)
         {"job.get", "{\"export\":1,\"job\":18446744073709551615}", "\"field\":\"job\""},
         {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\"}", "\"field\":\"request_id\""},
         {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00\"}", "\"field\":\"request_id\""},
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00000000000000000000000000000000\"}",
+         "\"field\":\"request_id\""},
         {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"" ID "\",\"fast\":1}", "\"field\":\"fast\""},
         {"files.remove", "{}", "-32601"},
     };
@@ -307,6 +449,12 @@ static void what_is_no_request_is_refused(void **state)
         expect(*state, wrong[i].method, wrong[i].parameters, wrong[i].part);
     char *answer = ask(*state, "{\"id\":1,\"method\":");
     assert_non_null(strstr(answer, "-32700"));
+    free(answer);
+    answer = ask(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} x");
+    assert_non_null(strstr(answer, "-32700"));
+    free(answer);
+    answer = ask(*state, " {\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} \r");
+    assert_non_null(strstr(answer, "\"exports\":["));
     free(answer);
     answer = ask(*state, "[1]");
     assert_non_null(strstr(answer, "-32600"));
@@ -321,6 +469,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
+        cmocka_unit_test_setup_teardown(a_repeated_request_needs_no_files, begin, end),
+        cmocka_unit_test_setup_teardown(a_job_is_ended_whatever_became_of_its_folder, begin, end),
+        cmocka_unit_test_setup_teardown(what_hangs_keeps_others_from_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(an_export_that_ends_waits_for_its_calls, begin, end),
+        cmocka_unit_test_setup_teardown(a_listing_ends_with_its_export, begin, end),
         cmocka_unit_test_setup_teardown(how_the_bytes_went_is_told, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_cancelled, begin, end),
         cmocka_unit_test_setup_teardown(a_dry_run_changes_nothing, begin, end),

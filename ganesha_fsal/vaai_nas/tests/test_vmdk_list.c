@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,35 @@
 
 static int root;
 static char place[256];
+
+/* "swapped.vmdk" is another file, a descriptor, as soon as it was looked at once. */
+static bool swaps;
+int __real_openat64(int directory, const char *name, int flags, ...);
+int __wrap_openat64(int directory, const char *name, int flags, ...);
+int __real_fstatat64(int directory, const char *name, struct stat *attributes, int flags);
+int __wrap_fstatat64(int directory, const char *name, struct stat *attributes, int flags);
+
+static void swap(const char *name)
+{
+    if (swaps && strcmp(name, "swapped.vmdk") == 0)
+        renameat(root, "other", root, "swapped.vmdk");
+}
+
+int __wrap_openat64(int directory, const char *name, int flags, ...)
+{
+    const int file = __real_openat64(directory, name, flags, 0600);
+
+    swap(name);
+    return file;
+}
+
+int __wrap_fstatat64(int directory, const char *name, struct stat *attributes, int flags)
+{
+    const int failed = __real_fstatat64(directory, name, attributes, flags);
+
+    swap(name);
+    return failed;
+}
 
 static int begin(void **state)
 {
@@ -57,7 +87,7 @@ static void collect(size_t limit, char *all, size_t room, bool *incomplete)
     *incomplete = false;
     while (more) {
         struct vmdk_list list = {.count = 0};
-        assert_int_equal(vmdk_list(root, after, limit, &list), 0);
+        assert_int_equal(vmdk_list(root, after, limit, NULL, NULL, &list), 0);
         assert_true(list.count <= limit);
         for (size_t i = 0; i < list.count; i++) {
             snprintf(all + strlen(all), room - strlen(all), "%s;", list.file[i].path);
@@ -97,7 +127,7 @@ static void sizes_are_told(void **state)
 
     (void)state;
     write_file("thin.vmdk", "data", 1 << 20);
-    assert_int_equal(vmdk_list(root, "", 10, &list), 0);
+    assert_int_equal(vmdk_list(root, "", 10, NULL, NULL, &list), 0);
     assert_int_equal(list.count, 1);
     assert_int_equal(list.file[0].total_bytes, 1 << 20);
     assert_true(list.file[0].allocated_bytes > 0 && list.file[0].allocated_bytes < 1 << 20);
@@ -158,6 +188,46 @@ static void what_is_left_out_is_said(void **state)
     assert_false(incomplete);
 }
 
+static void what_is_read_is_what_was_looked_at(void **state)
+{
+    struct vmdk_list list = {.count = 0};
+
+    (void)state;
+    write_file("swapped.vmdk", "data", 5000);
+    write_file("other", "# Disk DescriptorFile", 600);
+    swaps = true;
+    assert_int_equal(vmdk_list(root, "", 10, NULL, NULL, &list), 0);
+    swaps = false;
+    assert_int_equal(faccessat(root, "other", F_OK, 0), -1);
+    assert_int_equal(list.count, 1);
+    assert_int_equal(list.file[0].total_bytes, 5000);
+    vmdk_list_free(&list);
+}
+
+static bool ends_at_second(void *context)
+{
+    unsigned int *asked = context;
+
+    return ++*asked == 2;
+}
+
+static void it_ends_when_it_is_to(void **state)
+{
+    struct vmdk_list list = {.count = 0};
+    unsigned int asked = 0;
+    char name[32];
+
+    (void)state;
+    for (unsigned int i = 0; i < 3 * VMDK_LIST_ASKED; i++) {
+        snprintf(name, sizeof(name), "%u.vmdk", i);
+        write_file(name, "", 0);
+    }
+    assert_int_equal(vmdk_list(root, "", 500, ends_at_second, &asked, &list), ECANCELED);
+    assert_int_equal(asked, 2);
+    assert_true(list.count > VMDK_LIST_ASKED && list.count < 2 * VMDK_LIST_ASKED);
+    vmdk_list_free(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +235,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sizes_are_told, begin, end),
         cmocka_unit_test_setup_teardown(nothing_outside_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(what_is_left_out_is_said, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_read_is_what_was_looked_at, begin, end),
+        cmocka_unit_test_setup_teardown(it_ends_when_it_is_to, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.ganesha import Export, Ganesha, running_ganesha
 from support.libnfs import mounted
-from support.programs import IN_GUEST, wait_for
+from support.programs import IN_GUEST, run, wait_for
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FileRefusedError, VaaiNas
@@ -55,14 +55,23 @@ def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.Temp
     os.chown(store / DISK, 1234, 4321)
     for name, target in (("link", "vm"), ("outside", "/"), ("link.vmdk", DISK)):
         (store / name).symlink_to(target)
+    (store / "vm" / "passing").write_bytes(data)
+    (store / "passing").mkdir()
+    nested = store / "nested"
+    nested.mkdir()
+    run("mount", "-t", "tmpfs", "nested", nested)
+    (nested / "other.vmdk").write_bytes(b"x")
     os.sync()
     control = directory / "vaai-nas.socket"
     exports = [Export(1, store, "/store", access="RO")]
     if not IN_GUEST:  # where /usr can't be exported
         exports.append(Export(9, Path("/usr"), "/other", fsal="VFS", access="RO"))
     blocks = f'VAAI_NAS {{ Control_Socket = "{control}"; }}\n'
-    with running_ganesha(directory / "ganesha", exports, blocks=blocks) as ganesha:
-        yield Rig(ganesha, store, VaaiNas(control), control, data)
+    try:
+        with running_ganesha(directory / "ganesha", exports, blocks=blocks) as ganesha:
+            yield Rig(ganesha, store, VaaiNas(control), control, data)
+    finally:
+        run("umount", nested)
 
 
 def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[str, str | None]:
@@ -118,6 +127,28 @@ def test_nothing_beside_the_exports_files_is_reached(rig: Rig) -> None:
         assert refused(rig, "share/common-licenses/GPL-3", "share/new", export=9)[0] == "not_supported"
     assert refused(rig, DISK, "new.vmdk", export=5)[0] == "stale"
     assert sorted(str(path) for path in rig.store.rglob("*")) == before
+
+
+def test_no_other_file_system_in_the_export_is_reached(rig: Rig) -> None:
+    assert refused(rig, "nested/other.vmdk", "new.vmdk") == ("not_supported", "source")
+    assert refused(rig, DISK, "nested/new.vmdk") == ("not_supported", "destination")
+    assert not (rig.store / "nested" / "new.vmdk").exists()
+    assert all("nested" not in one.path for one in rig.files.files(1, "", 100).files)
+
+
+def test_a_request_said_again_is_the_same_job_whatever_became_of_the_files(rig: Rig) -> None:
+    request, made = uuid.uuid4().hex, rig.store / "passing" / "new.vmdk"
+    job = rig.ended(rig.files.clone(1, "vm/passing", "passing/new.vmdk", request=request, fast=False))
+    assert job.state == "complete" and made.read_bytes() == rig.data
+    (rig.store / "vm" / "passing").unlink()
+    made.unlink()
+    made.parent.rmdir()
+    again = rig.files.clone(1, "vm/passing", "passing/new.vmdk", request=request, fast=False)
+    assert (again.job, again.state) == (job.job, "complete")
+    assert rig.files.cancel(1, job.job).state == "complete"
+    with pytest.raises(FileRefusedError) as error:
+        rig.files.clone(1, DISK, "passing.vmdk", request=request, fast=False)
+    assert (error.value.status, error.value.field) == ("exists", "request_id")
 
 
 def test_others_than_who_may_are_not_answered(rig: Rig) -> None:

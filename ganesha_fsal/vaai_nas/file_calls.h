@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#ifndef VAAI_NAS_FILE_CALLS_H
+#define VAAI_NAS_FILE_CALLS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Calls by path that touch files, and so may hang as long as a pool does. They are bounded, so that others are answered meanwhile. */
+
+#define FILE_CALLS_MAX 32u        /* at once */
+#define FILE_CALLS_EXPORT_MAX 16u /* of them in one export, so that one pool does not take all */
+
+struct file_calls {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    uint16_t export_id[FILE_CALLS_MAX]; /* of those under way */
+    size_t count;
+};
+
+void file_calls_init(struct file_calls *calls);
+void file_calls_destroy(struct file_calls *calls);
+
+/* false: there are too many. */
+bool file_calls_begin(struct file_calls *calls, uint16_t export_id);
+void file_calls_end(struct file_calls *calls, uint16_t export_id);
+
+/* Waits until none of the export is under way; false where some still are at `until`, of CLOCK_MONOTONIC. */
+bool file_calls_wait(struct file_calls *calls, uint16_t export_id, const struct timespec *until);
+
+#endif
