@@ -1,7 +1,8 @@
-// Tabs of one browser share one stream of events; when the tab that has it closes, another takes it.
+// Tabs of one browser share one stream of events, and one session: when the tab that has the stream closes, another takes it; who logs in
+// again in one, does so in all.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, logIn, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, logIn, openBrowser, openPage, PASSWORD } from "./harness.js";
 
 let browser;
 before(async () => void (browser = await openBrowser()));
@@ -44,4 +45,31 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   assert.equal(streams.length, 2);
   assert.ok(others.includes(streams[1]), "one of the others has taken it");
   await context.close();
+});
+
+test("who logs in again in one tab goes on working in the others, and who logs out is logged out in all", async () => {
+  const one = await openPage(browser);
+  await logIn(one);
+  const other = await one.context().newPage();
+  await other.goto("/system");
+  await other.getByRole("button", { name: "Make a support bundle" }).waitFor();
+  const ended = (page) => page.getByRole("heading", { name: "Your session has ended" });
+
+  await one.context().clearCookies(); // as after half an hour without anybody there
+  // By an event, which gets through also where the page has asked for something by itself and tells of the end already.
+  for (const page of [one, other]) await page.locator("a[href='/audit']").first().dispatchEvent("click");
+  await Promise.all([ended(one).waitFor(), ended(other).waitFor()]);
+  await one.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
+  await one.getByRole("button", { name: "Log in again" }).click();
+  await Promise.all([ended(one), ended(other)].map((heading) => heading.waitFor({ state: "detached" })));
+  // What it sends is taken: it has the CSRF token of the new session.
+  await other.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "System" }).click();
+  const answering = other.waitForResponse((answer) => answer.request().method() === "POST");
+  await other.getByRole("button", { name: "Make a support bundle" }).click();
+  assert.equal((await answering).status(), 202);
+
+  await one.getByRole("button", { name: "User menu of admin" }).click();
+  await one.getByRole("menuitem", { name: "Log out" }).click();
+  await ended(other).waitFor();
+  await closePage(one);
 });

@@ -13,7 +13,7 @@ import { JobScreen, JobsScreen } from "./screens/jobs";
 import { LoginScreen } from "./screens/login";
 import { NotFoundScreen } from "./screens/not-found";
 import { ReadinessScreen } from "./screens/readiness";
-import { endSession, SessionProvider, sessionQuery } from "./session/session";
+import { refused, SessionProvider, sessionQuery } from "./session/session";
 import { Boundary } from "./shell/boundary";
 import { Gate } from "./shell/gate";
 import { Shell } from "./shell/shell";
@@ -32,13 +32,13 @@ const PoolScreen = lazy(() => import("./screens/pools/detail"));
 const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
-function refused(error: Error): void {
-  if (asProblem(error).isSession) endSession(client);
+function onError(error: Error): void {
+  refused(client, asProblem(error));
 }
 
 const client = new QueryClient({
-  queryCache: new QueryCache({ onError: refused }),
-  mutationCache: new MutationCache({ onError: refused }),
+  queryCache: new QueryCache({ onError }),
+  mutationCache: new MutationCache({ onError }),
   defaultOptions: {
     queries: {
       staleTime: 5_000,

@@ -3,13 +3,13 @@
 import { useCallback, useRef, useState } from "react";
 import { useQueryClient } from "@tanstack/react-query";
 import { asProblem, type ApiProblem } from "../api/problem";
-import { endSession } from "../session/session";
+import { refused } from "../session/session";
 
 interface Submission<Body, Answer> {
   readonly send: (body: Body) => Promise<Answer | undefined>;
   readonly pending: boolean;
   readonly problem: ApiProblem | null;
-  /** What is wrong with a field, as the service says. */
+  /** What is wrong with a field, or with a part of it, as the service says. */
   readonly fieldProblem: (name: string) => string | undefined;
   readonly forget: () => void;
 }
@@ -41,7 +41,7 @@ export function useSubmission<Body, Answer>(
       } catch (error) {
         const found = asProblem(error);
         if (found.effect === "nothing-changed") attempt.current = null;
-        if (found.isSession) endSession(client);
+        refused(client, found);
         setProblem(found);
         return undefined;
       } finally {
@@ -55,7 +55,7 @@ export function useSubmission<Body, Answer>(
     send: submit,
     pending,
     problem,
-    fieldProblem: useCallback((name: string) => problem?.fields.get(name), [problem]),
+    fieldProblem: useCallback((name: string) => problem?.at(name), [problem]),
     forget: useCallback(() => setProblem(null), []),
   };
 }

@@ -1,13 +1,15 @@
 /** Who is logged in: read once, kept in the cache, ended by any 401. */
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
-import { createContext, use, useCallback, useEffect, useMemo, type ReactNode } from "react";
+import { createContext, use, useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
 import { api, setCsrfToken, told } from "../api/client";
 import { listen } from "../api/events";
-import { ApiProblem } from "../api/problem";
+import { ApiProblem, asProblem } from "../api/problem";
 import type { Role, Session } from "../api/types";
 
 const KEY = ["session"];
+/** Of the channel by which tabs tell each other that somebody has logged in or out: they have one cookie. */
+const CHANNEL = "zvaai-session";
 const RANK: Record<Role, number> = { viewer: 1, operator: 2, admin: 3 };
 
 /** `ended`: who was logged in is not any more; the page stays, for what was typed there. */
@@ -38,6 +40,38 @@ export function endSession(client: QueryClient): void {
   client.setQueryData<Known>(KEY, (known) => (known?.session ? { ...known, ended: true } : known));
 }
 
+/** Takes who is logged in now. What another user was shown is not this one's to see: the page is loaded anew. */
+function take(client: QueryClient, session: Session): void {
+  setCsrfToken(session.csrf_token ?? null);
+  const before = client.getQueryData<Known>(KEY)?.session;
+  client.setQueryData<Known>(KEY, { session, ended: false });
+  if (before && before.user !== session.user) window.location.assign("/");
+  else void client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
+}
+
+/**
+ * Asks again who is logged in: another tab has logged in or out, so that the CSRF token of this one holds no longer, or a refusal tells
+ * of another role. What is shown is old only where something of it has changed.
+ */
+export async function lookAgain(client: QueryClient): Promise<void> {
+  const known = client.getQueryData<Known>(KEY);
+  if (!known?.session) return;
+  try {
+    const session = await told(api.GET("/api/v1/session"));
+    const { user, role, csrf_token: token } = known.session;
+    if (known.ended || session.user !== user || session.role !== role || session.csrf_token !== token) take(client, session);
+  } catch (error) {
+    // Of an appliance that does not answer others tell.
+    if (asProblem(error).isSession) endSession(client);
+  }
+}
+
+/** What a refusal says of the session: that it has ended, or that it may be another than this tab knows. */
+export function refused(client: QueryClient, problem: ApiProblem): void {
+  if (problem.isSession) endSession(client);
+  else if (problem.status === 403) void lookAgain(client);
+}
+
 interface SessionActions {
   readonly session: Session | null;
   readonly ended: boolean;
@@ -53,7 +87,16 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   const live = known?.session != null && !known.ended;
   const ended = known?.ended ?? false;
 
+  const others = useRef<BroadcastChannel | null>(null);
+
   useEffect(() => (live ? listen(client) : undefined), [client, live]);
+  // Also while the session has ended: then it is another tab where somebody logs in again.
+  useEffect(() => {
+    const channel = new BroadcastChannel(CHANNEL);
+    channel.onmessage = () => void lookAgain(client);
+    others.current = channel;
+    return () => channel.close();
+  }, [client]);
   // Until somebody logs in again nothing is asked for, as on a page that nobody looks at: each answer would be a 401 that draws
   // what lies below the login anew, and a dialog that is drawn hides the login from screen readers.
   useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
@@ -61,18 +104,15 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   const logIn = useCallback(
     async (name: string, password: string) => {
       const session = await told(api.POST("/api/v1/session", { body: { name, password } }));
-      setCsrfToken(session.csrf_token ?? null);
-      const before = client.getQueryData<Known>(KEY)?.session;
-      client.setQueryData<Known>(KEY, { session, ended: false });
-      // What another user was shown is not this one's to see.
-      if (before && before.user !== session.user) window.location.assign("/");
-      else void client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
+      others.current?.postMessage(null);
+      take(client, session);
     },
     [client],
   );
 
   const logOut = useCallback(async () => {
     await told(api.DELETE("/api/v1/session"));
+    others.current?.postMessage(null);
     setCsrfToken(null);
     // Who looks at the session is told of its end: it stays in the cache, where what was shown to its user does not.
     client.setQueryData<Known>(KEY, { session: null, ended: false });
