@@ -75,9 +75,14 @@ test("a webhook is made, and its test says how the receiver took it", async () =
 
 test("what was changed since a backup comes back, and is shown before", async () => {
   await page.getByRole("button", { name: "Back up" }).click();
-  await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
+  const make = dialog().getByRole("button", { name: "Make the file" });
+  await dialog().getByRole("textbox", { name: "Passphrase", exact: true }).fill(PASSPHRASE);
+  await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(`${PASSPHRASE}!`);
+  await dialog().getByText("The two passphrases differ.").waitFor();
+  assert.ok(await make.isDisabled());
+  await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(PASSPHRASE);
   const downloading = page.waitForEvent("download");
-  await dialog().getByRole("button", { name: "Make the file" }).click();
+  await make.click();
   const file = await (await downloading).path();
   assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "zvaai-configuration");
   const { told } = apiOf(page);
@@ -109,7 +114,8 @@ test("a support bundle is made and downloaded", async () => {
   const [first, second] = readFileSync(await (await downloading).path());
   assert.deepEqual([first, second], [0x1f, 0x8b], "gzip (RFC 1952)");
   for (let left = await bundles.count(); left > 0; left -= 1) {
-    await page.getByRole("button", { name: /^Delete the bundle/ }).first().click();
+    await page.getByRole("button", { name: /^Delete the bundle of/ }).first().click();
+    await dialog().getByRole("button", { name: "Delete the bundle", exact: true }).click();
     await bundles.nth(left - 1).waitFor({ state: "detached" });
   }
   await closePage(page);

@@ -16,7 +16,6 @@ export type Disk = Item<"DiskPage">;
 export type Group = Item<"GroupPage">;
 export type Host = Item<"HostPage">;
 export type HostAsked = Schemas["HostAsked"];
-export type HostChange = Schemas["HostChange"];
 export type Importable = Item<"ImportablePage">;
 export type IscsiSession = Item<"SessionPage">;
 export type Job = Item<"JobPage">;

@@ -44,7 +44,14 @@ export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
     },
   );
   return (
-    <SendDialog {...dialog} pending={pending} problem={problem} onSubmit={(force) => void send(asked(force))} onClose={onClose}>
+    <SendDialog
+      {...dialog}
+      asked={JSON.stringify(asked(false))}
+      pending={pending}
+      problem={problem}
+      onSubmit={(force) => void send(asked(force))}
+      onClose={onClose}
+    >
       {children?.(problem)}
     </SendDialog>
   );

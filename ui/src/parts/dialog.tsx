@@ -4,6 +4,7 @@ import { Button, Checkbox, Form, Modal, ModalBody, ModalFooter, ModalHeader, Mod
 import { useId, useState, type ReactNode } from "react";
 import type { ApiProblem } from "../api/problem";
 import { text } from "../text";
+import { standing } from "./answered";
 import { TextField } from "./field";
 import { ProblemAlert } from "./problem-alert";
 
@@ -17,6 +18,8 @@ interface Props {
   readonly ready?: boolean;
   readonly pending: boolean;
   readonly problem: ApiProblem | null;
+  /** What is asked for, as JSON and without force: what is refused may be forced as long as it is the same. */
+  readonly asked: string;
   readonly knownFields?: readonly string[];
   readonly onSubmit: (force: boolean) => void;
   readonly onClose: () => void;
@@ -31,7 +34,8 @@ export function SendDialog({
   confirm,
   ready = true,
   pending,
-  problem,
+  problem: told,
+  asked,
   knownFields,
   onSubmit,
   onClose,
@@ -40,7 +44,9 @@ export function SendDialog({
   const id = useId();
   const [typed, setTyped] = useState("");
   const [force, setForce] = useState(false);
+  const [sent, setSent] = useState<string | null>(null);
   const words = text.datastores.detail.actions;
+  const problem = standing(told, sent, asked);
   const canForce = problem?.canForce ?? false;
   const sendable = ready && !pending && (confirm === undefined || typed === confirm);
   return (
@@ -52,7 +58,11 @@ export function SendDialog({
           noValidate
           onSubmit={(event) => {
             event.preventDefault();
-            if (sendable) onSubmit(canForce && force);
+            if (!sendable || (canForce && !force)) return;
+            // The tick was for this one; another refusal is read anew.
+            setForce(false);
+            setSent(asked);
+            onSubmit(canForce);
           }}
         >
           {lead !== undefined && <p>{lead}</p>}

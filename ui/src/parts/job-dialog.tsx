@@ -51,6 +51,7 @@ export function JobDialog<Asked>({ asked, ask, ready, onBegin, onClose, children
   return (
     <SendDialog
       {...dialog}
+      asked={JSON.stringify(asked(false))}
       ready={ready?.(problem) ?? true}
       pending={pending}
       problem={problem}

@@ -34,6 +34,7 @@ export const schedules = {
   actions: (name: string) => `Actions for ${name}`,
   keeps: (count: number) => (count === 1 ? "1 snapshot" : `the newest ${count}`),
   gone: (count: number) => (count === 1 ? "1 that is not there" : `${count} that are not there`),
+  newestOnly: "the newest only",
   soon: "At once",
   overdue: "Due",
   empty: {
@@ -71,6 +72,7 @@ export const schedules = {
     name: "Name",
     datastores: "Datastores",
     datastoresHelp: "Of one pool: so they are taken in one moment.",
+    search: "Find a datastore",
     noDatastores: "There is no datastore that a snapshot could be taken of.",
     every: "Every",
     unit: "Unit",
@@ -80,7 +82,8 @@ export const schedules = {
     keep: "Keep of each datastore",
     keepHelp: "From 1 to 1000. Held snapshots, and those that have clones, are kept beyond this number.",
     keepWrong: "This has to be a whole number from 1 to 1000.",
-    reach: (span: string) => `So you can go back ${span}.`,
+    reach: (span: string) => `So you can always go back ${span}.`,
+    reachNone: "So you can go back to the newest only.",
   },
   span: {
     minutes: (count: number) => (count === 1 ? "1 minute" : `${count} minutes`),

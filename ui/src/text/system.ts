@@ -35,6 +35,8 @@ export const system = {
     backUpSubmit: "Make the file",
     passphrase: "Passphrase",
     passphraseHelp: "12 to 256 characters",
+    repeat: "Repeat the passphrase",
+    repeatWrong: "The two passphrases differ.",
     made: "The backup was made; the browser keeps it where it keeps downloads.",
     file: (day: string) => `zvaai-configuration-${day}.json`,
     restore: "Restore",
@@ -61,6 +63,9 @@ export const system = {
     downloadOne: (at: string) => `Download the bundle of ${at}`,
     remove: "Delete",
     removeOne: (at: string) => `Delete the bundle of ${at}`,
+    removeTitle: (at: string) => `Delete the bundle of ${at}?`,
+    removeLead: "The file goes; what it is of stays.",
+    removeSubmit: "Delete the bundle",
   },
   webhooks: {
     title: "Webhooks",

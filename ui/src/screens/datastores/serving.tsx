@@ -4,6 +4,7 @@ import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { Datastore } from "../../api/types";
+import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
@@ -19,12 +20,24 @@ function squashOf(store: Datastore): Squash {
   return SQUASH.find((one) => one === store.squash) ?? "none";
 }
 
+interface Form {
+  readonly clients: string;
+  readonly versions: readonly string[];
+  readonly squash: Squash;
+}
+
+/** As the service takes it. */
+function valuesOf({ clients, versions, squash }: Form) {
+  return { clients: clientsOf({ clients }), versions: VERSIONS.filter((one) => versions.includes(one)), squash };
+}
+
+/** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function Serving({ store, ...job }: DialogProps) {
-  const [clients, setClients] = useState(store.clients.join(", "));
-  const [versions, setVersions] = useState<readonly string[]>(store.versions);
-  const [squash, setSquash] = useState<Squash>(squashOf(store));
-  const typed = { kind: store.kind, clients };
-  const wrong = clientsProblem(typed);
+  const [first] = useState<Form>({ clients: store.clients.join(", "), versions: store.versions, squash: squashOf(store) });
+  const [form, setForm] = useState(first);
+  const { versions, squash } = form;
+  const change = (part: Partial<Form>) => setForm((before) => ({ ...before, ...part }));
+  const wrong = clientsProblem({ kind: store.kind, clients: form.clients });
   return (
     <JobDialog
       {...job}
@@ -33,12 +46,7 @@ export function Serving({ store, ...job }: DialogProps) {
       submit={words.submit}
       ready={() => wrong === undefined && versions.length > 0}
       knownFields={["clients", "versions", "squash"]}
-      asked={(force) => ({
-        clients: clientsOf(typed),
-        versions: VERSIONS.filter((one) => versions.includes(one)),
-        squash,
-        force,
-      })}
+      asked={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
       ask={(body, headers) =>
         api.PATCH("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: store.id } }, body, headers })
       }
@@ -49,9 +57,9 @@ export function Serving({ store, ...job }: DialogProps) {
             id="clients"
             label={text.datastores.wizard.hosts.clients}
             help={words.clientsHelp}
-            value={clients}
-            onChange={setClients}
-            problem={wrong ?? problem?.fields.get("clients")}
+            value={form.clients}
+            onChange={(clients) => change({ clients })}
+            problem={wrong ?? problem?.at("clients")}
           />
           <FormGroup role="group" label={words.versions} fieldId="versions" isStack>
             {VERSIONS.map((one) => (
@@ -61,7 +69,7 @@ export function Serving({ store, ...job }: DialogProps) {
                 label={words.version[one]}
                 isChecked={versions.includes(one)}
                 onChange={(_event, checked) =>
-                  setVersions(checked ? [...versions, one] : versions.filter((other) => other !== one))
+                  change({ versions: checked ? [...versions, one] : versions.filter((other) => other !== one) })
                 }
               />
             ))}
@@ -76,7 +84,7 @@ export function Serving({ store, ...job }: DialogProps) {
                 label={text.datastores.detail.overview.squashed[one]}
                 description={words.squashHelp[one]}
                 isChecked={squash === one}
-                onChange={() => setSquash(one)}
+                onChange={() => change({ squash: one })}
               />
             ))}
           </FormGroup>

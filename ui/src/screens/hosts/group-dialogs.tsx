@@ -6,6 +6,7 @@ import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import type { Group, Offload } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
+import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
 import { text } from "../../text";
 
@@ -17,6 +18,11 @@ export const OFFLOADS: readonly Offload[] = ["compare_and_write", "extended_copy
 interface Form {
   readonly name: string;
   readonly disabled: readonly Offload[];
+}
+
+/** As the service takes it. */
+function valuesOf({ name, disabled }: Form) {
+  return { name, disabled_offloads: OFFLOADS.filter((one) => disabled.includes(one)) };
 }
 
 interface FieldsProps {
@@ -76,7 +82,7 @@ export function AddGroup({ onClose }: Close) {
       knownFields={["name"]}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={() => ({ name: form.name, disabled_offloads: [...form.disabled] })}
+      asked={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/host-groups", { body, headers })}
     >
       {(problem) => <GroupFields form={form} onChange={setForm} problem={problem} />}
@@ -88,8 +94,10 @@ interface AboutGroup extends Close {
   readonly group: Group;
 }
 
+/** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeGroup({ group, onClose }: AboutGroup) {
-  const [form, setForm] = useState<Form>({ name: group.name, disabled: group.disabled_offloads });
+  const [first] = useState<Form>({ name: group.name, disabled: group.disabled_offloads });
+  const [form, setForm] = useState(first);
   return (
     <ChangeDialog
       title={words.change.title(group.name)}
@@ -99,7 +107,7 @@ export function ChangeGroup({ group, onClose }: AboutGroup) {
       knownFields={["name"]}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={() => ({ name: form.name, disabled_offloads: [...form.disabled] })}
+      asked={() => changedOf(valuesOf(first), valuesOf(form))}
       ask={(body, headers) =>
         api.PATCH("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, body, headers })
       }

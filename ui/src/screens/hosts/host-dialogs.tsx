@@ -6,8 +6,9 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { groupsQuery, iscsiSettingsQuery } from "../../api/queries";
-import type { Host, HostAsked, HostChange } from "../../api/types";
+import type { Host, HostAsked } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
+import { changedOf } from "../../parts/changed";
 import { ChoiceField, LinesField, TextField } from "../../parts/field";
 import { text } from "../../text";
 import { linesOf } from "./paths";
@@ -28,6 +29,11 @@ interface Form {
   readonly group: string;
   readonly iqns: string;
   readonly addresses: string;
+}
+
+/** As the service takes it. */
+function valuesOf({ name, group, iqns, addresses }: Form) {
+  return { name, group: group === "" ? null : group, iqns: linesOf(iqns), addresses: linesOf(addresses) } satisfies HostAsked;
 }
 
 interface FieldsProps {
@@ -89,12 +95,7 @@ export function AddHost({ onClose }: Close) {
       knownFields={FIELDS}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={(): HostAsked => ({
-        name: form.name,
-        group: form.group === "" ? null : form.group,
-        iqns: linesOf(form.iqns),
-        addresses: linesOf(form.addresses),
-      })}
+      asked={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/hosts", { body, headers })}
     >
       {(problem) => (
@@ -115,23 +116,13 @@ function pathOf(host: Host) {
 
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeHost({ host, onClose }: AboutHost) {
-  const before: Form = {
+  const [first] = useState<Form>({
     name: host.name,
     group: host.group ?? "",
     iqns: host.iqns.join("\n"),
     addresses: host.addresses.join("\n"),
-  };
-  const [first] = useState(before);
-  const [form, setForm] = useState(before);
-  function asked(force: boolean): HostChange {
-    return {
-      force,
-      ...(form.name === first.name ? {} : { name: form.name }),
-      ...(form.group === first.group ? {} : { group: form.group === "" ? null : form.group }),
-      ...(form.iqns === first.iqns ? {} : { iqns: linesOf(form.iqns) }),
-      ...(form.addresses === first.addresses ? {} : { addresses: linesOf(form.addresses) }),
-    };
-  }
+  });
+  const [form, setForm] = useState(first);
   return (
     <ChangeDialog
       title={words.change.title(host.name)}
@@ -142,7 +133,7 @@ export function ChangeHost({ host, onClose }: AboutHost) {
       knownFields={FIELDS}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={asked}
+      asked={(force) => ({ force, ...changedOf(valuesOf(first), valuesOf(form)) })}
       ask={(body, headers) => api.PATCH("/api/v1/hosts/{host_id}", { params: pathOf(host), body, headers })}
     >
       {(problem) => <HostFields form={form} onChange={(part) => setForm((known) => ({ ...known, ...part }))} problem={problem} />}

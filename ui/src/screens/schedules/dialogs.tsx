@@ -1,6 +1,6 @@
 /** What can be done with schedules: making, changing, pausing, running now, deleting. */
 
-import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem, TextInput } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
@@ -8,14 +8,18 @@ import type { ApiProblem } from "../../api/problem";
 import { datastoresQuery } from "../../api/queries";
 import type { Schedule } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
+import { changedOf } from "../../parts/changed";
 import { ChoiceField, TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { text } from "../../text";
-import { countOf, formatSpan, keptOf, minutesOf, unitOf, UNITS, type Unit } from "./interval";
+import { shownOf } from "./choices";
+import { countOf, keptOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
 
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];
 const FIELDS = ["name", "datastores", "every_minutes", "keep"];
+/** So many are looked through without a search. */
+const FEW = 12;
 
 interface Form {
   readonly name: string;
@@ -38,7 +42,11 @@ function valuesOf({ name, datastores, count, unit, keep }: Form) {
   const every = minutesOf(count, unit);
   const kept = keptOf(keep);
   if (name === "" || datastores.length === 0 || every === null || kept === null) return null;
-  return { name, datastores: [...datastores], every_minutes: every, keep: kept };
+  return { name, datastores: datastores.toSorted(), every_minutes: every, keep: kept };
+}
+
+function reachSaid(every: number, kept: number): string {
+  return kept === 1 ? words.form.reachNone : words.form.reach(reachOf(every, kept));
 }
 
 interface FieldsProps {
@@ -50,7 +58,7 @@ interface FieldsProps {
 function Fields({ form, onChange, problem }: FieldsProps) {
   const every = minutesOf(form.count, form.unit);
   const kept = keptOf(form.keep);
-  const reach = every === null || kept === null ? "" : ` ${words.form.reach(formatSpan(every * kept))}`;
+  const reach = every === null || kept === null ? "" : ` ${reachSaid(every, kept)}`;
   return (
     <>
       <TextField
@@ -96,6 +104,7 @@ function Datastores({ form, onChange, problem }: FieldsProps) {
   const { data: stores = [] } = useQuery(datastoresQuery);
   const active = stores.filter((store) => store.state === "active");
   const gone = form.datastores.filter((id) => !active.some((store) => store.id === id));
+  const [search, setSearch] = useState("");
   const wrong = problem?.at("datastores");
   const choices = [
     ...active.map((store) => ({ id: store.id, name: store.name, of: store.pool })),
@@ -103,8 +112,21 @@ function Datastores({ form, onChange, problem }: FieldsProps) {
   ];
   return (
     <FormGroup role="group" label={words.form.datastores} fieldId="schedule-datastores" isRequired>
+      {choices.length > FEW && (
+        <TextInput
+          type="search"
+          aria-label={words.form.search}
+          placeholder={words.form.search}
+          value={search}
+          onChange={(_event, typed) => setSearch(typed)}
+          // It narrows what is shown; it does not send the form.
+          onKeyDown={(event) => {
+            if (event.key === "Enter") event.preventDefault();
+          }}
+        />
+      )}
       <div className="zv-choices">
-        {choices.map(({ id, name, of }) => (
+        {shownOf(choices, search, form.datastores).map(({ id, name, of }) => (
           <Checkbox
             key={id}
             id={`scheduled-${id}`}
@@ -162,11 +184,14 @@ function pathOf(schedule: Schedule) {
   return { path: { schedule_id: schedule.id } };
 }
 
+/**
+ * Sends what was changed only: a number of kept snapshots that somebody else has raised meanwhile is not lowered again, and a datastore
+ * that is gone does not keep the rest from being changed.
+ */
 export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
-  const [form, setForm] = useState(() => formOf(schedule));
+  const [first] = useState(() => formOf(schedule));
+  const [form, setForm] = useState(first);
   const values = valuesOf(form);
-  // Datastores are looked at by the service when they are sent: one that is gone does not keep the rest from being changed.
-  const same = form.datastores.toSorted().join() === schedule.datastores.toSorted().join();
   return (
     <ChangeDialog
       title={words.change.title(schedule.name)}
@@ -177,7 +202,7 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
       knownFields={FIELDS}
       ready={values !== null}
       onClose={onClose}
-      asked={() => ({ ...values, datastores: same ? null : [...form.datastores] })}
+      asked={() => (values === null ? {} : changedOf(valuesOf(first) ?? {}, values))}
       ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
     >
       {(problem) => <Fields form={form} onChange={setForm} problem={problem} />}
@@ -186,8 +211,9 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
 }
 
 export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
-  const said = schedule.enabled ? words.pause : words.resume;
+  // Of when it was opened: it does what it says also when somebody else was faster.
   const [enabled] = useState(!schedule.enabled);
+  const said = enabled ? words.resume : words.pause;
   return (
     <ChangeDialog
       title={said.title(schedule.name)}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Schedule } from "../../api/types";
-import { countOf, formatSpan, keptOf, minutesOf, nextAt, unitOf, type Unit } from "./interval";
+import { countOf, formatSpan, keptOf, minutesOf, nextAt, reachOf, unitOf, type Unit } from "./interval";
 
 it.each<[string, Unit, number | null]>([
   ["15", "minutes", 15],
@@ -37,6 +37,12 @@ it.each([
   [15 * 999, "10 days"],
   [15 * 900, "225 hours"],
 ])("formatSpan %d", (minutes, told) => expect(formatSpan(minutes)).toBe(told));
+
+it.each([
+  [60, 24, "23 hours"],
+  [1440, 8, "7 days"],
+  [60, 1, "the newest only"],
+])("reachOf %d minutes, %d kept", (minutes, kept, told) => expect(reachOf(minutes, kept)).toBe(told));
 
 describe("nextAt", () => {
   const one = { enabled: true, last_at: "2026-11-22T09:30:00Z", every_minutes: 60 } as Schedule;

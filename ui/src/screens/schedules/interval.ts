@@ -45,6 +45,14 @@ export function formatSpan(minutes: number): string {
   return words[shown](Math.floor(minutes / MINUTES[shown]));
 }
 
+/**
+ * How far back it reaches at the least, which is when the newest of those that are kept has just been taken: so many intervals as lie
+ * between them.
+ */
+export function reachOf(minutes: number, kept: number): string {
+  return kept <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (kept - 1));
+}
+
 /** When it is due next, in milliseconds since 1970; null when it is paused, 0 when it never ran. */
 export function nextAt({ enabled, last_at: last, every_minutes: every }: Schedule): number | null {
   if (!enabled) return null;

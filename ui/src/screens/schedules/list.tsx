@@ -15,7 +15,7 @@ import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { AddSchedule, ChangeSchedule, DeleteSchedule, PauseSchedule, RunSchedule } from "./dialogs";
-import { formatSpan, nextAt } from "./interval";
+import { formatSpan, nextAt, reachOf } from "./interval";
 
 const words = text.schedules;
 
@@ -90,7 +90,7 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
             </Td>
             <Td dataLabel={columns.every}>{formatSpan(schedule.every_minutes)}</Td>
             <Td dataLabel={columns.keep}>{words.keeps(schedule.keep)}</Td>
-            <Td dataLabel={columns.reach}>{formatSpan(schedule.every_minutes * schedule.keep)}</Td>
+            <Td dataLabel={columns.reach}>{reachOf(schedule.every_minutes, schedule.keep)}</Td>
             <Td dataLabel={columns.last}>{schedule.last_at == null ? text.common.never : <Time at={schedule.last_at} ago />}</Td>
             <Td dataLabel={columns.next}>
               <Next schedule={schedule} />

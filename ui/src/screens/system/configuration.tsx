@@ -2,8 +2,9 @@
 
 import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { api, idempotent, told } from "../../api/client";
+import { answerTo, type Answered } from "../../parts/answered";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { SendDialog } from "../../parts/dialog";
 import { describedBy, Field, TextField } from "../../parts/field";
@@ -68,12 +69,13 @@ function Passphrase(props: PassphraseProps) {
 
 function BackUp({ onClose }: { readonly onClose: () => void }) {
   const [passphrase, setPassphrase] = useState("");
+  const [repeated, setRepeated] = useState("");
   return (
     <ChangeDialog
       title={words.backUpTitle}
       lead={words.backUpLead}
       submit={words.backUpSubmit}
-      ready={passphrase.length >= SHORTEST}
+      ready={passphrase.length >= SHORTEST && repeated === passphrase}
       knownFields={["passphrase"]}
       asked={() => ({ passphrase })}
       ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
@@ -82,7 +84,21 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
       onDone={(backup) => download(JSON.stringify(backup), words.file(new Date().toISOString().slice(0, 10)))}
       onClose={onClose}
     >
-      {(problem) => <Passphrase value={passphrase} onChange={setPassphrase} problem={problem?.fields.get("passphrase")} />}
+      {(problem) => (
+        <>
+          <Passphrase value={passphrase} onChange={setPassphrase} problem={problem?.fields.get("passphrase")} />
+          <TextField
+            id="passphrase-again"
+            label={words.repeat}
+            type="password"
+            autoComplete="new-password"
+            value={repeated}
+            onChange={setRepeated}
+            problem={repeated !== "" && repeated !== passphrase ? words.repeatWrong : undefined}
+            required
+          />
+        </>
+      )}
     </ChangeDialog>
   );
 }
@@ -101,11 +117,11 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
   const [file, setFile] = useState<File | null>(null);
   const [backup, setBackup] = useState("");
   const [passphrase, setPassphrase] = useState("");
-  const [changes, setChanges] = useState<readonly string[] | null>(null);
+  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  const reading = useRef<File | null>(null);
   const { send, pending, problem, forget } = useSubmission(
     (body: Asked, key: string) => told(api.POST("/api/v1/configuration/restore", { body, headers: idempotent(key) })),
-    ({ applied, changes: found }) => {
-      setChanges(found);
+    ({ applied }) => {
       if (!applied) return;
       void client.invalidateQueries();
       tell({ variant: "success", title: words.restored });
@@ -113,15 +129,24 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
     },
   );
 
+  const wanted = { backup, passphrase };
+  const asked = JSON.stringify(wanted);
+  // Of another file, or another passphrase, it tells nothing: what is restored was shown before.
+  const changes = answerTo(asked, found);
+
   function start(): void {
-    setChanges(null);
+    setFound(null);
     forget();
   }
 
-  async function choose(chosen: File): Promise<void> {
+  async function choose(chosen: File | null): Promise<void> {
     start();
+    reading.current = chosen;
     setFile(chosen);
-    setBackup(chosen.size <= LARGEST ? await chosen.text() : "");
+    setBackup("");
+    const content = chosen !== null && chosen.size <= LARGEST ? await chosen.text() : "";
+    // A file that is read slowly does not take the place of one that was chosen after it.
+    if (reading.current === chosen) setBackup(content);
   }
 
   const tooLarge = file !== null && file.size > LARGEST ? words.tooLarge : undefined;
@@ -135,7 +160,12 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
       pending={pending}
       problem={problem}
       knownFields={["backup", "passphrase"]}
-      onSubmit={(force) => void send({ backup, passphrase, dry_run: changes === null, force })}
+      asked={asked}
+      onSubmit={(force) =>
+        void send({ ...wanted, dry_run: changes === null, force }).then((answer) => {
+          if (answer !== undefined) setFound({ asked, answer: answer.changes });
+        })
+      }
       onClose={onClose}
     >
       <Field
@@ -152,11 +182,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
           hideDefaultPreview
           browseButtonAriaDescribedby={describedBy("backup-filename")}
           onFileInputChange={(_event, chosen) => void choose(chosen)}
-          onClearClick={() => {
-            start();
-            setFile(null);
-            setBackup("");
-          }}
+          onClearClick={() => void choose(null)}
         />
       </Field>
       <Passphrase

@@ -6,7 +6,9 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { api, idempotent, told } from "../../api/client";
 import { bundlesQuery } from "../../api/queries";
+import type { Bundle } from "../../api/types";
 import { formatTime } from "../../format/time";
+import { ChangeDialog } from "../../parts/change-dialog";
 import { JobNews } from "../../parts/job";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
@@ -26,12 +28,8 @@ export function Bundles() {
     (_asked: null, key: string) => told(api.POST("/api/v1/support-bundles", { headers: idempotent(key) })),
     ({ id }) => setJob(id),
   );
-  const remove = useSubmission(
-    (id: string, key: string) =>
-      told(api.DELETE("/api/v1/support-bundles/{bundle_id}", { params: { path: { bundle_id: id } }, headers: idempotent(key) })),
-    old,
-  );
-  const problem = make.problem ?? remove.problem;
+  const [removing, setRemoving] = useState<Bundle | null>(null);
+  const { problem } = make;
   const ended = useCallback(() => {
     setJob(null);
     old();
@@ -78,9 +76,8 @@ export function Bundles() {
                           variant="link"
                           isDanger
                           isInline
-                          isDisabled={remove.pending}
                           aria-label={words.removeOne(formatTime(bundle.created_at))}
-                          onClick={() => void remove.send(bundle.id)}
+                          onClick={() => setRemoving(bundle)}
                         >
                           {words.remove}
                         </Button>
@@ -103,6 +100,25 @@ export function Bundles() {
         </Button>
       </div>
       {job !== null && <JobNews id={job} onEnd={ended} />}
+      {removing !== null && <Remove bundle={removing} onClose={() => setRemoving(null)} />}
     </Panel>
+  );
+}
+
+function Remove({ bundle, onClose }: { readonly bundle: Bundle; readonly onClose: () => void }) {
+  const at = formatTime(bundle.created_at);
+  return (
+    <ChangeDialog
+      danger
+      title={words.removeTitle(at)}
+      lead={words.removeLead}
+      submit={words.removeSubmit}
+      changes={bundlesQuery.queryKey}
+      onClose={onClose}
+      asked={() => null}
+      ask={(_asked, headers) =>
+        api.DELETE("/api/v1/support-bundles/{bundle_id}", { params: { path: { bundle_id: bundle.id } }, headers })
+      }
+    />
   );
 }

@@ -6,6 +6,7 @@ import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import type { Webhook } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
+import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
 import { describedBy, Field, TextField } from "../../parts/field";
 import { text } from "../../text";
@@ -120,10 +121,12 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
   );
 }
 
+/** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeWebhook({ hook, onClose }: Props) {
-  const { wanted, change } = useWanted(hook);
-  const [enabled, setEnabled] = useState(hook.enabled);
-  const body = { name: wanted.name, url: wanted.url, severity: wanted.severity, enabled };
+  const [first] = useState({ name: hook.name, url: hook.url, severity: hook.severity, enabled: hook.enabled });
+  const { wanted, change } = useWanted(first);
+  const [enabled, setEnabled] = useState(first.enabled);
+  const body = changedOf(first, { name: wanted.name, url: wanted.url, severity: wanted.severity, enabled });
   return (
     <ChangeDialog
       title={words.changeTitle(hook.name)}
