@@ -118,10 +118,21 @@ test("exporting says which datastores go out of service and asks for the name; i
   await page.getByText("Export pool: done").waitFor();
   await page.goto("/pools");
   await page.getByText("There is no pool").first().waitFor();
+  // As if another server had it, and had not exported it.
+  await page.route("**/api/v1/importable-pools?*", async (route) => {
+    const told = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...told, items: told.items.map((one) => ({ ...one, last_host: "another system" })) } });
+  });
   await choose("Actions", "Import pool");
   await dialog().getByRole("radio").first().check();
+  const submit = dialog().getByRole("button", { name: "Import" });
+  assert.ok(await submit.isDisabled());
+  await dialog().getByRole("checkbox", { name: /^It is not in use there/ }).check();
   await look(page, "pool-import");
-  await dialog().getByRole("button", { name: "Import" }).click();
+  const asking = page.waitForRequest("**/api/v1/pools/import");
+  await submit.click();
+  assert.equal((await asking).postDataJSON().force, true);
+  await page.unroute("**/api/v1/importable-pools?*");
   await page.getByText("Import pool: done").waitFor();
   await page.getByRole("link", { name: pool }).waitFor();
 });
@@ -137,7 +148,16 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   await page.getByRole("button", { name: "Show what will be made" }).click();
   await page.getByText("Some values are not right").waitFor();
   assert.equal(await name.getAttribute("aria-invalid"), "true");
+  // The answer to a dry run that comes after another choice is of something else: it is asked for anew.
+  await name.fill("other");
+  let letGo;
+  const held = new Promise((resolve) => (letGo = resolve));
+  await page.route("**/api/v1/pools/plan", async (route) => held.then(() => route.continue()), { times: 1 });
+  await page.getByRole("button", { name: "Show what will be made" }).click();
   await name.fill("vault");
+  const late = page.waitForResponse("**/api/v1/pools/plan");
+  letGo();
+  await late;
   await page.getByRole("button", { name: "Show what will be made" }).click();
   await page.getByText("Nothing has been changed yet").waitFor();
   await page.getByRole("button", { name: "Make the pool" }).click();

@@ -31,7 +31,7 @@ export const pools = {
       errors === 0 ? `${what} found no errors` : errors === 1 ? `${what}: 1 error` : `${what}: ${errors} errors`,
     progress: (what: string) => `Progress of the ${what.toLowerCase()}`,
   },
-  encryption: { none: "Not used", open: "Unlocked", locked: "Locked" },
+  encryption: { none: "Not used", open: "Unlocked", locked: "Locked", unknown: "Not known" },
   menu: "Actions",
   create: { action: "New pool", title: "New pool", submit: "Make the pool" },
   extend: {
@@ -58,12 +58,13 @@ export const pools = {
   import: {
     action: "Import pool",
     title: "Import a pool",
-    lead: "With its datastores, which keep their identities: hosts find them as they were.",
+    lead: "With its datastores, which keep their identities. Where this server exported it, hosts find them as they were; those of another server's pool are presented to no host before you present them.",
     none: "No pool that could be imported is on the disks of this server.",
     choose: "Pools on the disks",
     devices: (count: number) => (count === 1 ? "1 disk" : `${count} disks`),
     lastHost: (host: string) =>
-      `It was last used by ${host}. Make sure that it is not in use there: two servers that use one pool destroy it.`,
+      `It was not exported; it was last used by ${host}. Make sure that it is not in use there: two servers that use one pool destroy it.`,
+    unused: "It is not in use there, and will not be: import it nevertheless",
     newName: "Name here",
     newNameHelp: "Empty: it keeps its name",
     submit: "Import",
@@ -72,6 +73,7 @@ export const pools = {
     action: "Export pool",
     title: (pool: string) => `Export ${pool}?`,
     lead: "All its datastores go out of service, and machines on them lose their disks, until it is imported again here or elsewhere. No data is lost.",
+    storesUnknown: "Which datastores go out of service is not known yet.",
     stores: (count: number) => (count === 1 ? "1 datastore goes out of service:" : `${count} datastores go out of service:`),
     submit: "Export",
   },
@@ -119,7 +121,8 @@ export const pools = {
       count === 1
         ? "The layout as zpool status will show it. What is on this disk is lost:"
         : `The layout as zpool status will show it. What is on these ${count} disks is lost:`,
-    force: "I have read what is in the way, and want it done nevertheless",
+    carries: (path: string, what: string | null) => (what === null ? path : `${path}: ${what}`),
+    force: "I have read what is in the way, and want it done nevertheless, with all of the disks",
     dryRun: "Nothing has been changed yet: this was a dry run.",
   },
   detail: {

@@ -20,6 +20,7 @@ import { useCallback, useState, type FormEvent } from "react";
 import { api, idempotent, told } from "../../api/client";
 import { disksQuery } from "../../api/queries";
 import type { Disk } from "../../api/types";
+import { answerTo, type Answered } from "../../parts/answered";
 import { TextField } from "../../parts/field";
 import { JobNews } from "../../parts/job";
 import { ProblemAlert } from "../../parts/problem-alert";
@@ -71,33 +72,36 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
   const [name, setName] = useState("tank");
   const [layout, setLayout] = useState<Layout>(disks.length >= FEWEST.mirror ? "mirror" : "stripe");
   const [chosen, setChosen] = useState<readonly string[]>([]);
-  const asked = { name, vdevs: vdevsOf(layout, chosen), force: false };
+  const wanted = { name, vdevs: vdevsOf(layout, chosen), force: false };
+  const asked = JSON.stringify(wanted);
   const planned = useSubmission(
     useCallback(
-      (body: typeof asked, key: string) =>
+      (body: typeof wanted, key: string) =>
         told(api.POST("/api/v1/pools/plan", { body: { ...body, extend: false }, headers: idempotent(key) })),
       [],
     ),
   );
   const made = useSubmission(
-    useCallback((body: typeof asked, key: string) => told(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
+    useCallback((body: typeof wanted, key: string) => told(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
   );
-  const [plan, setPlan] = useState<readonly string[] | null>(null);
+  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  // Of what was chosen when it was asked for.
+  const plan = answerTo(asked, found);
   const [job, setJob] = useState<string | null>(null);
   const wrong = chosen.length > 0 ? wrongLayout(layout, chosen.length) : null;
   const problem = planned.problem ?? made.problem;
 
-  /** A plan is of what was chosen when it was made. */
   function changed(): void {
-    setPlan(null);
+    setFound(null);
     planned.forget();
     made.forget();
   }
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
-    if (plan === null) void planned.send(asked).then((answer) => setPlan(answer?.layout ?? null));
-    else void made.send(asked).then((answer) => setJob(answer?.id ?? null));
+    if (plan === null)
+      void planned.send(wanted).then((answer) => setFound(answer === undefined ? null : { asked, answer: answer.layout }));
+    else void made.send(wanted).then((answer) => setJob(answer?.id ?? null));
   }
 
   return (
@@ -178,6 +182,8 @@ interface DiskTableProps {
 }
 
 export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTableProps) {
+  const carrying = disks.some((disk) => disk.used_by != null);
+  const { usedBy } = text.pools.disks.columns;
   return (
     <Table aria-label={words.disks} variant="compact">
       <Thead>
@@ -188,6 +194,7 @@ export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTabl
           <Th>{words.columns.serial}</Th>
           <Th>{words.columns.kind}</Th>
           <Th>{words.columns.size}</Th>
+          {carrying && <Th>{usedBy}</Th>}
         </Tr>
       </Thead>
       <Tbody>
@@ -212,6 +219,7 @@ export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTabl
             <Td dataLabel={words.columns.size}>
               <Bytes value={disk.size} />
             </Td>
+            {carrying && <Td dataLabel={usedBy}>{disk.used_by ?? text.pools.disks.free}</Td>}
           </Tr>
         ))}
       </Tbody>

@@ -19,6 +19,7 @@ import { api, idempotent, told } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { disksQuery } from "../../api/queries";
 import type { Disk, VdevAsked } from "../../api/types";
+import { answerTo, type Answered } from "../../parts/answered";
 import { ChoiceField, TextField } from "../../parts/field";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
@@ -63,7 +64,8 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const [parts, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
   const [carrying, setCarrying] = useState(false);
   const [force, setForce] = useState(false);
-  const [plan, setPlan] = useState<readonly string[] | null>(null);
+  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  const [sent, setSent] = useState<string | null>(null);
   const planned = useSubmission(
     useCallback(
       (body: Asked, key: string) =>
@@ -81,15 +83,18 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
     ),
     useCallback((job: { id: string }) => void navigate(`/jobs/${job.id}`), [navigate]),
   );
-  const problem = made.problem ?? planned.problem;
-  const asked: Asked = { name, vdevs: parts.flatMap(vdevsOf), force };
+  const wanted = { name, vdevs: parts.flatMap(vdevsOf) };
+  const asked = JSON.stringify(wanted);
+  // A dry run, and what is in the way, are of what was chosen when it was asked for.
+  const plan = answerTo(asked, found);
+  const problem = sent === asked ? (made.problem ?? planned.problem) : null;
   const devices = parts.flatMap((part) => part.devices);
-  const shown = disks.filter((disk) => carrying || disk.used_by == null);
+  // What is chosen stays in sight, also when it is found to carry something.
+  const shown = disks.filter((disk) => carrying || disk.used_by == null || devices.includes(disk.path));
   const pending = planned.pending || made.pending;
 
-  /** A dry run is of what was chosen when it was made. */
   function changed(): void {
-    setPlan(null);
+    setFound(null);
     setForce(false);
     planned.forget();
     made.forget();
@@ -102,8 +107,10 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
-    if (plan === null) void planned.send(asked).then((answer) => setPlan(answer?.layout ?? null));
-    else void made.send(asked);
+    const body: Asked = { ...wanted, force };
+    setSent(asked);
+    if (plan !== null) void made.send(body);
+    else void planned.send(body).then((answer) => setFound(answer === undefined ? null : { asked, answer: answer.layout }));
   }
 
   return (
@@ -158,7 +165,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
       {problem?.canForce === true && (
         <Checkbox id="build-force" label={words.force} isChecked={force} onChange={(_event, on) => setForce(on)} />
       )}
-      {plan !== null && <Plan plan={plan} devices={devices} />}
+      {plan !== null && <Plan plan={plan} devices={devices} disks={disks} />}
       <ActionGroup>
         <Button
           type="submit"
@@ -176,7 +183,14 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   );
 }
 
-function Plan({ plan, devices }: { readonly plan: readonly string[]; readonly devices: readonly string[] }) {
+interface PlanProps {
+  readonly plan: readonly string[];
+  readonly devices: readonly string[];
+  readonly disks: readonly Disk[];
+}
+
+/** Force is for all disks: of each it is said what it carries. */
+function Plan({ plan, devices, disks }: PlanProps) {
   return (
     <section aria-label={words.review}>
       <h2 className="zv-step-title">{words.review}</h2>
@@ -187,7 +201,7 @@ function Plan({ plan, devices }: { readonly plan: readonly string[]; readonly de
       <p className="zv-below">{words.reviewLead(devices.length)}</p>
       <List>
         {devices.map((path) => (
-          <ListItem key={path}>{path}</ListItem>
+          <ListItem key={path}>{words.carries(path, disks.find((disk) => disk.path === path)?.used_by ?? null)}</ListItem>
         ))}
       </List>
     </section>

@@ -134,8 +134,8 @@ function Scrub({ pool, action, ...job }: AboutPool & { readonly action: "start" 
 
 /** Says which datastores go out of service, and asks for the pool's name. */
 function Export({ pool, ...job }: AboutPool) {
-  const { data: stores = [] } = useQuery(datastoresQuery);
-  const served = stores.filter((store) => store.pool === pool.name && store.state === "active");
+  const { data: stores } = useQuery(datastoresQuery);
+  const served = stores?.filter((store) => store.pool === pool.name && store.state === "active");
   return (
     <JobDialog
       {...job}
@@ -144,19 +144,24 @@ function Export({ pool, ...job }: AboutPool) {
       lead={words.export.lead}
       submit={words.export.submit}
       confirm={pool.name}
+      ready={() => served !== undefined}
       asked={(force) => ({ force })}
       ask={(query, headers) => api.POST("/api/v1/pools/{name}/export", { params: { path: { name: pool.name }, query }, headers })}
     >
       {() =>
-        served.length > 0 && (
-          <>
-            <p>{words.export.stores(served.length)}</p>
-            <List>
-              {served.map((store) => (
-                <ListItem key={store.id}>{store.name}</ListItem>
-              ))}
-            </List>
-          </>
+        served === undefined ? (
+          <p>{words.export.storesUnknown}</p>
+        ) : (
+          served.length > 0 && (
+            <>
+              <p>{words.export.stores(served.length)}</p>
+              <List>
+                {served.map((store) => (
+                  <ListItem key={store.id}>{store.name}</ListItem>
+                ))}
+              </List>
+            </>
+          )
         )
       }
     </JobDialog>

@@ -11,7 +11,7 @@ import { ActionsMenu } from "../../parts/actions-menu";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { Told } from "../../parts/states";
 import { text } from "../../text";
-import { nameOf } from "./layout";
+import { candidatesFor, nameOf } from "./layout";
 
 const words = text.pools;
 
@@ -67,7 +67,6 @@ function ChangeDevice({ pool, device, action, ...job }: AboutDevice & { readonly
 function Replace({ pool, device, ...job }: AboutDevice) {
   const query = useQuery(disksQuery);
   const [disk, setDisk] = useState("");
-  const spares = pool.vdevs.filter((vdev) => vdev.role === "spare" && vdev.health === "AVAIL").map((vdev) => vdev.path);
   return (
     <JobDialog
       {...job}
@@ -83,7 +82,7 @@ function Replace({ pool, device, ...job }: AboutDevice) {
       {() => (
         <Told query={query} what={words.disks.list}>
           {(disks) => {
-            const usable = disks.filter((one) => one.used_by == null || spares.includes(one.path));
+            const usable = candidatesFor(pool, disks);
             if (usable.length === 0) return <p>{words.replace.none}</p>;
             return (
               <FormGroup role="radiogroup" label={words.replace.disk} fieldId="new-device">
@@ -94,10 +93,10 @@ function Replace({ pool, device, ...job }: AboutDevice) {
                     name="new-device"
                     label={one.path}
                     description={[
-                      one.model,
-                      one.serial,
-                      formatBytes(one.size),
-                      spares.includes(one.path) ? words.replace.spare : "",
+                      one.disk?.model ?? "",
+                      one.disk?.serial ?? "",
+                      one.disk === undefined ? "" : formatBytes(one.disk.size),
+                      one.spare ? words.replace.spare : "",
                     ]
                       .filter((part) => part !== "")
                       .join(", ")}

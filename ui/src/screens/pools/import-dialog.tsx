@@ -1,6 +1,6 @@
 /** Importing a pool that is on the disks. */
 
-import { Alert, FormGroup, Radio } from "@patternfly/react-core";
+import { Alert, Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
@@ -16,6 +16,8 @@ export function ImportPool(place: Place) {
   const query = useQuery(importableQuery);
   const [chosen, setChosen] = useState("");
   const [name, setName] = useState("");
+  // Of the pool that is chosen: nobody uses it where it was last in use.
+  const [unused, setUnused] = useState(false);
   const pool = query.data?.find((one) => one.guid === chosen);
   return (
     <JobDialog
@@ -23,9 +25,9 @@ export function ImportPool(place: Place) {
       title={words.title}
       lead={words.lead}
       submit={words.submit}
-      ready={() => pool !== undefined}
+      ready={() => pool !== undefined && (pool.last_host == null || unused)}
       knownFields={["new_name"]}
-      asked={(force) => ({ pool: chosen, new_name: name.trim() === "" ? null : name.trim(), force })}
+      asked={(force) => ({ pool: chosen, new_name: name.trim() === "" ? null : name.trim(), force: force || unused })}
       ask={(body, headers) => api.POST("/api/v1/pools/import", { body, headers })}
     >
       {(problem) => (
@@ -44,12 +46,23 @@ export function ImportPool(place: Place) {
                       label={`${one.name}: ${one.health}, ${words.devices(one.devices.length)}`}
                       description={[one.status, one.action, one.devices.join(", ")].filter((part) => part !== "").join(" ")}
                       isChecked={chosen === one.guid}
-                      onChange={() => setChosen(one.guid)}
+                      onChange={() => {
+                        setChosen(one.guid);
+                        setUnused(false);
+                      }}
                     />
                   ))}
                 </FormGroup>
                 {pool?.last_host != null && (
-                  <Alert variant="warning" isInline isPlain component="p" title={words.lastHost(pool.last_host)} />
+                  <>
+                    <Alert variant="warning" isInline isPlain component="p" title={words.lastHost(pool.last_host)} />
+                    <Checkbox
+                      id="import-unused"
+                      label={words.unused}
+                      isChecked={unused}
+                      onChange={(_event, checked) => setUnused(checked)}
+                    />
+                  </>
                 )}
                 <TextField
                   id="import-name"

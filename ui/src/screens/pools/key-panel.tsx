@@ -4,6 +4,7 @@ import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type idempotent, type Outcome } from "../../api/client";
+import { asProblem } from "../../api/problem";
 import { keysQuery } from "../../api/queries";
 import type { Key, KeySecret } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
@@ -11,6 +12,7 @@ import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
 import { TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
+import { ProblemAlert } from "../../parts/problem-alert";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -19,11 +21,17 @@ const words = text.pools;
 const facts = words.detail.key;
 const CHANGES = ["encryption-keys", "datastores", "readiness"];
 
-/** Nothing of a pool without encrypted datastores. */
+/** Nothing of a pool without encrypted datastores; of one of which that is not known, why. */
 export function KeyPanel({ pool }: { readonly pool: string }) {
-  const { data: keys } = useQuery(keysQuery);
+  const { data: keys, error, refetch } = useQuery(keysQuery);
   const found = keys?.find((one) => one.pool === pool);
-  return found === undefined ? null : <KeyFacts found={found} />;
+  if (found !== undefined) return <KeyFacts found={found} />;
+  if (keys !== undefined || error === null) return null;
+  return (
+    <Panel title={words.detail.encryption}>
+      <ProblemAlert problem={asProblem(error)} reading onRetry={() => void refetch()} />
+    </Panel>
+  );
 }
 
 function KeyFacts({ found }: { readonly found: Key }) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Pool, Vdev } from "../../api/types";
-import { isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
+import type { Disk, Pool, Vdev } from "../../api/types";
+import { candidatesFor, isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";
 
 const part = (layout: Layout, disks: number, role: Role = "data") => ({
   role,
@@ -58,4 +58,33 @@ it("nameOf is the path where only one device has it", () => {
   const [one, twice, other, without] = [leaf("/dev/a", "1"), leaf("/dev/b", "2"), leaf("/dev/b", "3"), leaf(null, "4")];
   const pool = { vdevs: [one, twice, other, without] } as Pool;
   expect(pool.vdevs.map((vdev) => nameOf(pool, vdev))).toEqual(["/dev/a", "2", "3", "4"]);
+});
+
+describe("candidatesFor", () => {
+  const disk = (path: string, used_by: string | null) => ({ path, used_by }) as Disk;
+  const spare = (path: string, health: string) => ({ role: "spare", path, health, vdevs: [] as Vdev[] }) as unknown as Vdev;
+  const found = (pool: Vdev[], disks: Disk[]) =>
+    candidatesFor({ vdevs: pool } as Pool, disks).map((one) => [one.path, one.spare, one.disk?.path ?? null]);
+
+  it("knows a spare by the partition that OpenZFS makes of a whole disk", () => {
+    for (const [path, part] of [
+      ["/dev/disk/by-id/wwn-1", "/dev/disk/by-id/wwn-1-part1"],
+      ["/dev/nvme0n1", "/dev/nvme0n1p1"],
+      ["/dev/sdb", "/dev/sdb1"],
+      ["/dev/loop0", "/dev/loop0"],
+    ] as const)
+      expect(found([spare(part, "AVAIL")], [disk(path, "pool tank")])).toEqual([[path, true, path]]);
+  });
+
+  it("offers one whose disk is listed under another name as the pool tells it", () => {
+    const other = disk("/dev/disk/by-id/ata-1", "pool tank");
+    expect(found([spare("/dev/disk/by-id/wwn-1-part1", "AVAIL")], [other])).toEqual([
+      ["/dev/disk/by-id/wwn-1-part1", true, null],
+    ]);
+  });
+
+  it("offers free disks, and no spare that is in use", () => {
+    const disks = [disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null), disk("/dev/sdd", "ext4")];
+    expect(found([spare("/dev/sdb1", "INUSE")], disks)).toEqual([["/dev/sdc", false, "/dev/sdc"]]);
+  });
 });

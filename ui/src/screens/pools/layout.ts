@@ -1,6 +1,6 @@
 /** Which vdevs are made of the chosen disks, and in which order a pool's are shown. */
 
-import type { Pool, Vdev, VdevAsked } from "../../api/types";
+import type { Disk, Pool, Vdev, VdevAsked } from "../../api/types";
 import { text } from "../../text";
 
 const words = text.pools.build;
@@ -58,6 +58,32 @@ export function nameOf(pool: Pool, device: Vdev): string {
   const { path } = device;
   const same = rowsOf(pool).flatMap(({ rows }) => rows.filter((row) => row.vdev.path === path));
   return path != null && same.length === 1 ? path : device.guid;
+}
+
+/** Whether what a pool tells is the disk, of which OpenZFS makes a partition where it is a whole one. */
+function isOfDisk(told: string, disk: string): boolean {
+  const part = disk.startsWith("/dev/disk/") ? "-part1" : /[0-9]$/.test(disk) ? "p1" : "1";
+  return told === disk || told === `${disk}${part}`;
+}
+
+/** What a device can be replaced by. */
+export interface Candidate {
+  readonly path: string;
+  readonly disk: Disk | undefined;
+  readonly spare: boolean;
+}
+
+/** The pool's own spares that wait, also one whose disk is not in the list under this name; then disks that nobody uses. */
+export function candidatesFor(pool: Pool, disks: readonly Disk[]): Candidate[] {
+  const spares = pool.vdevs
+    .filter(({ role, health }) => role === "spare" && health === "AVAIL")
+    .flatMap(({ path }): Candidate[] => {
+      if (path == null) return [];
+      const disk = disks.find((one) => isOfDisk(path, one.path));
+      return [{ path: disk?.path ?? path, disk, spare: true }];
+    });
+  const free = disks.filter((disk) => disk.used_by == null && !spares.some((spare) => spare.path === disk.path));
+  return [...spares, ...free.map((disk) => ({ path: disk.path, disk, spare: false }))];
 }
 
 /** A row of the tree of vdevs. */

@@ -133,7 +133,7 @@ function PoolTable({ pools, keys }: { readonly pools: readonly Pool[]; readonly 
               <ScanSummary pool={pool} />
             </Td>
             <Td dataLabel={columns.encryption}>
-              <Encryption found={keys?.find((one) => one.pool === pool.name)} />
+              <Encryption pool={pool.name} keys={keys} />
             </Td>
           </Tr>
         ))}
@@ -150,7 +150,9 @@ export function PoolHealth({ pool }: { readonly pool: Pool }) {
   );
 }
 
-function Encryption({ found }: { readonly found: Key | undefined }) {
+function Encryption({ pool, keys }: { readonly pool: string; readonly keys: readonly Key[] | undefined }) {
+  if (keys === undefined) return words.encryption.unknown;
+  const found = keys.find((one) => one.pool === pool);
   if (found === undefined) return words.encryption.none;
   if (found.key_status === "available") return words.encryption.open;
   return <Label status="danger">{words.encryption.locked}</Label>;
