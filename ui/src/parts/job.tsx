@@ -8,6 +8,7 @@ import { jobQuery } from "../api/queries";
 import type { Job } from "../api/types";
 import { useToast } from "../shell/toasts";
 import { text } from "../text";
+import { shortcomingsOf, tracesOf } from "./outcome";
 
 export function jobName(job: Pick<Job, "kind">): string {
   return text.common.job.kind[job.kind] ?? job.kind;
@@ -50,9 +51,12 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
     takeJobEnd(client);
     const words = text.common.job;
     const name = jobName(job);
-    if (job.state === "succeeded") tell({ variant: "success", title: words.done(name) });
+    const missing = shortcomingsOf(job);
+    if (job.state === "succeeded" && missing.length > 0)
+      tell({ variant: "warning", title: words.partly(name), body: [...missing, words.triedAgain].join(" ") });
+    else if (job.state === "succeeded") tell({ variant: "success", title: words.done(name) });
     else if (job.state === "cancelled") tell({ variant: "info", title: words.cancelled(name) });
-    else tell({ variant: "danger", title: words.failed(name), body: `${job.problem?.text ?? ""} ${words.tookBack}` });
+    else tell({ variant: "danger", title: words.failed(name), body: `${job.problem?.text ?? ""} ${tracesOf(job)}` });
     onEnd?.(job);
   }, [job, client, tell, onEnd]);
   return null;

@@ -12,7 +12,7 @@ import {
 } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useDeferredValue, useId, useState } from "react";
+import { useEffect, useId, useState } from "react";
 import { auditQuery, type AuditFilter } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { Choice } from "../parts/choice";
@@ -24,30 +24,48 @@ import { text } from "../text";
 const words = text.audit;
 const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "" };
 const OUTCOMES = ["done", "refused"] as const;
+/** Whoever pauses so long has typed the name. */
+const SETTLED_MS = 400;
 
 export default function AuditScreen() {
   const [filter, setFilter] = useState(NO_FILTER);
   // Where each page but the first begins: the service tells only the next one's place.
   const [cursors, setCursors] = useState<readonly string[]>([]);
-  const asked = useDeferredValue(filter);
-  const query = useQuery({ ...auditQuery(asked, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
+  // Who types is asked about once the name is there, not at each key.
+  const [typed, setTyped] = useState("");
+  const query = useQuery({ ...auditQuery(filter, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
 
   function change(part: Partial<AuditFilter>): void {
     setFilter((before) => ({ ...before, ...part }));
     setCursors([]);
   }
 
+  useEffect(() => {
+    const actor = typed.trim();
+    if (actor === filter.actor) return undefined;
+    const settled = window.setTimeout(() => {
+      setFilter((before) => ({ ...before, actor }));
+      setCursors([]);
+    }, SETTLED_MS);
+    return () => window.clearTimeout(settled);
+  }, [typed, filter.actor]);
+
   return (
     <Screen title={words.title} lead={words.lead}>
-      <Toolbar clearAllFilters={() => change(NO_FILTER)}>
+      <Toolbar
+        clearAllFilters={() => {
+          setTyped("");
+          change(NO_FILTER);
+        }}
+      >
         <ToolbarContent alignItems="center">
           <ToolbarItem>
             <SearchInput
               aria-label={words.filter.actor}
-              placeholder={words.filter.actor}
-              value={filter.actor}
-              onChange={(_event, actor) => change({ actor })}
-              onClear={() => change({ actor: "" })}
+              placeholder={words.filter.actorHelp}
+              value={typed}
+              onChange={(_event, name) => setTyped(name)}
+              onClear={() => setTyped("")}
             />
           </ToolbarItem>
           <ToolbarItem>
@@ -83,14 +101,15 @@ export default function AuditScreen() {
             <nav aria-label={words.pages} className="zv-buttons">
               <Button
                 variant="secondary"
-                isDisabled={cursors.length === 0}
+                // Not disabled in the browser's way, which takes the focus from who goes on with the keyboard.
+                isAriaDisabled={cursors.length === 0}
                 onClick={() => setCursors((before) => before.slice(0, -1))}
               >
                 {words.newer}
               </Button>
               <Button
                 variant="secondary"
-                isDisabled={next == null || query.isPlaceholderData}
+                isAriaDisabled={next == null || query.isPlaceholderData}
                 onClick={() => next != null && setCursors((before) => [...before, next])}
               >
                 {words.older}
@@ -195,7 +214,7 @@ function Changes({ entry }: { readonly entry: AuditEntry }) {
   const before = entry.before ?? {};
   const after = entry.after ?? null;
   const names = Object.keys(after ?? before);
-  if (names.length === 0) return words.nothingKept;
+  if (names.length === 0) return entry.status != null && entry.status >= 400 ? words.nothingTold : words.nothingKept;
   return (
     <Table aria-label={words.changes(entry.action)} variant="compact" borders={false}>
       <Thead>

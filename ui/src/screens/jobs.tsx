@@ -10,6 +10,7 @@ import type { Job } from "../api/types";
 import { formatDuration } from "../format/time";
 import { Facts } from "../parts/facts";
 import { isActive, jobName, JobProgress, JobState } from "../parts/job";
+import { shortcomingsOf, tracesOf } from "../parts/outcome";
 import { Screen } from "../parts/page";
 import { ProblemAlert } from "../parts/problem-alert";
 import { Told } from "../parts/states";
@@ -103,6 +104,7 @@ function JobFacts({ job }: { readonly job: Job }) {
       [],
     ),
   );
+  const missing = shortcomingsOf(job);
   return (
     <>
       {problem !== null && <ProblemAlert problem={problem} />}
@@ -112,6 +114,8 @@ function JobFacts({ job }: { readonly job: Job }) {
             [words.columns.state, isActive(job) ? <JobProgress key="progress" job={job} /> : <JobState key="state" job={job} />],
             job.step === "" ? null : [words.step, job.step],
             job.problem == null ? null : [words.problem, job.problem.text],
+            job.state === "failed" ? [words.traces, tracesOf(job)] : null,
+            missing.length === 0 ? null : [words.shortcomings, missing.map((one) => <div key={one}>{one}</div>)],
             [words.columns.subject, job.subject],
             [words.columns.actor, job.actor],
             [words.created, <Time key="created" at={job.created_at} />],

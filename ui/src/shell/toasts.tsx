@@ -6,7 +6,7 @@ import { text } from "../text";
 
 interface Toast {
   readonly id: number;
-  readonly variant: "success" | "danger" | "info";
+  readonly variant: "success" | "warning" | "danger" | "info";
   readonly title: string;
   readonly body?: ReactNode;
 }
@@ -36,7 +36,7 @@ export function Toasts({ children }: { readonly children: ReactNode }) {
             component="p"
             title={title}
             // Who has to act reads at leisure.
-            timeout={variant === "danger" ? false : SHOWN_MS}
+            timeout={variant === "danger" || variant === "warning" ? false : SHOWN_MS}
             onTimeout={() => forget(id)}
             actionClose={<AlertActionCloseButton title={title} aria-label={text.common.close} onClose={() => forget(id)} />}
           >

@@ -15,7 +15,7 @@ export const audit = {
   },
   filter: {
     actor: "User",
-    actorHelp: "The whole name",
+    actorHelp: "User: the whole name",
     action: "Action",
     anyAction: "All actions",
     outcome: "Outcome",
@@ -49,6 +49,7 @@ export const audit = {
   before: "Before",
   after: "After",
   nothingKept: "Nothing of it is kept but that it was done.",
+  nothingTold: "It had no values; it was not done.",
   newer: "Newer",
   older: "Older",
   pages: "Pages of the audit",

@@ -84,5 +84,8 @@ export const common = {
     failed: (what: string) => `${what}: failed`,
     cancelled: (what: string) => `${what}: cancelled`,
     tookBack: "What it had half made was taken back.",
+    look: "Part of it may be done: look before you begin it again.",
+    partly: (what: string) => `${what}: done, but not all is well`,
+    triedAgain: "It is tried again by itself; alerts say how it stands.",
   },
 };

@@ -11,6 +11,8 @@ export const jobs = {
   created: "Asked for",
   ended: "Ended",
   problem: "Why it failed",
+  shortcomings: "What could not be served",
+  traces: "What it left",
   list: "Jobs, the newest first",
   open: (kind: string) => `Open ${kind}`,
 };

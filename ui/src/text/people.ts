@@ -7,8 +7,8 @@ export const people = {
   role: "Role",
   roleHelp: {
     viewer: "Reads all but secrets",
-    operator: "Changes datastores, hosts, snapshots",
-    admin: "Also purges, adopts, keeps users and settings",
+    operator: "Changes datastores, hosts, snapshots, schedules; scrubs pools, takes disks offline and replaces them",
+    admin: "Also makes, extends, imports and exports pools, purges, adopts, keeps users and settings",
   } satisfies Record<Role, string>,
   users: {
     title: "Users",

@@ -21,14 +21,13 @@ import { linesFor, pathsOf, seenBy } from "./paths";
 
 const words = text.hosts;
 const NO_STORES: readonly Datastore[] = [];
-const NO_CLIENTS: readonly NfsClient[] = [];
 
 export default function HostScreen() {
   const { id = "" } = useParams();
   const navigate = useNavigate();
   const query = useQuery(hostQuery(id));
   const sessions = useQuery(sessionsQuery);
-  const { data: clients = NO_CLIENTS } = useQuery(nfsClientsQuery);
+  const { data: clients } = useQuery(nfsClientsQuery);
   const host = query.data;
   return (
     <Screen
@@ -116,7 +115,7 @@ function Paths({ host, sessions }: { readonly host: Host; readonly sessions: rea
   );
 }
 
-function Mounts({ host, clients }: { readonly host: Host; readonly clients: readonly NfsClient[] }) {
+function Mounts({ host, clients }: { readonly host: Host; readonly clients: readonly NfsClient[] | undefined }) {
   const { data: stores = NO_STORES } = useQuery(datastoresQuery);
   const columns = words.detail.nfsColumns;
   return (
@@ -132,13 +131,19 @@ function Mounts({ host, clients }: { readonly host: Host; readonly clients: read
         </Thead>
         <Tbody>
           {host.addresses.map((address) => {
-            const client = clients.find((one) => one.address === address);
+            const client = clients?.find((one) => one.address === address);
             const used = (client?.datastores ?? []).map((id) => stores.find((store) => store.id === id)?.name ?? id);
             return (
               <Tr key={address}>
                 <Td dataLabel={columns.address}>{address}</Td>
                 <Td dataLabel={columns.seen}>
-                  {client === undefined ? words.detail.nfsUnseen : <Time at={client.seen_at} ago />}
+                  {client !== undefined ? (
+                    <Time at={client.seen_at} ago />
+                  ) : clients === undefined ? (
+                    words.state.unknown
+                  ) : (
+                    words.detail.nfsUnseen
+                  )}
                 </Td>
                 <Td dataLabel={columns.opens}>{client?.opens ?? "–"}</Td>
                 <Td dataLabel={columns.datastores}>{used.length === 0 ? "–" : used.join(", ")}</Td>

@@ -27,7 +27,7 @@ import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
-import { matches, mountsOf, pathsOf } from "./paths";
+import { isToldOf, matches, mountsOf, pathsOf } from "./paths";
 
 const words = text.hosts;
 const TABS = ["hosts", "groups"] as const;
@@ -93,7 +93,7 @@ function HostsTab() {
 
 function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly groups: readonly Group[] }) {
   const sessions = useQuery(sessionsQuery);
-  const { data: clients = [] } = useQuery(nfsClientsQuery);
+  const { data: clients } = useQuery(nfsClientsQuery);
   const [search, setSearch] = useState("");
   const [most, setMost] = useState(STEP);
   const found = hosts.filter((host) => matches(host, search, groups));
@@ -137,7 +137,7 @@ interface TableProps {
   readonly hosts: readonly Host[];
   readonly groups: readonly Group[];
   readonly sessions: readonly IscsiSession[] | undefined;
-  readonly clients: readonly NfsClient[];
+  readonly clients: readonly NfsClient[] | undefined;
 }
 
 function HostTable({ hosts, groups, sessions, clients }: TableProps) {
@@ -166,7 +166,7 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
               <HostState host={host} sessions={sessions} clients={clients} />
             </Td>
             <Td dataLabel={columns.paths}>
-              <Paths paths={pathsOf(host, sessions ?? [])} />
+              {sessions === undefined ? words.state.unknown : <Paths paths={pathsOf(host, sessions)} />}
             </Td>
             <Td dataLabel={columns.iqns} modifier="breakWord">
               {host.iqns.length === 0 ? "–" : host.iqns.map((iqn) => <div key={iqn}>{iqn}</div>)}
@@ -200,14 +200,16 @@ function Paths({ paths }: { readonly paths: readonly IscsiSession[] }) {
 interface StateProps {
   readonly host: Host;
   readonly sessions: readonly IscsiSession[] | undefined;
-  readonly clients: readonly NfsClient[];
+  readonly clients: readonly NfsClient[] | undefined;
 }
 
 export function HostState({ host, sessions, clients }: StateProps) {
   const paths = pathsOf(host, sessions ?? []).length;
-  const mounts = mountsOf(host, clients).length;
-  if (sessions === undefined) return <Label>{words.state.unknown}</Label>;
-  if (paths === 0 && mounts === 0) return <Label color="grey">{words.state.offline}</Label>;
+  const mounts = mountsOf(host, clients ?? []).length;
+  if (paths === 0 && mounts === 0) {
+    if (!isToldOf(host, sessions, clients)) return <Label>{words.state.unknown}</Label>;
+    return <Label color="grey">{words.state.offline}</Label>;
+  }
   return (
     <>
       {paths > 0 && (

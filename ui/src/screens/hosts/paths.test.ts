@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Check, Datastore } from "../../api/types";
-import { linesFor, linesOf } from "./paths";
+import type { Check, Datastore, Host } from "../../api/types";
+import { isToldOf, linesFor, linesOf } from "./paths";
 
 const [ONE, OTHER] = ["naa.61", "naa.62"];
 const check = (id: string, subject: string, evidence: string, remedy = ""): Check => ({
@@ -12,6 +12,12 @@ const check = (id: string, subject: string, evidence: string, remedy = ""): Chec
   result: "ok",
 });
 const store = (id: string) => ({ id }) as Datastore;
+
+it("isToldOf: nothing can be said of a host before all is known by which it could be using something", () => {
+  const [iscsi, nfs] = [{ addresses: [] as string[] } as Host, { addresses: ["192.0.2.1"] } as Host];
+  expect([isToldOf(iscsi, undefined, []), isToldOf(iscsi, [], undefined)]).toEqual([false, true]);
+  expect([isToldOf(nfs, [], undefined), isToldOf(nfs, [], [])]).toEqual([false, true]);
+});
 
 describe("linesFor", () => {
   const readiness = {

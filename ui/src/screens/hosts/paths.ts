@@ -12,6 +12,15 @@ export function mountsOf(host: Host, clients: readonly NfsClient[]): NfsClient[]
   return clients.filter((client) => host.addresses.includes(client.address));
 }
 
+/** Whether all has been told by which it can be seen that the host uses nothing; no NFS client is one without addresses. */
+export function isToldOf(
+  host: Host,
+  sessions: readonly IscsiSession[] | undefined,
+  clients: readonly NfsClient[] | undefined,
+): boolean {
+  return sessions !== undefined && (clients !== undefined || host.addresses.length === 0);
+}
+
 /** What is presented to its group. */
 export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
   const { group } = host;

@@ -1,0 +1,23 @@
+import { describe, expect, it } from "vitest";
+import { text } from "../text";
+import { shortcomingsOf, tracesOf } from "./outcome";
+
+describe("tracesOf", () => {
+  it("says that it was taken back only of what takes back", () => {
+    expect(tracesOf({ kind: "datastore.create" })).toBe(text.common.job.tookBack);
+    expect(tracesOf({ kind: "pool.import" })).toBe(text.common.job.look);
+  });
+});
+
+describe("shortcomingsOf", () => {
+  it("has what could not be served", () => {
+    expect(shortcomingsOf({ result: { pool: "tank", problems: ["vmfs1: no device"] } })).toEqual(["vmfs1: no device"]);
+    expect(shortcomingsOf({ result: { datastore: "a", served: false, problem: "no device" } })).toEqual(["no device"]);
+  });
+
+  it("has nothing of a job that is under way, or has none", () => {
+    expect(shortcomingsOf({ result: null })).toEqual([]);
+    expect(shortcomingsOf({ result: { pool: "tank" } })).toEqual([]);
+    expect(shortcomingsOf({ result: { datastore: "a", served: true, problem: null } })).toEqual([]);
+  });
+});

@@ -1,0 +1,25 @@
+/** What a job has left behind: of one that failed its traces, of one that is done what could not be served. */
+
+import type { Job } from "../api/types";
+import { text } from "../text";
+
+/** Those that take back what they have half made when they fail; others leave it. */
+const TAKEN_BACK: readonly string[] = [
+  "datastore.create",
+  "datastore.delete",
+  "datastore.adopt",
+  "snapshot.clone",
+  "support.bundle",
+];
+
+/** What to say of the traces of a job that failed. */
+export function tracesOf(job: Pick<Job, "kind">): string {
+  return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.look;
+}
+
+/** What a job that is done could not have served, and why: the appliance goes on trying. */
+export function shortcomingsOf({ result }: Pick<Job, "result">): string[] {
+  const several = result?.["problems"];
+  const all: unknown[] = Array.isArray(several) ? several : [result?.["problem"]];
+  return all.filter((one) => typeof one === "string");
+}
