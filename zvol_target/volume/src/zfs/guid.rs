@@ -20,6 +20,9 @@ pub enum GuidError {
     /// There is no such dataset.
     #[error("there is no dataset {0}")]
     Absent(String),
+    /// Who asked for it together with others ended by a panic.
+    #[error("the GUID of {0} was not told: who asked for it has panicked")]
+    Untold(String),
 }
 
 type Answer = Result<u64, GuidError>;
@@ -64,11 +67,26 @@ fn guid_by(dataset: &str, list: List) -> Answer {
         ask(pool, list);
     }
     told.recv()
-        .unwrap_or_else(|_| Err(GuidError::Absent(dataset.to_owned())))
+        .unwrap_or_else(|_| Err(GuidError::Untold(dataset.to_owned())))
+}
+
+/// Who asks for a pool. If that ends by a panic, who waits is told so, and the next one asks anew.
+struct Turn<'a> {
+    pool: &'a str,
+    over: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            asked().remove(self.pool);
+        }
+    }
 }
 
 /// Asks for all that is asked for of a pool, until that is nothing.
 fn ask(pool: &str, list: List) {
+    let mut turn = Turn { pool, over: false };
     loop {
         let questions = {
             let mut asked = asked();
@@ -77,6 +95,7 @@ fn ask(pool: &str, list: List) {
             };
             if waiting.is_empty() {
                 asked.remove(pool);
+                turn.over = true; // under the lock: from here on another one's turn may begin
                 return;
             }
             waiting.split_off(waiting.len().saturating_sub(MOST_NAMES))
@@ -160,6 +179,30 @@ mod tests {
         }
         assert_eq!(RUNS.load(Ordering::SeqCst), 2);
         assert!(!asked().contains_key("many"));
+    }
+
+    #[test]
+    fn a_panic_of_who_asks_keeps_nobody_from_asking_again() {
+        static WAITS: Barrier = Barrier::new(2);
+        let panics: List = |_| {
+            WAITS.wait();
+            panic!("no thread could be made");
+        };
+        let leads = thread::spawn(move || guid_by("panic/a", panics));
+        let waiting = || asked().get("panic").map(Vec::len);
+        while waiting() != Some(0) {
+            thread::yield_now();
+        }
+        let waits = thread::spawn(move || guid_by("panic/b", panics));
+        while waiting() != Some(1) {
+            thread::yield_now();
+        }
+        WAITS.wait();
+        assert!(leads.join().is_err());
+        let told = waits.join().unwrap();
+        assert!(matches!(told, Err(GuidError::Untold(_))), "{told:?}");
+        let again = guid_by("panic/b", |_| Ok("panic/b\t6\n".to_owned()));
+        assert_eq!(again.unwrap(), 6);
     }
 
     #[test]

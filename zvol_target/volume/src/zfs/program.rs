@@ -183,16 +183,26 @@ fn end(mut child: Child, pool: &str) {
         known.programs += 1;
         known.since = Instant::now();
     }
-    thread::spawn(move || {
+    let ended = pool.clone();
+    let waits = thread::Builder::new().spawn(move || {
         let _ = child.wait();
-        let mut hanging = hanging();
-        if let Some(known) = hanging.get_mut(&pool) {
-            known.programs -= 1;
-            if known.programs == 0 {
-                hanging.remove(&pool);
-            }
-        }
+        forget(&ended);
     });
+    if waits.is_err() {
+        // Nobody can wait for it: it does not count, as nobody would know when it ends.
+        forget(&pool);
+    }
+}
+
+/// Counts one program less that hangs.
+fn forget(pool: &str) {
+    let mut hanging = hanging();
+    if let Some(known) = hanging.get_mut(pool) {
+        known.programs -= 1;
+        if known.programs == 0 {
+            hanging.remove(pool);
+        }
+    }
 }
 
 /// Reads what a program prints to its standard output and error, until both end or the time is over.
