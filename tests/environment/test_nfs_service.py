@@ -6,9 +6,11 @@ There is no systemd as process 1 here; the folders that the unit names are the t
 from __future__ import annotations
 
 import configparser
+import contextlib
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -214,3 +216,43 @@ def test_the_worker_may_manage_exports_on_the_system_bus_and_others_may_not(tmp_
                 assert done.returncode != 0 and "AccessDenied" in done.stderr or "rejected" in done.stderr.lower(), done.stderr
     finally:
         shutil.rmtree(exports)
+
+
+ASKED = """#!/bin/sh
+echo "$*" >>"{folder}/asked"
+case "$*" in *hangs/*) trap "" TERM; echo $$ >"{folder}/hangs"; exec sleep 600;; esac
+while [ "$1" != -- ]; do shift; done
+shift
+for name; do printf '%s\\t4711\\n' "$name"; done
+"""
+
+
+def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: Path) -> None:
+    """Who asks it hangs in the kernel, where no signal ends it; of one that is known to be suspended nobody asks."""
+    exports, to, programs, states = (tmp_path / name for name in ("exports.d", "to", "bin", "states"))
+    for folder in (exports, programs, states / "suspended", states / "hangs"):
+        folder.mkdir(parents=True)
+    (states / "suspended/state").write_text("SUSPENDED\n")
+    (states / "hangs/state").write_text("ONLINE\n")
+    (programs / "zfs").write_text(ASKED.format(folder=tmp_path))
+    (programs / "zfs").chmod(0o755)
+    with contextlib.ExitStack() as stack:
+        for number, dataset in enumerate(("hangs/a", "suspended/b", "well/c", "well/d", "well/e")):
+            place = tmp_path / "mounted" / dataset.rpartition("/")[2]
+            place.mkdir(parents=True)
+            run("mount", "-t", "tmpfs", dataset, place)
+            stack.callback(run, "umount", place)
+            guid = 4712 if dataset == "well/e" else 4711
+            text = f'EXPORT {{\n  # dataset {dataset}\n  # guid {guid}\n  Path = "{place}";\n}}\n'
+            (exports / f"{number}.conf").write_text(text)
+        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "ZVAAI_POOL_STATES": str(states)}
+        words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(tmp_path / "mounted"), "5"]
+        try:
+            done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, env=environment)
+        finally:
+            if (tmp_path / "hangs").exists():
+                os.kill(int((tmp_path / "hangs").read_text()), signal.SIGKILL)
+    assert sorted(path.name for path in to.iterdir()) == ["2.conf", "3.conf"], done.stderr
+    assert done.stderr.count("not exported") == 3, done.stderr
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert [line.partition(" -- ")[2] for line in asked] == ["hangs/a", "well/c well/d well/e"], "each pool once"
