@@ -78,7 +78,7 @@ def show(
         found.squash = squash
     if clients is not None:
         found.clients = list(clients)
-    if clients is not None or groups is not None:
+    if clients is not None:  # host groups alone leave the addresses that were kept as they are
         settle(session, kept_area(uuid), [])
     session.flush()
     if groups is not None:
@@ -93,9 +93,9 @@ def kept_area(uuid: str) -> str:
 
 
 def tell_kept(session: Session, uuid: str, clients: Sequence[str]) -> None:
-    """Who mounts it was found with the NFS server, not in the database. Raises an alert, until somebody has said who may."""
+    """Who mounts it was found with the NFS server, not in the database. Raises an alert, until somebody has set its clients."""
     text = f"the database did not know who may mount it; as the NFS server has it, it stays: {', '.join(clients)}"
-    remedy = "set its clients and host groups as they should be"
+    remedy = "set its clients as they should be (none, if host groups name all), and its host groups"
     settle(session, kept_area(uuid), [Finding(f"{kept_area(uuid)}:export", "warning", uuid, text, remedy)])
 
 
