@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
+from appliance.domain.identity import has_its_guid
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE
 from appliance.zfs.model import Dataset, Source
 
+COPY_REMEDY = (
+    "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
+    "or be another datastore (without --keep-identity)"
+)
+"""Of a copy that may be all there is."""
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
@@ -46,21 +53,28 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
     return told
 
 
-def thresholds(inventory: Inventory) -> dict[str, Thresholds]:
-    """Of each pool, by name."""
+def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingProxyType({})) -> dict[str, Thresholds]:
+    """Of each pool, by name; of one whose root dataset can't be seen, as it is suspended, those of `before`, by GUID, if any."""
     names = {pool.name for pool in inventory.pools}
     roots = {one.name: one for one in inventory.filesystems if one.name in names}
-    return {name: thresholds_of(roots.get(name)) for name in names}
+    found = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
+    known = {pool.name: before[pool.guid] for pool in inventory.pools if pool.guid in before}
+    return known | found
 
 
-def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]:
-    """Of pools by how full they are and how they are; of datastores by their own threshold; of what is not served."""
+def findings(
+    inventory: Inventory, stores: Sequence[Datastore], before: Mapping[int, Thresholds] = MappingProxyType({})
+) -> list[Finding]:
+    """Of pools by how full they are and how they are; of datastores by their own threshold; of what is not served.
+
+    `before` as for `thresholds`.
+    """
     found = []
-    limits = thresholds(inventory)
+    limits = thresholds(inventory, before)
     for pool in inventory.pools:
-        percent = 100 * pool.allocated // pool.size if pool.size else 0
-        if percent >= limits[pool.name].warning:
-            severity = "critical" if percent >= limits[pool.name].critical else "warning"
+        percent, limit = 100 * pool.allocated // pool.size if pool.size else 0, limits.get(pool.name, Thresholds())
+        if percent >= limit.warning:
+            severity = "critical" if percent >= limit.critical else "warning"
             remedy = "add vdevs, or delete snapshots and datastores; at the headroom thin datastores take no more"
             found.append(
                 Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)
@@ -91,15 +105,30 @@ def findings(inventory: Inventory, stores: Iterable[Datastore]) -> list[Finding]
             text = f"{kept} is kept for a datastore ({store.id}) of which no dataset can be seen"
             remedy = "import its pool, or forget it: zvaai datastore forget"
             found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
-        if store.state == "copy":
-            text = f"{store.dataset} looks like datastore {store.name} and is not served: {store.copy_reason}"
-            found.append(
-                Finding(
-                    f"capacity:copy:{store.dataset}",
-                    "warning",
-                    store.dataset,
-                    text,
-                    "adopt it with a new identity, or destroy it",
-                )
-            )
+    return found + _copies(inventory, stores)
+
+
+def originals(stores: Iterable[Datastore]) -> set[str | None]:
+    """UUIDs of the datastores that are there, put aside or not."""
+    return {store.uuid for store in stores if store.state in ("active", "deleted")}
+
+
+def copy_remedy(store: Datastore, there: Collection[str | None], dataset: Dataset | None) -> str:
+    """What to do with a copy: to destroy it is no advice unless the original is `there`, and it is surely none itself."""
+    if store.copy_of in there and dataset is not None and not has_its_guid(dataset):
+        return "adopt it with a new identity, or destroy it"
+    return COPY_REMEDY
+
+
+def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
+    copies = [store for store in stores if store.state == "copy"]
+    if not copies:
+        return []
+    datasets: dict[str, Dataset] = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
+    there, found = originals(stores), []
+    for store in copies:
+        remedy = copy_remedy(store, there, datasets.get(store.dataset))
+        served = "" if remedy == COPY_REMEDY else " and is not served"  # else its LUN or export may still be as it was
+        text = f"{store.dataset} looks like datastore {store.name}{served}: {store.copy_reason}"
+        found.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))
     return found

@@ -132,6 +132,17 @@ def has_its_guid(dataset: Dataset) -> bool:
     return _local(dataset.properties, GUID) == str(dataset.guid)
 
 
+def is_surely_another(dataset: Dataset) -> bool:
+    """Whether what claims an identity is certain to be another dataset than the one it was given to.
+
+    Of a property that was damaged or lost (`zfs set`, `zfs inherit`) on the dataset itself that can't be said.
+    """
+    claimed, stored = dataset.properties.get(UUID), _local(dataset.properties, GUID)
+    if claimed is None or stored == str(dataset.guid):
+        return False
+    return stored is not None or claimed.source != Source.LOCAL
+
+
 def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
     """How hosts were shown what a copy is of, as it claims, wherever that comes from."""
     told = {key: found.value for key in (LUN, EXPORT, SHARE) if (found := dataset.properties.get(key)) is not None}

@@ -14,6 +14,7 @@ from appliance.database.models import Host, HostInitiator, Setting
 from appliance.domain.journal import Finding, settle
 
 SETTING = "initiators_kept"
+_FORGOTTEN = "luns_forgotten"
 
 
 def of_all(session: Session) -> dict[str, list[str]]:
@@ -40,6 +41,22 @@ def drop(session: Session, uuid: str) -> None:
     if kept.pop(uuid, None) is not None:
         session.merge(Setting(name=SETTING, value=kept))
         settle(session, _area(uuid), [])
+
+
+def forgotten(session: Session) -> set[str]:
+    """Datastores that somebody forgot, and the target was not yet seen without: who sees them does not count."""
+    found = session.get(Setting, _FORGOTTEN)
+    return set(found.value.get("datastores", ())) if found is not None else set()
+
+
+def remember_forgotten(session: Session, uuid: str) -> None:
+    """Its pool and the target may be away now, and come back with it."""
+    session.merge(Setting(name=_FORGOTTEN, value={"datastores": sorted(forgotten(session) | {uuid})}))
+
+
+def remember_no_longer(session: Session, uuids: Collection[str]) -> None:
+    """The target has them no more, or the database knows again who sees them."""
+    session.merge(Setting(name=_FORGOTTEN, value={"datastores": sorted(forgotten(session) - set(uuids))}))
 
 
 def lost(session: Session, uuid: str, groups: Collection[str]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,15 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import ExportControl, ExportRefusedError, GaneshaUnreachableError, NfsClient, NoSuchExportError
 from appliance.dataplane.target import HostGroup as TargetHostGroup
-from appliance.dataplane.target import KeptNames, Lun, ServedTarget, TargetControl, TargetRefusedError, TargetUnreachableError
+from appliance.dataplane.target import (
+    KeptNames,
+    Lun,
+    ServedLun,
+    ServedTarget,
+    TargetControl,
+    TargetRefusedError,
+    TargetUnreachableError,
+)
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import capacity, exports, identity, jobs, kept_initiators
@@ -153,10 +162,13 @@ class Context:
     """Somebody should look: picture.py."""
     disks_told: Callable[[], list[dict[str, Any]]] = list
     """All disks, with what each said last by SMART: watch.py."""
+    pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
+    """As last seen, by the pool's GUID: of a suspended pool they can't be."""
     look_failed: bool = False
     look_seconds: float = 0
     """How long the last look took."""
-    _inventory: Inventory = field(default_factory=lambda: Inventory(at=0))
+    _inventory: Inventory = field(default_factory=lambda: Inventory(at=-math.inf))
+    """Never looked at yet is older than anything: the monotonic clock may begin with the machine (clock_gettime(2))."""
     _looking: threading.Lock = field(default_factory=threading.Lock)
     _reconciling: threading.Lock = field(default_factory=threading.Lock)
     reconciled_at: float = 0
@@ -183,7 +195,10 @@ class Context:
                 return self._inventory
             began = time.monotonic()
             try:
-                self._inventory = self._looked()
+                found = self._looked()
+                told = capacity.thresholds(found)
+                self.pool_thresholds |= {pool.guid: told[pool.name] for pool in found.pools if pool.name in told}
+                self._inventory = found
             except BaseException:
                 self.look_failed = True
                 raise
@@ -331,6 +346,9 @@ class Context:
         # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
         seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
         unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
+        # Which number is theirs, and who sees them, only the target knows: the database was lost, or is an older one.
+        unnumbered = {store.uuid for store in stores if _is_unnumbered(store) and store.uuid}
+        unknown |= (unnumbered | (copies.perhaps_originals(stores, self._inventory) - seen)) - out
         groups = {
             f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
                 f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
@@ -467,16 +485,26 @@ class Context:
             uuid: planes.Failure(
                 uuid,
                 f"LUN {lun.lun.number} is {lun.state}: {lun.reason}",
-                remedy=copies.REMEDY if lun.found_guid is not None else "",
+                remedy=capacity.COPY_REMEDY if lun.found_guid is not None else "",
             )
             for uuid, lun in served.items()
             if lun.state == "failed"
         }
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
-        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values())
+        self._seen_without(set(served))
+        unnumbered = _unnumbered(stores, served)
+        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *unnumbered)
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
+
+    def _seen_without(self, served: set[str]) -> None:
+        """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
+        with self.store.reading() as session:
+            gone = kept_initiators.forgotten(session) - served
+        if gone:
+            with self.store.session() as session:
+                kept_initiators.remember_no_longer(session, gone)
 
     def _reconcile_exports(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
         with self.store.reading() as session:
@@ -528,7 +556,9 @@ class Context:
             return
         datasets = {one.name: one for one in (*self._inventory.volumes, *self._inventory.filesystems)}
         files = self.nfs.files() if any(store.kind == domain.NFS for store in found) else {}
-        masks = self._masks() if any(store.kind == domain.VMFS for store in found) else {}
+        there = self._luns_there() if any(store.kind == domain.VMFS for store in found) else {}
+        of_found = {store.uuid: there[store.uuid].number for store in found if there and store.uuid in there}
+        of_missing = {store.lun for store in stores if store.state == "missing"}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
             making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
@@ -541,24 +571,55 @@ class Context:
                 if not isinstance(kept, identity.Identity):
                     continue
                 if store.kind == domain.VMFS:
-                    if masks is None:
-                        continue  # it can't be told who sees it: a later round
-                    domain.present(session, store.uuid, domain.free_lun(session, domain.kept_lun(kept), luns), None)
-                    if seen_by := masks.get(store.uuid):
-                        kept_initiators.keep(session, store.uuid, seen_by)
+                    lun = there.get(store.uuid) if there is not None else None
+                    if there is None or (lun is not None and lun.number in of_missing):
+                        continue  # it can't be told who sees it; or hosts use it under a number that is kept: _unnumbered tells
+                    others = [number for uuid, number in of_found.items() if uuid != store.uuid]
+                    _present_lun(session, kept, lun, [*luns, *others])
                 else:
-                    share = exports.free_share(session, store.name, store.uuid, kept.share, shares)
-                    number = exports.free_number(session, kept.export, numbers)
+                    other_numbers, other_shares = nfs_serving.kept_by_files(files, kept, store.dataset, store.guid)
+                    share = exports.free_share(session, store.name, store.uuid, kept.share, [*shares, *other_shares])
+                    number = exports.free_number(session, kept.export, [*numbers, *other_numbers])
                     exported = nfs_serving.as_exported(files, store, number, share)
                     exports.show(session, store.uuid, number, share, **exported)
                     if clients := exported.get("clients"):
                         exports.tell_kept(session, store.uuid, clients)
 
-    def _masks(self) -> dict[str, tuple[str, ...]] | None:
-        """Who sees each LUN, by its UUID; None while the target does not answer."""
+    def _luns_there(self) -> dict[str, Lun] | None:
+        """What the target serves, by UUID; None while it does not answer."""
         with contextlib.suppress(DomainError):
-            return {lun.lun.uuid: lun.lun.initiators or () for one in self._served_targets() for lun in one.luns}
+            return {lun.lun.uuid: lun.lun for one in self._served_targets() for lun in one.luns}
         return None
+
+
+def _present_lun(session: Session, kept: identity.Identity, there: Lun | None, taken: Sequence[int | None]) -> None:
+    """Under the number at which the target serves it, else the one it had, else a free one; to who sees it there."""
+    wanted = there.number if there is not None else domain.kept_lun(kept)
+    domain.present(session, kept.uuid, domain.free_lun(session, wanted, taken), None)
+    if kept.uuid in kept_initiators.forgotten(session):
+        kept_initiators.remember_no_longer(session, {kept.uuid})
+    elif there is not None and there.initiators:
+        kept_initiators.keep(session, kept.uuid, there.initiators)
+
+
+def _is_unnumbered(store: Datastore) -> bool:
+    return store.state == "active" and store.kind == domain.VMFS and store.lun is None
+
+
+def _unnumbered(stores: Sequence[Datastore], served: Mapping[str, ServedLun]) -> list[planes.Failure]:
+    """Of LUNs under numbers that the database, which is older than they are, keeps for datastores that are missing."""
+    missing = {store.lun: store.uuid for store in stores if store.state == "missing" and store.lun is not None}
+    failures = []
+    for store in stores:
+        lun = served.get(store.uuid or "")
+        if lun is None or not _is_unnumbered(store):
+            continue
+        number = lun.lun.number
+        if number in missing:
+            text = f"{store.name} is served as LUN {number}, which the database keeps for {missing[number]}, which is missing"
+            remedy = f"if that is lost: zvaai datastore forget {missing[number]}; till then the LUN stays as it is"
+            failures.append(planes.Failure(lun.lun.uuid, text, remedy=remedy))
+    return failures
 
 
 def out_of_service(session: Session) -> set[str]:

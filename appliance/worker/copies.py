@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from appliance.dataplane.reconcile import Failure
-from appliance.domain import identity
+from appliance.domain import capacity, identity
 from appliance.domain.datastores import Datastore, Inventory
-
-REMEDY = (
-    "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
-    "or be another datastore (without --keep-identity)"
-)
+from appliance.zfs.model import Dataset
 
 
 def certain(stores: Sequence[Datastore], inventory: Inventory) -> list[Datastore]:
-    """Those that are no datastore by themselves; where two have one identity it is not known which is the copy."""
+    """Those that are surely another dataset; where two have one identity it is not known which is the copy."""
+    return [store for store, dataset in _with_datasets(stores, inventory) if identity.is_surely_another(dataset)]
+
+
+def perhaps_originals(stores: Sequence[Datastore], inventory: Inventory) -> set[str]:
+    """UUIDs that copies claim with their own GUIDs: one of two with one identity, or one with a damaged property."""
+    found = _with_datasets(stores, inventory)
+    return {store.copy_of for store, dataset in found if store.copy_of and identity.has_its_guid(dataset)}
+
+
+def _with_datasets(stores: Sequence[Datastore], inventory: Inventory) -> list[tuple[Datastore, Dataset]]:
     found = [store for store in stores if store.state == "copy"]
     if not found:
         return []
     datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
-    return [
-        store
-        for store in found
-        if (dataset := datasets.get(store.dataset)) is not None and isinstance(identity.judge(dataset), identity.Copy)
-    ]
+    return [(store, datasets[store.dataset]) for store in found if store.dataset in datasets]
 
 
 def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str]) -> tuple[Failure, ...]:
@@ -38,5 +40,5 @@ def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], rea
     for uuid, found in claims.items():
         which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in found)
         text = f"no dataset is certain to be {found[0].name}, which hosts were shown; these claim to be: {which}"
-        told.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=REMEDY))
+        told.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=capacity.COPY_REMEDY))
     return tuple(told)

@@ -16,6 +16,7 @@ from appliance.dataplane.reconcile_exports import WantedExports
 from appliance.domain import datastores as domain
 from appliance.domain import exports
 from appliance.domain.datastores import Datastore
+from appliance.domain.identity import Identity
 from appliance.worker import copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
@@ -85,6 +86,27 @@ def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: 
         squash = next(name for name, word in SQUASH.items() if word == export.squash)
         return {"clients": clients, "versions": [str(version) for version in export.protocols], "squash": squash}
     return {}
+
+
+def kept_by_files(
+    files: Mapping[int, str], kept: Identity | None, dataset: str = "", guid: int | None = None
+) -> tuple[set[int], set[str]]:
+    """Numbers and paths of all exports in files but a datastore's own, by its dataset or by what is `kept` with its data.
+
+    `guid` is its dataset's; None for a replica that is to take the original's place. While a pool is away and the database does
+    not know it, such a file is all that says who may.
+    """
+    numbers, shares = set(), set()
+    for number, text in files.items():
+        export = export_file.read(text)
+        if export is None or not export.dataset:
+            continue
+        own = kept is not None and (number, export.pseudo) == (kept.export, kept.share)
+        own = own and (guid is None or export.guid in (None, guid))
+        if not own and export.dataset != dataset:
+            numbers.add(number)
+            shares.add(export.pseudo)
+    return numbers, shares
 
 
 @dataclass

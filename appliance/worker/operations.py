@@ -391,10 +391,7 @@ class Adopt(Operation):
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
                 raise InvalidError("identity", "the dataset claims none", "new")
             uuid = store.copy_of
-            there = [other for other in stores if other.state != "missing" and other.dataset != found.name]
-            others = [other.dataset for other in there if uuid in (other.uuid, other.copy_of)]
-            if others:
-                raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
+            self._nobody_else(stores, uuid, found.name)
         names = self._names(context, asked, found, stores)
         kept = identity.claimed_numbers(found, uuid, asked["name"]) if asked.get("identity") == "keep" else None
         shown = kind.decide_shown(context, asked, asked["name"], uuid, kept)
@@ -404,6 +401,13 @@ class Adopt(Operation):
         decided["before"] = {name: own[name].value for name in self._left if name in own}
         decided["mounted"] = isinstance(found, Filesystem) and found.mounted
         return Plan(uuid, {**decided, **shown})
+
+    @staticmethod
+    def _nobody_else(stores: list[domain.Datastore], uuid: str, dataset: str) -> None:
+        there = [other for other in stores if other.state != "missing" and other.dataset != dataset]
+        others = [other.dataset for other in there if uuid in (other.uuid, other.copy_of)]
+        if others:
+            raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
 
     @staticmethod
     def _names(context: Context, asked: Parameters, found: Dataset, stores: list[domain.Datastore]) -> Designation | None:
@@ -431,6 +435,7 @@ class Adopt(Operation):
         found = dataset_of(context, dataset)
         if str(found.guid) != decided["guid"]:
             raise ConflictError("the dataset is another one than when this was asked", [dataset])
+        self._nobody_else(context.datastores(), uuid, dataset)  # a pool may have come since this was asked
         properties = kind.adopting(context, found, decided)
         with context.store.session() as session:
             kind.show(session, decided)
@@ -483,6 +488,8 @@ class Forget(Operation):
             context.nfs.forget(decided["exported"])
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
+            if decided.get("exported") is None:
+                kept_initiators.remember_forgotten(session, decided["uuid"])
         return {"datastore": decided["uuid"], "problems": problems_serving(context, self.kind)}
 
 

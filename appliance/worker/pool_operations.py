@@ -68,7 +68,7 @@ def tell_capacity(context: Context) -> None:
     """Alerts of what gets full, as last looked at."""
     inventory = context.look(60)
     with context.store.reading() as session:
-        findings = capacity.findings(inventory, domain.datastores(inventory, session))
+        findings = capacity.findings(inventory, domain.datastores(inventory, session), context.pool_thresholds)
     with context.store.session() as session:
         settle(session, "capacity", findings)
 
@@ -134,7 +134,8 @@ class ChangePool(Operation):
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """What is not given stays; null is the usual."""
         pool = find_pool(context, asked["pool"])
-        now, usual = capacity.thresholds(context.look(60))[pool.name], capacity.Thresholds()
+        usual = capacity.Thresholds()
+        now = capacity.thresholds(context.look(60), context.pool_thresholds).get(pool.name, usual)
         values = {name: asked[name] for name in ("warning", "critical") if name in asked}
         wanted = {name: getattr(usual, name) if value is None else value for name, value in values.items()}
         replace(now, **wanted).check()

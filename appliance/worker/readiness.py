@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
-from appliance.domain.capacity import Thresholds
+from appliance.domain.capacity import Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
-from appliance.zfs.model import FeatureState, Pool
+from appliance.zfs.model import Dataset, FeatureState, Pool
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
 
@@ -41,6 +41,7 @@ class Facts:
     pools: list[Pool] = field(default_factory=list)
     thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
     stores: list[Datastore] = field(default_factory=list)
+    datasets: Mapping[str, Dataset] = field(default_factory=dict)
     storage_problem: str | None = None
     keys: list[dict[str, Any]] = field(default_factory=list)
     """Of encryption roots, as the worker tells them."""
@@ -137,6 +138,7 @@ def _target(facts: Facts) -> Iterator[Check]:
 
 def _datastores(facts: Facts) -> Iterator[Check]:
     served = {lun.lun.uuid: lun for target in facts.targets if target.name == facts.target_name for lun in target.luns}
+    there = originals(facts.stores)
     for store in facts.stores:
         if store.state == "copy":
             yield Check(
@@ -144,7 +146,7 @@ def _datastores(facts: Facts) -> Iterator[Check]:
                 "The copy is not served",
                 WARNING,
                 store.copy_reason or "",
-                "adopt it with a new identity, or destroy it",
+                copy_remedy(store, there, facts.datasets.get(store.dataset)),
                 store.dataset,
             )
             continue

@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -122,7 +122,7 @@ class Service:
             inventory = self._look()
             pools = [
                 {"name": pool.name, "health": pool.health.value, "size": pool.size, "free": pool.free, "problem": pool.status,
-                 **told_thresholds(inventory, pool)}
+                 **told_thresholds(inventory, pool, self.context.pool_thresholds)}
                 for pool in inventory.pools
             ]  # fmt: skip
             storage_problem = None
@@ -138,7 +138,8 @@ class Service:
 
     def _pools(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
-        return [{**pool_as_wire(pool), **told_thresholds(inventory, pool)} for pool in inventory.pools]
+        before = self.context.pool_thresholds
+        return [{**pool_as_wire(pool), **told_thresholds(inventory, pool, before)} for pool in inventory.pools]
 
     def _importable(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
@@ -249,7 +250,8 @@ class Service:
         facts = readiness.Facts(target_name=context.configuration.target.name)
         try:
             inventory = self._look()
-            facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory)
+            facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
+            facts.datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
             facts.stores = context.datastores(self._fresh)
             facts.keys = self._keys({})
         except DomainError as error:
@@ -402,9 +404,9 @@ class Service:
         return self.methods[method](asked)
 
 
-def told_thresholds(inventory: domain.Inventory, pool: Pool) -> dict[str, int]:
-    """Of a pool, as they go over the socket."""
-    told = capacity.thresholds_of(inventory.dataset(pool.name))
+def told_thresholds(inventory: domain.Inventory, pool: Pool, before: Mapping[int, capacity.Thresholds]) -> dict[str, int]:
+    """Of a pool, as they go over the socket; `before` as for capacity.thresholds."""
+    told = capacity.thresholds(inventory, before).get(pool.name, capacity.Thresholds())
     return {"warning_percent": told.warning, "critical_percent": told.critical}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ class Watch:
         self._settling = threading.Lock()
         self._slow: dict[str, tuple[Finding, float]] = {}
         self._minute, self._kept = 0, 0
-        self._looked = 0.0
+        self._looked = -math.inf
         self._waiting = False
         self._healths: dict[str, tuple[Disk, DiskHealth, float]] = {}
         context.disks_told = self.disks

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.identity import Copy, Identity, judge, judge_all
+from appliance.domain.identity import Copy, Identity, is_surely_another, judge, judge_all
 from appliance.zfs.model import Property, Source, Space, Volume
 
 UUID = str(uuid.UUID(int=7))
@@ -73,3 +73,21 @@ def test_of_two_with_one_identity_neither_counts() -> None:
 def test_of_a_copy_and_its_source_the_source_counts() -> None:
     judged = judge_all([volume("tank/zvaai/store"), volume("tank/zvaai/received", own_guid=43)])
     assert isinstance(judged["tank/zvaai/store"], Identity) and isinstance(judged["tank/zvaai/received"], Copy)
+
+
+@pytest.mark.parametrize("damage", [{"name": "prod store"}, {"name": ""}, {"uuid": "no"}])
+def test_a_damaged_one_may_be_the_original(damage: dict[str, str]) -> None:
+    one = volume("tank/zvaai/store", 42, Source.LOCAL, **damage)
+    assert isinstance(judge(one), Copy) and not is_surely_another(one)
+
+
+def test_without_a_guid_it_may_be_the_original() -> None:
+    one = volume()
+    lost = replace(one, properties={name: found for name, found in one.properties.items() if name != "zvaai:guid"})
+    assert isinstance(judge(lost), Copy) and not is_surely_another(lost)
+
+
+def test_a_replica_is_surely_another() -> None:
+    assert is_surely_another(volume(own_guid=41))
+    for source in (Source.INHERITED, Source.RECEIVED):
+        assert is_surely_another(volume(source=source))

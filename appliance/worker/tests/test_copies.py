@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from appliance.dataplane.target import ServedLun
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores
@@ -96,3 +98,36 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
     (export,) = appliance.nfs.served()
     assert export.text is not None and f"# guid {copy.guid}\n" in export.text
     assert alerts(appliance) == {}
+
+
+@pytest.mark.parametrize("damage", ["another name", "no name", "no GUID"])
+def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: Appliance) -> None:
+    """It may be the original, and all there is: nobody is told to destroy it."""
+    appliance.service.context.on_files = True  # a target that does not look by itself whose volume it is
+    block = appliance.datastore("block", host_groups=[appliance.group("cluster", ESX)])
+    files = appliance.nfs_datastore("files", clients=[ADDRESS])
+    datasets = [appliance.get(f"/datastores/{store}")["dataset"] for store in (block, files)]
+    before = appliance.target.targets(), appliance.nfs.served()
+    for dataset in datasets:
+        if damage == "another name":
+            appliance.simulator.set_properties(dataset, {"zvaai:name": "prod store"})
+        else:
+            appliance.simulator.inherit_property(dataset, "zvaai:name" if damage == "no name" else "zvaai:guid")
+    alerts(appliance)
+    appliance.service._capacity()
+    assert (appliance.target.targets(), appliance.nfs.served()) == before
+    told = appliance.get("/alerts")["items"]
+    assert {block, files, *datasets} <= {one["subject"] for one in told if "--keep-identity" in one["remedy"]}
+    assert not [one for one in told if "destroy" in one["remedy"] or "is not served" in one["text"]]
+    checks = [one for one in appliance.get("/readiness")["checks"] if one["id"] == "copy"]
+    assert len(checks) == 2 and "destroy" not in str([one["remedy"] for one in checks])
+
+
+def test_a_replica_beside_its_original_may_be_destroyed(appliance: Appliance) -> None:
+    appliance.datastore("first")
+    (volume,) = appliance.simulator.volumes()
+    appliance.simulator.create_volume("tank/replica", volume.volsize, properties=own_properties(volume))
+    alerts(appliance)
+    appliance.service._capacity()
+    (told,) = appliance.get("/alerts")["items"]
+    assert told["subject"] == "tank/replica" and "destroy it" in told["remedy"] and "is not served" in told["text"]

@@ -481,9 +481,10 @@ def test_who_logs_in_while_a_job_waits_keeps_its_disk(appliance: Appliance) -> N
 def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, appliance: Appliance) -> None:
     store = appliance.datastore("first", lun=5)
     volume = appliance.simulator.volumes()[0]
-    with appliance.store.session() as session:
-        domain.forget(session, store)
     appliance.simulator.set_properties(volume.name, {"zvaai:lun": number})
+    with appliance.service.context._reconciling, appliance.store.session() as session:
+        domain.forget(session, store)
+        appliance.target.delete_lun(appliance.configuration.target.name, 5)
     told = appliance.request("POST", "/reconcile")
     assert told.status_code == 200 and [lun.lun.number for lun in served(appliance).values()] == [0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from appliance.database.models import Export, ExportGroup, Host, HostGroup, Pres
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.domain import backup
-from appliance.testing import Appliance
+from appliance.domain import backup, kept_initiators
+from appliance.testing import GIB, Appliance
 from appliance.worker.tests.test_nfs_datastores import ESX, cluster, nfs, served, told
+from appliance.zfs.model import Redundancy, VdevSpec
 
+IQN = "iqn.1998-01.com.vmware:esx1"
 NETWORK = "198.51.100.0/24"
 
 
@@ -26,11 +29,12 @@ def exported(appliance: Appliance) -> tuple[str, Any]:
     return store, served(appliance)
 
 
-def lose(appliance: Appliance) -> None:
-    """All that the database knows of hosts and exports, between two rounds."""
+def lose(appliance: Appliance, *older: Presentation) -> None:
+    """All that the database knows of hosts and exports, between two rounds; but for what an older one has."""
     with appliance.service.context._reconciling, appliance.store.session() as session:
         for table in (ExportGroup, Export, PresentationGroup, Presentation, Host, HostGroup):
             session.execute(delete(table))
+        session.add_all(older)
 
 
 def alerts(appliance: Appliance) -> dict[str, str]:
@@ -119,6 +123,111 @@ def test_while_the_target_can_not_tell_who_sees_it_nobody_is_told(appliance: App
         assert told(appliance, store)["lun"] is None
     reconcile(appliance)
     assert appliance.target.targets() == before and told(appliance, store)["lun"] == 7
+
+
+def test_a_target_that_is_away_for_a_moment_of_a_round_keeps_its_luns(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+    before, real, away = appliance.target.targets(), appliance.target.targets, [True]
+
+    def blinks() -> Any:
+        if away:
+            away.pop()
+            raise TargetUnreachableError("it starts anew")
+        return real()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.target, "targets", blinks)
+        lose(appliance)
+        reconcile(appliance)
+    assert not away and appliance.target.targets() == before
+    reconcile(appliance)
+    assert appliance.target.targets() == before and told(appliance, store)["lun"] == 7
+
+
+def test_while_a_copy_of_its_volume_has_its_identity(appliance: Appliance) -> None:
+    appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+    before = appliance.target.targets()
+    (volume,) = appliance.simulator.volumes()
+    own = {name: one.value for name, one in volume.properties.items() if name.startswith("zvaai:")}
+    copy = appliance.simulator.create_volume("tank/copy", volume.volsize, properties=own)
+    appliance.simulator.set_properties("tank/copy", {"zvaai:guid": str(copy.guid)})
+    lose(appliance)
+    reconcile(appliance)
+    assert {one["state"] for one in appliance.get("/datastores")["items"]} == {"copy"}
+    assert appliance.target.targets() == before
+
+
+def test_its_lun_keeps_the_number_that_hosts_use(appliance: Appliance) -> None:
+    """Whatever lies with its data."""
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+    before = appliance.target.targets()
+    lose(appliance)
+    appliance.simulator.set_properties(told(appliance, store)["dataset"], {"zvaai:lun": "3"})
+    reconcile(appliance)
+    assert appliance.target.targets() == before and told(appliance, store)["lun"] == 7
+
+
+def test_an_older_database_keeps_its_number_for_another(appliance: Appliance) -> None:
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+    before, other = appliance.target.targets(), str(uuid.UUID(int=7))
+    lose(appliance, Presentation(datastore=other, lun=7))
+    reconcile(appliance)
+    assert appliance.target.targets() == before and told(appliance, store)["lun"] is None
+    assert other in alerts(appliance)[store]
+    appliance.job("POST", f"/datastores/{other}/forget")
+    assert appliance.target.targets() == before and told(appliance, store)["lun"] == 7
+
+
+def test_a_lun_that_is_forgotten_does_not_come_back_with_its_hosts(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though pool and target are away when it is, and return together."""
+    store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+
+    def gone() -> Any:
+        raise TargetUnreachableError("it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.target, "targets", gone)
+        appliance.simulator.export_pool("tank")
+        appliance.job("POST", f"/datastores/{store}/forget?force=true")
+        appliance.simulator.import_pool("tank")
+    reconcile(appliance)
+    assert [lun.lun.initiators for lun in appliance.target.targets()[0].luns] == [()] and alerts(appliance) == {}
+    with appliance.store.reading() as session:
+        assert kept_initiators.forgotten(session) == set()
+
+
+def test_what_a_pool_that_is_away_has_is_nobody_elses(appliance: Appliance) -> None:
+    """Number and path of an export, of which only its file knows: neither a new datastore's nor one's that is found."""
+    store, before = exported(appliance)
+    simulator, found = appliance.simulator, str(uuid.UUID(int=7))
+    disks = tuple(disk.path for disk in simulator.disks() if disk.used_by is None)[:2]
+    simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
+    simulator.export_pool("tank")
+    lose(appliance)
+    place = {"mountpoint": f"{appliance.service.context.mounts}/found", "canmount": "on"}
+    own = {"zvaai:uuid": found, "zvaai:name": "found", "zvaai:export": "1", "zvaai:share": "/first"}
+    simulator.create_filesystem("rust/found", properties={**own, **place})
+    simulator.set_properties("rust/found", {"zvaai:guid": str(simulator.filesystem("rust/found").guid)})
+    reconcile(appliance)
+    appliance.job("POST", "/datastores", {"name": "first", "pool": "rust", "size": str(GIB), "kind": "nfs"})
+    after = served(appliance)
+    assert after[1] == before[1] and sorted(one.pseudo for one in after.values())[0] == "/first" and len(after) == 3
+    simulator.import_pool("tank")
+    reconcile(appliance)
+    assert served(appliance)[1] == before[1] and told(appliance, store)["clients"] == [ESX, NETWORK]
+
+
+def test_host_groups_alone_do_not_end_what_is_kept(appliance: Appliance) -> None:
+    """The addresses of before may mount it still."""
+    store, _ = exported(appliance)
+    lose(appliance)
+    reconcile(appliance)
+    appliance.job("PATCH", f"/datastores/{store}", {"host_groups": [cluster(appliance, "new", "192.0.2.12")]})
+    assert ESX in told(appliance, store)["clients"] and store in alerts(appliance)
+    appliance.job("PATCH", f"/datastores/{store}", {"clients": []})
+    assert told(appliance, store)["clients"] == [] and alerts(appliance) == {}
 
 
 def test_while_its_pool_is_away_too(appliance: Appliance) -> None:

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from appliance.config import Worker
 from appliance.testing import Appliance, running
+from appliance.worker.context import Context
 from appliance.zfs.errors import EngineUnavailable
 
 
@@ -102,3 +104,13 @@ def test_what_is_too_old_is_waited_for(tmp_path: Path) -> None:
         while time.monotonic() < looked + 0.06:
             time.sleep(0.01)
         assert [one["name"] for one in appliance.get(f"/datastores/{store['id']}/snapshots")["items"]] == ["by-hand"]
+
+
+def test_before_the_first_look_nothing_is_told_of_an_empty_machine(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the monotonic clock began a moment ago, with the machine."""
+    old = appliance.service.context
+    new = Context(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
+    with monkeypatch.context() as patch:
+        patch.setattr("appliance.worker.context.time", SimpleNamespace(monotonic=lambda: 5.0, time=time.time, sleep=time.sleep))
+        found = new.look(60)
+    assert [pool.name for pool in found.pools] == ["tank"]

@@ -210,3 +210,23 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
     assert appliance.get("/pools/moved")["warning_percent"] == percent + 1
     appliance.job("PATCH", "/pools/moved", {"warning_percent": None, "critical_percent": None})
     assert (appliance.get("/pools/moved")["warning_percent"], appliance.get("/pools/moved")["critical_percent"]) == (80, 90)
+
+
+def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
+    """Its root dataset, where they lie, can't be seen."""
+    target = appliance.target
+    assert isinstance(target, TargetSimulator)
+    target.pools.append({"pool": "tank", "total_bytes": 64 * GIB, "headroom_bytes": 2 * GIB, "soft_threshold": None})
+    size = int(appliance.get("/pools/tank")["size"])
+    store = appliance.get(f"/datastores/{appliance.datastore('first', size // GIB * GIB // 2)}")
+    appliance.simulator.write(store["dataset"], size // 4)
+    percent = 100 * appliance.simulator.pool("tank").allocated // size
+    appliance.job("PATCH", "/pools/tank", {"warning_percent": percent, "critical_percent": 99})
+    for disk in [disk.path for disk in appliance.simulator.disks() if disk.used_by is not None]:
+        appliance.simulator.pull_disk(disk)
+    appliance.request("POST", "/reconcile")
+    appliance.service._capacity()
+    assert appliance.get("/pools/tank")["health"] == "SUSPENDED"
+    assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert target.pools[0]["soft_threshold"] == {"percent": percent}
+    assert appliance.get("/pools/tank")["warning_percent"] == percent

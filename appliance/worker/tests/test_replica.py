@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from appliance.domain.errors import ConflictError
 from appliance.testing import GIB, Appliance
+from appliance.worker.operations import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Redundancy, VdevSpec
@@ -94,3 +96,14 @@ def test_a_lost_one_is_told_and_forgotten_beside_its_copy(appliance: Appliance) 
     assert f"capacity:missing:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
     appliance.job("POST", f"/datastores/{store}/forget")
     assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}
+
+
+def test_an_adoption_looks_again_when_it_runs(appliance: Appliance) -> None:
+    """The original has come back since it was asked for."""
+    store, _ = lost(appliance, "vmfs")
+    context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
+    plan = adopt.plan(context, {"dataset": "rust/received", "name": "first", "identity": "keep"})
+    appliance.simulator.import_pool("tank")
+    with pytest.raises(ConflictError, match="claims this identity"):
+        adopt.run(context, plan.parameters, "", lambda _step, _percent: None)
+    assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/")
