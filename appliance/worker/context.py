@@ -468,7 +468,7 @@ class Context:
             )
         with self.store.reading() as session:
             wanted = self.wanted(stores, session, folders)
-            shown = set(session.scalars(select(Presentation.datastore)))
+            shown = set(session.scalars(select(Presentation.datastore))) - self._being_made(session)
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
             outcome = planes.reconcile(self.target, wanted)
@@ -497,6 +497,10 @@ class Context:
         failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *unnumbered)
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
+
+    def _being_made(self, session: Session) -> set[str]:
+        """What jobs are about that are under way, or have ended since storage was looked at: it may be half of it."""
+        return jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
 
     def _seen_without(self, served: set[str]) -> None:
         """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
@@ -561,7 +565,7 @@ class Context:
         of_missing = {store.lun for store in stores if store.state == "missing"}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
-            making = jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
+            making = self._being_made(session)
             pending = [job.parameters for job in jobs.active(session)]
             luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
             for store in found:
