@@ -6,9 +6,6 @@ import {
   EmptyStateBody,
   Label,
   SearchInput,
-  Tab,
-  Tabs,
-  TabTitleText,
   Toolbar,
   ToolbarContent,
   ToolbarItem,
@@ -16,10 +13,11 @@ import {
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 import { groupsQuery, hostsQuery, nfsClientsQuery, sessionsQuery } from "../../api/queries";
 import type { Group, Host, IscsiSession, NfsClient } from "../../api/types";
 import { Screen } from "../../parts/page";
+import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { Told } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -36,8 +34,7 @@ const STEP = 100;
 const SHOWN_PATHS = 4;
 
 export default function HostsScreen() {
-  const [parameters, setParameters] = useSearchParams();
-  const tab = TABS.find((one) => one === parameters.get("show")) ?? "hosts";
+  const [tab, show] = useTab(TABS);
   const [adding, setAdding] = useState(false);
   return (
     <Screen
@@ -49,24 +46,9 @@ export default function HostsScreen() {
         </May>
       }
     >
-      <Tabs
-        activeKey={tab}
-        aria-label={words.tabsLabel}
-        onSelect={(_event, key) => setParameters(key === "hosts" ? {} : { show: String(key) }, { replace: true })}
-      >
-        {TABS.map((one) => (
-          <Tab
-            key={one}
-            eventKey={one}
-            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
-            tabContentId={`tab-${one}`}
-            aria-controls={`tab-${one}`}
-          />
-        ))}
-      </Tabs>
-      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
+      <ScreenTabs names={TABS} titles={words.tabs} label={words.tabsLabel} shown={tab} onShow={show}>
         {tab === "hosts" ? <HostsTab /> : <GroupsTab />}
-      </section>
+      </ScreenTabs>
       {adding && tab === "hosts" && <AddHost onClose={() => setAdding(false)} />}
       {adding && tab === "groups" && <AddGroup onClose={() => setAdding(false)} />}
     </Screen>

@@ -1,10 +1,10 @@
 /** Pools and disks: two tabs of one screen. Which one is in the address. */
 
-import { EmptyState, EmptyStateBody, Label, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link, useNavigate, useSearchParams } from "react-router";
+import { Link, useNavigate } from "react-router";
 import { keysQuery, poolsQuery } from "../../api/queries";
 import type { Key, Pool } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
@@ -12,6 +12,7 @@ import { useBegun } from "../../parts/begun";
 import { Fill } from "../../parts/fill";
 import { Health } from "../../parts/health";
 import { Screen } from "../../parts/page";
+import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { ScanSummary } from "../../parts/scan";
 import { Told } from "../../parts/states";
 import { Bytes } from "../../parts/values";
@@ -24,8 +25,7 @@ const words = text.pools;
 const TABS = ["pools", "disks"] as const;
 
 export default function PoolsScreen() {
-  const [parameters, setParameters] = useSearchParams();
-  const tab = TABS.find((one) => one === parameters.get("show")) ?? "pools";
+  const [tab, show] = useTab(TABS);
   return (
     <Screen
       title={words.title}
@@ -35,24 +35,9 @@ export default function PoolsScreen() {
         </May>
       }
     >
-      <Tabs
-        activeKey={tab}
-        aria-label={words.tabsLabel}
-        onSelect={(_event, key) => setParameters(key === "pools" ? {} : { show: String(key) }, { replace: true })}
-      >
-        {TABS.map((one) => (
-          <Tab
-            key={one}
-            eventKey={one}
-            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
-            tabContentId={`tab-${one}`}
-            aria-controls={`tab-${one}`}
-          />
-        ))}
-      </Tabs>
-      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
+      <ScreenTabs names={TABS} titles={words.tabs} label={words.tabsLabel} shown={tab} onShow={show}>
         {tab === "pools" ? <PoolsTab /> : <DisksTab />}
-      </section>
+      </ScreenTabs>
     </Screen>
   );
 }

@@ -1,0 +1,43 @@
+/** Tabs of a screen. Which one is shown is in the address (`?show=`); the first is shown without. */
+
+import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import type { ReactNode } from "react";
+import { useSearchParams } from "react-router";
+
+/** The tab that the address names, else the first; and what shows another. */
+export function useTab<Name extends string>(names: readonly [Name, ...Name[]]): [Name, (name: Name) => void] {
+  const [parameters, setParameters] = useSearchParams();
+  const shown = names.find((one) => one === parameters.get("show")) ?? names[0];
+  return [shown, (name) => setParameters(name === names[0] ? {} : { show: name }, { replace: true })];
+}
+
+interface ScreenTabsProps<Name extends string> {
+  names: readonly Name[];
+  titles: Record<Name, string>;
+  label: string;
+  shown: Name;
+  onShow: (name: Name) => void;
+  /** What the shown tab holds. */
+  children: ReactNode;
+}
+
+export function ScreenTabs<Name extends string>({ names, titles, label, shown, onShow, children }: ScreenTabsProps<Name>) {
+  return (
+    <>
+      <Tabs activeKey={shown} aria-label={label} onSelect={(_event, key) => onShow(key as Name)}>
+        {names.map((one) => (
+          <Tab
+            key={one}
+            eventKey={one}
+            title={<TabTitleText>{titles[one]}</TabTitleText>}
+            tabContentId={`tab-${one}`}
+            aria-controls={`tab-${one}`}
+          />
+        ))}
+      </Tabs>
+      <section id={`tab-${shown}`} role="tabpanel" aria-label={titles[shown]} className="zv-below">
+        {children}
+      </section>
+    </>
+  );
+}
