@@ -92,6 +92,10 @@ class Core:
         except NoSuchPool:
             raise NoSuchDataset(name.partition("@")[0]) from None
 
+    def exists(self, name: str) -> bool:
+        """Whether a dataset or snapshot of this name is there."""
+        return bool(self._library.call("lzc_exists", name.encode()))
+
     def one_pool(self, wanted: Sequence[str]) -> None:
         """Raises DifferentPools."""
         if len({names.pool_of(name) for name in wanted}) > 1:
@@ -107,7 +111,7 @@ class Core:
     def holders(self, name: str) -> tuple[str, ...]:
         """See ZfsEngine; as far as /proc and /sys tell."""
         self.need_dataset(name)
-        if not self._library.call("lzc_exists", name.encode()):
+        if not self.exists(name):
             raise NoSuchDataset(name)
         return self.holders_of([name])[name]
 

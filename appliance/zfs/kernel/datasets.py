@@ -23,7 +23,7 @@ from appliance.zfs.errors import (
     SnapshotHeld,
     ZfsError,
 )
-from appliance.zfs.kernel import commands, library, reading
+from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.core import Core
 from appliance.zfs.kernel.messages import Request
@@ -130,6 +130,7 @@ class Datasets(Core):
             options += ["-o", "keylocation=prompt"]
             key = _key_as_typed(encryption.key, encryption.key_format)
         request = Request("create", name, new_name=name, properties=properties)
+        room.need(self, request, name, properties, words if "-V" in words and "-s" not in words else ())
         self.zfs(request, "create", *options, *_options(properties), name, stdin=key)
 
     def grow_volume(self, name: str, volsize: int) -> Volume:

@@ -22,7 +22,7 @@ from appliance.zfs.errors import (
     SnapshotHeld,
     ZfsError,
 )
-from appliance.zfs.kernel import commands, library, reading
+from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.datasets import Datasets, assignments
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import Hold, Snapshot
@@ -47,15 +47,12 @@ class Snapshots(Datasets):
         depth = ("-r",) if recursive else ("-d", "1")
         words = ("list", "-j", "-p", *depth, "-t", "snapshot", "-o", columns, *roots)
         listed = self.datasets_json(Request("snapshots", root or ""), *words) if roots else {}
-        if not listed and root is not None and not self._exists(root):
+        if not listed and root is not None and not self.exists(root):
             raise NoSuchDataset(root)
         found = [reading.snapshot(name, one["properties"], user_properties) for name, one in listed.items()]
         if not recursive:
             found = [one for one in found if one.dataset == root]
         return sorted(found, key=lambda one: (one.dataset, one.createtxg, one.tag))
-
-    def _exists(self, name: str) -> bool:
-        return bool(self._library.call("lzc_exists", name.encode()))
 
     def _atomic(self, translate: Translate, function: str, *arguments: Any) -> None:
         """Calls libzfs_core; its first failure that names something becomes a ZfsError."""
@@ -81,7 +78,7 @@ class Snapshots(Datasets):
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.DatasetExists):
                 return SnapshotExists(name)
-            missing = [one.partition("@")[0] for one in snapshots if not self._exists(one.partition("@")[0])]
+            missing = [one.partition("@")[0] for one in snapshots if not self.exists(one.partition("@")[0])]
             if isinstance(problem, kinds.DatasetNotFound) or missing:
                 return NoSuchDataset(missing[0] if missing else name.partition("@")[0])
             return _of_space(problem, kinds, name, "snapshot")
@@ -130,7 +127,7 @@ class Snapshots(Datasets):
                 self.need_dataset(name)
             except NoSuchDataset:
                 raise NoSuchSnapshot(name) from None
-            if not self._exists(name):
+            if not self.exists(name):
                 raise NoSuchSnapshot(name)
 
     def hold(self, snapshots: Sequence[str], tag: str) -> None:
@@ -213,7 +210,17 @@ class Snapshots(Datasets):
         check_properties(properties or {}, On.VOLUME if kind == "volume" else On.FILESYSTEM)
         options = [word for assignment in assignments(properties or {}) for word in ("-o", assignment)]
         request = Request("clone", snapshot, new_name=name, properties=properties or {})
-        self.zfs(request, "clone", *options, snapshot, name)
+        room.need(self, request, name, properties or {})
+        try:
+            self.zfs(request, "clone", *options, snapshot, name)
+        except OutOfSpace:
+            self._take_back(snapshot, name)
+            raise
+
+    def _take_back(self, snapshot: str, name: str) -> None:
+        """Destroys a clone that the kernel has left without its promise: space went since it was asked for."""
+        if self.exists(name) and self.properties(name)["origin"].value == snapshot:
+            self.destroy(name)
 
 
 def _of_space(problem: BaseException, kinds: Any, name: str, operation: str) -> ZfsError:

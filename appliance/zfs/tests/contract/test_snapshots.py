@@ -16,6 +16,7 @@ from appliance.zfs.errors import (
     NoSuchDataset,
     NoSuchHold,
     NoSuchSnapshot,
+    OutOfSpace,
     SnapshotExists,
     SnapshotHeld,
 )
@@ -207,6 +208,15 @@ def test_clone(rig: Rig) -> None:
         rig.engine.clone(f"{origin}@s", "otherpool/clone")
     with pytest.raises(InvalidProperty):
         rig.engine.clone(f"{origin}@s", rig.name(), properties={"recordsize": "16384"})
+
+
+def test_clone_whose_promise_has_no_room(rig: Rig) -> None:
+    origin, clone = rig.volume(32 * MIB), rig.name("clone")
+    rig.engine.snapshot([f"{origin}@s"])
+    with pytest.raises(OutOfSpace):
+        rig.engine.clone(f"{origin}@s", clone, properties={"refreservation": str(64 << 30)})
+    with pytest.raises(NoSuchDataset):
+        rig.engine.volume(clone)
 
 
 def test_snapshots_show_their_datasets_properties(rig: Rig) -> None:
