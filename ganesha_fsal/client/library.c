@@ -77,8 +77,14 @@ static enum vaainas_error find_file(struct vaainas_session *session, const char 
     return error;
 }
 
-static enum vaainas_error clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                     struct vaainas_clone_result *result, struct vaainas_failure *failure)
+/*
+ * A server may tell a name's file from its cache, and find that it was replaced when it is asked to do something with it
+ * (NFS3ERR_STALE, RFC 1813 section 2.6): nothing was done then, and the second walk tells the file that is there now.
+ */
+#define WALKS 2u
+
+static enum vaainas_error clone_found(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
 {
     struct found source, destination;
     enum vaainas_error error = find_file(session, clone->source, &source, failure);
@@ -112,7 +118,9 @@ enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const str
     result = result != NULL ? result : &ignored_result;
     if (!STRUCTURE_TAKE(&own, clone, context) || !STRUCTURE_BEGIN(&own_result, result, reason))
         return unknown_size(failure);
-    enum vaainas_error error = clone_file(session, &own, &own_result, failure);
+    enum vaainas_error error = VAAINAS_STALE;
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++)
+        error = clone_found(session, &own, &own_result, failure);
     STRUCTURE_GIVE(&own_result, result);
     return error;
 }
@@ -128,9 +136,12 @@ static enum vaainas_error file_statistics(struct vaainas_session *session, const
     statistics = statistics != NULL ? statistics : &ignored_statistics;
     if (!STRUCTURE_BEGIN(&own, statistics, unique_exact))
         return unknown_size(failure);
-    enum vaainas_error error = find_file(session, path, &found, failure);
-    if (error == VAAINAS_OK)
-        error = session->functions->statistics(session, &found.object, reserve, &own, failure);
+    enum vaainas_error error = VAAINAS_STALE;
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
+        error = find_file(session, path, &found, failure);
+        if (error == VAAINAS_OK)
+            error = session->functions->statistics(session, &found.object, reserve, &own, failure);
+    }
     STRUCTURE_GIVE(&own, statistics);
     return error;
 }

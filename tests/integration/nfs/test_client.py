@@ -20,6 +20,8 @@ from support.programs import IN_GUEST, wait_for
 from support.vaai_nas import CAPABILITIES, COMMAND, JOB_LIST, PROGRAM, vaai_nas
 
 DOORS = ("program", "procedure22")
+NFS_PROGRAM, NFSPROC3_LOOKUP = 100003, 3
+VAAI_ERROR_STALE = 4
 
 # A plug-in: asks once for each line it reads, and says how that ended. The library's functions want a failure of 4 + 512 bytes.
 PLUG_IN = """
@@ -175,6 +177,30 @@ def test_half_an_answer_is_forgotten_before_the_call_is_said_again() -> None:
     assert asked == [JOB_LIST, JOB_LIST]
     assert (found.returncode, found.stderr) == (0, "")
     assert f"from {'h' * 63}: {'n' * 255}; {'r' * 255}" in found.stdout
+
+
+@pytest.mark.parametrize(("stale", "walks", "code"), [(1, 2, 0), (9, 2, 1)])
+def test_a_name_is_looked_up_again_when_its_file_was_replaced(stale: int, walks: int, code: int) -> None:
+    lookups: list[int] = []
+    statistics: list[int] = []
+
+    def answer(program: int, procedure: int) -> bytes | None:
+        if program == PROGRAM and procedure == CAPABILITIES:
+            return struct.pack(">6I", 0, 1, 1, 0, 1, 1)
+        if program == PROGRAM:
+            statistics.append(procedure)
+            if len(statistics) <= stale:
+                return struct.pack(">I", VAAI_ERROR_STALE) + opaque(b"replaced")
+            return struct.pack(">I3QIQ", 0, 4096, 4096, 0, 1, 0)
+        if program == NFS_PROGRAM and procedure == NFSPROC3_LOOKUP:
+            lookups.append(procedure)
+            return struct.pack(">I", 0) + opaque(bytes([len(lookups)]) * 8) + struct.pack(">II", 0, 0)
+        return struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 1, 1) if procedure == 1 else b""
+
+    with serving(answer, b"") as port:
+        ports = (word for name in ("nfs", "mount", "program") for word in (f"--{name}-port", str(port)))
+        found = vaai_nas(*ports, "--door", "program", "stat", "127.0.0.1:/one", "disk")
+    assert (len(lookups), len(statistics), found.returncode) == (walks, walks, code), found.stderr
 
 
 @pytest.mark.skipif(not IN_GUEST, reason="XFS holds no space")
