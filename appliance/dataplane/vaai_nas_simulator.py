@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import stat
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from appliance.dataplane.vaai_nas import FileControl, FileJob, FilePage, FileRefusedError, FileStatistics, FoundFile
 
@@ -18,8 +23,13 @@ class _Clone:
 
 @dataclass
 class VaaiNasSimulator(FileControl):
-    """Keeps what it is told, and refuses what the daemon would."""
+    """Keeps what it is told, and refuses what the daemon would.
 
+    Files that lie in the folder of an export are told too. What it clones is in memory only, as the simulator's snapshots are.
+    """
+
+    folder: Callable[[int], Path | None] = lambda export: None
+    """Where the files of an export lie, if anywhere."""
     exports: dict[int, dict[str, FileStatistics]] = field(default_factory=dict)
     """Files by export and path, for tests to set."""
     paused: bool = False
@@ -41,9 +51,10 @@ class VaaiNasSimulator(FileControl):
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""
-        chosen = sorted((path for path in self.exports.get(export, {}) if path.endswith(".vmdk")), key=str.encode)
+        there = self._there(export)
+        chosen = sorted((path for path in there if path.endswith(".vmdk")), key=str.encode)
         rest = [path for path in chosen if path.encode() > after.encode()]
-        told = [(path, self.exports[export][path]) for path in rest[:limit]]
+        told = [(path, there[path]) for path in rest[:limit]]
         return FilePage(tuple(FoundFile(path, one.total, one.allocated) for path, one in told), len(rest) > limit, True)
 
     def statistics(self, export: int, path: str, timeout_s: float = 0) -> FileStatistics:
@@ -60,8 +71,10 @@ class VaaiNasSimulator(FileControl):
                         raise FileRefusedError("exists", "the request id belongs to another request", "request_id")
                     return self.job(export, clone.told.job)
             total = self._file(export, source, "source").total
-            if destination in self.exports[export]:
+            if destination in self._there(export):
                 raise FileRefusedError("exists", "the name is taken; nothing was changed", "destination")
+            if (folder := self.folder(export)) is not None and not Path(folder, destination).parent.is_dir():
+                raise FileRefusedError("not_found", "destination: not_found; nothing was changed", "destination")
             if fast and self.cannot_share:
                 raise FileRefusedError("not_supported", "the file system can't share these blocks")
             told = FileJob(0 if dry_run else next(self._numbers), "running", "ok", "", total, total // 2)
@@ -76,11 +89,12 @@ class VaaiNasSimulator(FileControl):
             clone = self._find(job)
             if clone.told.active and not self.paused:
                 _export, source, destination, _fast = clone.asked
-                of, total = self.exports[export][source], clone.told.total_bytes
+                of, total = self._file(export, source, "source"), clone.told.total_bytes
                 how = {"copied_bytes": total} if self.cannot_share else {"cloned_bytes": total}
                 why = {"reason": "copied: not_supported", "fallback_bytes": {"not_supported": total}} if self.cannot_share else {}
                 clone.told = replace(clone.told, state="complete", done_bytes=total, **how, **why)  # type: ignore[arg-type]
-                self.exports[export][destination] = of if self.cannot_share else replace(of, unique=0)
+                made = of if self.cannot_share else replace(of, unique=0, unique_exact=True)
+                self.exports.setdefault(export, {})[destination] = made
             return clone.told
 
     def cancel(self, export: int, job: int) -> FileJob:
@@ -97,7 +111,26 @@ class VaaiNasSimulator(FileControl):
         return self._jobs[job]
 
     def _file(self, export: int, path: str, what: str) -> FileStatistics:
-        found = self.exports.get(export, {}).get(path)
+        found = self._there(export).get(path)
         if found is None:
             raise FileRefusedError("not_found", f"{what}: not_found; nothing was changed", what)
         return found
+
+    def _there(self, export: int) -> dict[str, FileStatistics]:
+        """Those of the folder, and what tests and clones have made. What files in the folder share is not known: at most all."""
+        return {**_lying_in(self.folder(export)), **self.exports.get(export, {})}
+
+
+def _lying_in(folder: Path | None) -> dict[str, FileStatistics]:
+    found: dict[str, FileStatistics] = {}
+    if folder is None:
+        return found
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            path = Path(directory, name)
+            with contextlib.suppress(FileNotFoundError):
+                told = path.lstat()
+                if stat.S_ISREG(told.st_mode):
+                    allocated = 512 * told.st_blocks
+                    found[str(path.relative_to(folder))] = FileStatistics(told.st_size, allocated, allocated, False, 0)
+    return found

@@ -179,8 +179,12 @@ class Context:
     def __post_init__(self) -> None:
         engine = self.engine
         nfs = self.configuration.nfs
-        self.files = VaaiNasSimulator() if nfs.simulated else VaaiNas(nfs.statistics)
+        self.files = VaaiNasSimulator(folder=self._exported_folder) if nfs.simulated else VaaiNas(nfs.statistics)
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
+
+    def _exported_folder(self, export: int) -> Path | None:
+        """Of the NFS server."""
+        return next((Path(one.path) for one in self.nfs.served() if one.export_id == export), None)
 
     # --- looking
 

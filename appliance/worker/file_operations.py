@@ -35,21 +35,22 @@ def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Da
 def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> DomainError:  # noqa: PLR0911  # a table
     """What a refusal of the NFS server is for who asked; `paths` are the fields that he can have meant."""
     field = error.field if error.field in paths else None
+    reason = error.reason.removesuffix("; nothing was changed")  # which every refusal has in common
     if error.status == "stale":
         return ConflictError("the NFS server does not export it now: zvaai reconcile", [name])
     if field is not None and error.status == "exists":
-        return ConflictError(f"{field}: {error.reason}", [paths[field]], field_name=field)
+        return ConflictError(f"{field}: {reason}", [paths[field]], field_name=field)
     if field == "source" and error.status == "not_found":
         return InvalidError(field, "there is no such file", "a file of the datastore")
     if field == "destination" and error.status in ("not_found", "not_directory"):
         return InvalidError(field, "there is no such folder", "a new name in a folder of the datastore")
     if field is not None and error.status in ("invalid", "is_directory", "not_directory", "access", "name_too_long"):
-        return InvalidError(field, error.reason, "a file" if field == "source" else "a new name in a folder of the datastore")
+        return InvalidError(field, reason, "a file" if field == "source" else "a new name in a folder of the datastore")
     if error.status == "not_supported":
-        return ConflictError(f"{error.reason}; a clone that need not be fast is copied", [name], field_name="fast")
+        return ConflictError(f"{reason}; a clone that need not be fast is copied", [name], field_name="fast")
     if error.status == "input_output":
-        return StorageError(error.status, error.reason)
-    return ConflictError(error.reason, [name])
+        return StorageError(error.status, reason)
+    return ConflictError(reason, [name])
 
 
 def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:

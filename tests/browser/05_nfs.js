@@ -1,7 +1,9 @@
 // An NFS datastore: the wizard, what is told of it, and its quota.
 import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, PASSWORD, problem } from "./harness.js";
 
 let browser;
 let page;
@@ -81,6 +83,82 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   await page.getByText(told.nfs_problem).waitFor();
   await look(page, "datastore-nfs-vaai-unavailable");
   await page.unroute("**/api/v1/offloads");
+});
+
+test("its VMDK files are listed, and one is cloned", async () => {
+  const [{ id, dataset }] = await nfsStores();
+  const { guid } = (await apiOf(page).told("GET", "/filesystems")).items.find((one) => one.dataset === dataset);
+  await page.getByRole("tab", { name: "Files" }).click();
+  await page.getByText("No VMDK files").waitFor();
+  const folder = join(process.env.ZVAAI_VOLUMES, `${guid}.files`, "vm");
+  mkdirSync(folder);
+  writeFileSync(join(folder, "disk-flat.vmdk"), Buffer.alloc(4 << 20, 7));
+  await page.getByRole("button", { name: "Look again" }).click();
+  const disk = page.getByRole("row", { name: /^vm\/disk-flat.vmdk 4 MiB/ });
+  await disk.getByText("at most 4 MiB").waitFor();
+  await disk.getByRole("button", { name: "Clone vm/disk-flat.vmdk" }).click();
+  const dialog = page.getByRole("dialog");
+  const path = dialog.getByRole("textbox", { name: "Path of the clone" });
+  const submit = dialog.getByRole("button", { name: "Clone", exact: true });
+  assert.equal(await path.inputValue(), "vm/");
+  assert.ok(await submit.isDisabled());
+  // What is refused says why at the field, and has changed nothing.
+  await path.fill("vm/disk-flat.vmdk");
+  await submit.click();
+  await dialog.getByText("the name is taken").first().waitFor();
+  await dialog.getByText("Nothing was changed.").waitFor();
+  await path.fill("vm/new-flat.vmdk");
+  await dialog.getByRole("radio", { name: "Share all blocks, or be refused" }).check();
+  await look(page, "datastore-nfs-clone-file");
+  await submit.click();
+  await page.getByText("Clone file: done").waitFor();
+  await page.getByRole("row", { name: "vm/new-flat.vmdk 4 MiB 4 MiB 0 B 0 B" }).waitFor();
+  await page.getByRole("row", { name: "vm/new-flat.vmdk Done 4 MiB shared" }).waitFor();
+
+  // A clone that somebody else began, half way; and files of which some could not be measured, on two pages.
+  const half = { id: "1", kind: "file.clone", subject: `${id}/vm/half-flat.vmdk`, state: "running", step: "cloning", percent: 50 };
+  await page.route("**/api/v1/jobs?*", async (route) => {
+    const told = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...told, items: [{ ...half, actor: "b", created_at: new Date().toISOString() }, ...told.items] } });
+  });
+  const pages = { null: { next_cursor: "x" }, x: { next_cursor: null, complete: false } };
+  const slow = { total: "1", allocated: "1", unique: null, unique_exact: false, reserved: null };
+  await page.route("**/files?*", (route) => {
+    const cursor = new URL(route.request().url()).searchParams.get("cursor");
+    return route.fulfill({ json: { items: [{ ...slow, path: `of-${cursor}.vmdk` }], complete: true, ...pages[cursor] } });
+  });
+  await page.goto(`/datastores/${id}/files`);
+  await page.getByRole("progressbar", { name: "cloning" }).waitFor();
+  await page.getByRole("row", { name: "of-null.vmdk 1 B 1 B not measured not measured" }).waitFor();
+  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByText("Some files are not told").waitFor();
+  await page.getByText("of-x.vmdk").waitFor();
+  await look(page, "datastore-nfs-files-half");
+  await page.unroute("**/api/v1/jobs?*");
+  await page.unroute("**/files?*");
+
+  // The NFS server does not answer: what happened, and what to do.
+  await page.route("**/files?*", (route) =>
+    route.fulfill({ status: 503, contentType: "application/problem+json", json: problem(503, "unavailable", "the NFS server does not answer") }),
+  );
+  await page.reload();
+  await page.getByText("A part of the appliance does not answer").waitFor();
+  await page.unroute("**/files?*");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await disk.waitFor();
+  await look(page, "datastore-nfs-files");
+});
+
+test("a viewer sees the files, and no button that clones one", async () => {
+  const [{ id }] = await nfsStores();
+  const watching = { name: "files-watcher", password: `${PASSWORD} too` };
+  await apiOf(page).told("POST", "/users", { ...watching, role: "viewer" });
+  const other = await openPage(browser);
+  assert.equal((await other.context().request.post("/api/v1/session", { data: watching })).status(), 201);
+  await other.goto(`/datastores/${id}/files`);
+  await other.getByRole("row", { name: /^vm\/disk-flat.vmdk/ }).waitFor();
+  assert.equal(await other.getByRole("button", { name: /Clone/ }).count(), 0);
+  await closePage(other);
 });
 
 test("clients, versions and squash are changed", async () => {

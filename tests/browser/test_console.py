@@ -30,6 +30,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         "ZVAAI_URL": f"https://localhost:{PORT}",
         "ZVAAI_SETUP_CODE": code,
         "ZVAAI_TARGET_CONTROL": str(appliance.target.socket_path),
+        "ZVAAI_VOLUMES": str(appliance.directory / "volumes"),
         "ZVAAI_CONSOLE_MODULES": str(CONSOLE),
         "ZVAAI_PICTURES": str(CONSOLE / "pictures"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,22 @@ def test_files_are_listed_in_pages_with_what_they_take(appliance: Appliance, sto
     second = appliance.get(f"/datastores/{store}/files?limit=2&cursor={first['next_cursor']}")
     assert [one["path"] for one in second["items"]] == ["ä/b.vmdk"]
     assert (second["next_cursor"], second["complete"]) == (None, True)
+
+
+def test_files_in_the_folder_of_a_simulated_export_are_told_and_cloned(appliance: Appliance, store: str, tmp_path: Path) -> None:
+    """As the console's stories have it: what a host has written there, and what links lead to elsewhere."""
+    nas(appliance).folder = lambda export: tmp_path
+    (tmp_path / "vm").mkdir()
+    (tmp_path / "vm" / "new.vmdk").write_bytes(bytes(8192))
+    (tmp_path / "vm" / "link.vmdk").symlink_to("/etc/passwd")
+    told = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    assert set(told) == {DISK, "vm/new.vmdk"}
+    assert (told["vm/new.vmdk"]["total"], told["vm/new.vmdk"]["unique_exact"]) == ("8192", False)
+    appliance.job("POST", f"/datastores/{store}/files/clone", body("vm/clone.vmdk", "vm/new.vmdk"))
+    told = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    assert (told["vm/clone.vmdk"]["unique"], told["vm/clone.vmdk"]["unique_exact"]) == ("0", True)
+    answer = appliance.request("POST", f"/datastores/{store}/files/clone", body("nowhere/clone.vmdk"))
+    assert answer.status_code == 422 and "there is no such folder" in answer.text
 
 
 def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ const ENDED: readonly Job["state"][] = ["succeeded", "failed", "cancelled"];
 const CHANGED_BY_JOBS = [
   "datastores",
   "snapshots",
+  "files",
   "pools",
   "importable-pools",
   "disks",

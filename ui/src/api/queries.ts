@@ -80,6 +80,16 @@ export const datastoreQuery = (id: string) =>
     refetchInterval: SLOW_MS,
   });
 
+/** One page: what its files take is measured as it is asked for, for 10 s at most. */
+export const filesQuery = (id: string, cursor: string | null) =>
+  queryOptions({
+    queryKey: ["files", id, cursor],
+    queryFn: ({ signal }) => {
+      const query = { limit: 50, ...(cursor === null ? {} : { cursor }) };
+      return told(api.GET("/api/v1/datastores/{datastore_id}/files", { params: { path: { datastore_id: id }, query }, signal }));
+    },
+  });
+
 export const snapshotsQuery = (id: string) =>
   queryOptions({
     queryKey: ["snapshots", id],

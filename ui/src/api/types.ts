@@ -13,6 +13,7 @@ export type Certificate = Schemas["CertificateTold"];
 export type Datastore = Item<"DatastorePage">;
 export type DatastoreAsked = Schemas["DatastoreAsked"];
 export type Disk = Item<"DiskPage">;
+export type VmdkFile = Item<"FilePage">;
 export type Group = Item<"GroupPage">;
 export type Host = Item<"HostPage">;
 export type HostAsked = Schemas["HostAsked"];

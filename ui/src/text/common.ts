@@ -74,6 +74,7 @@ export const common = {
       "snapshot.retention": "Remove old snapshots",
       "snapshot.rollback": "Roll back",
       "snapshot.clone": "Clone datastore",
+      "file.clone": "Clone file",
       "support.bundle": "Make support bundle",
     } as Readonly<Record<string, string>>,
     started: (what: string) => `${what}: started`,

@@ -142,6 +142,7 @@ export const datastores = {
   detail: {
     tabs: {
       overview: "Overview",
+      files: "Files",
       vaai: "VAAI",
       capacity: "Capacity",
       snapshots: "Snapshots",

@@ -5,6 +5,7 @@ import { audit } from "./audit";
 import { common } from "./common";
 import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
+import { files } from "./files";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { people } from "./people";
@@ -21,6 +22,7 @@ export const text = {
   common,
   dashboard,
   datastores,
+  files,
   hosts,
   jobs,
   people,

@@ -13,13 +13,14 @@ import { May } from "../../session/session";
 import { text } from "../../text";
 import { ActionMenu } from "./actions";
 import { CapacityTab, OverviewTab } from "./overview-tab";
+import { FilesTab } from "./files-tab";
 import { EventsTab, HostsTab } from "./hosts-tab";
 import { SnapshotsTab } from "./snapshots-tab";
 import { StateLabel } from "./table";
 import { VaaiTab } from "./vaai-tab";
 
 const words = text.datastores.detail;
-const TABS = ["overview", "vaai", "capacity", "snapshots", "hosts", "events"] as const;
+const TABS = ["overview", "files", "vaai", "capacity", "snapshots", "hosts", "events"] as const;
 
 export default function DatastoreScreen() {
   const { id = "" } = useParams();
@@ -59,8 +60,11 @@ function Actions({ store }: { readonly store: Datastore }) {
 }
 
 function DatastoreTabs({ store }: { readonly store: Datastore }) {
-  const { tab = "overview" } = useParams();
+  const { tab: named } = useParams();
   const navigate = useNavigate();
+  // Files of VMFS are known to hosts only; of what is deleted nobody is told.
+  const tabs = TABS.filter((one) => one !== "files" || (store.kind === "nfs" && store.state === "active"));
+  const tab = tabs.find((one) => one === named) ?? "overview";
   return (
     <>
       <Tabs
@@ -68,7 +72,7 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
         aria-label={words.tabsLabel}
         onSelect={(_event, key) => void navigate(`/datastores/${store.id}/${key}`, { replace: true })}
       >
-        {TABS.map((one) => (
+        {tabs.map((one) => (
           <Tab
             key={one}
             eventKey={one}
@@ -78,13 +82,9 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
           />
         ))}
       </Tabs>
-      <section
-        id={`tab-${tab}`}
-        role="tabpanel"
-        aria-label={words.tabs[TABS.find((one) => one === tab) ?? "overview"]}
-        className="zv-below"
-      >
+      <section id={`tab-${tab}`} role="tabpanel" aria-label={words.tabs[tab]} className="zv-below">
         {tab === "overview" && <OverviewTab store={store} />}
+        {tab === "files" && <FilesTab store={store} />}
         {tab === "vaai" && <VaaiTab store={store} />}
         {tab === "capacity" && <CapacityTab store={store} />}
         {tab === "snapshots" && <SnapshotsTab store={store} />}

@@ -1,0 +1,62 @@
+/** One file of an NFS datastore to a new name in it. */
+
+import { FormGroup, Radio } from "@patternfly/react-core";
+import { useState } from "react";
+import { api } from "../../api/client";
+import type { VmdkFile } from "../../api/types";
+import { TextField } from "../../parts/field";
+import { JobDialog } from "../../parts/job-dialog";
+import { text } from "../../text";
+import type { DialogProps } from "./actions";
+
+const words = text.files.clone;
+
+export function CloneFile({ store, file, ...job }: DialogProps & { readonly file: VmdkFile }) {
+  const [destination, setDestination] = useState(() => file.path.slice(0, file.path.lastIndexOf("/") + 1));
+  const [fast, setFast] = useState(false);
+  return (
+    <JobDialog
+      {...job}
+      title={words.title(file.path)}
+      lead={words.lead}
+      submit={words.submit}
+      ready={() => destination !== "" && !destination.endsWith("/")}
+      knownFields={["destination"]}
+      asked={() => ({ source: file.path, destination, fast })}
+      ask={(body, headers) =>
+        api.POST("/api/v1/datastores/{datastore_id}/files/clone", {
+          params: { path: { datastore_id: store.id } },
+          body,
+          headers,
+        })
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="clone-path"
+            label={words.destination}
+            help={words.destinationHelp}
+            value={destination}
+            onChange={setDestination}
+            problem={problem?.at("destination")}
+            required
+          />
+          <FormGroup role="radiogroup" label={words.how} fieldId="clone-how" isStack>
+            {[false, true].map((one) => (
+              <Radio
+                key={String(one)}
+                id={one ? "clone-fast" : "clone-full"}
+                name="clone-how"
+                label={one ? words.fast : words.full}
+                description={one ? words.fastHelp : words.fullHelp}
+                isChecked={fast === one}
+                onChange={() => setFast(one)}
+              />
+            ))}
+          </FormGroup>
+        </>
+      )}
+    </JobDialog>
+  );
+}

@@ -1,0 +1,25 @@
+/** What came of a file's clone: how its bytes went. */
+
+import type { Job } from "../../api/types";
+import { formatBytes } from "../../format/bytes";
+import { text } from "../../text";
+
+const words = text.files.clones;
+const reasons = text.datastores.detail.vaai.nas.reasons;
+
+/** Of a clone that is done: what was shared, what was copied and why, what are holes. */
+export function waysOf({ result }: Pick<Job, "result">): string {
+  const size = (name: string) => {
+    const told = result?.[name];
+    return typeof told === "string" && told !== "0" ? formatBytes(told) : null;
+  };
+  const [shared, copied, holes] = [size("cloned_bytes"), size("copied_bytes"), size("hole_bytes")];
+  const because = result?.["copied_because"];
+  const why = typeof because === "object" && because !== null ? Object.keys(because).map((one) => reasons[one]?.[0] ?? one) : [];
+  const parts = [
+    shared === null ? null : words.shared(shared),
+    copied === null ? null : [words.copied(copied), ...(why.length > 0 ? [words.because(why.join("; "))] : [])].join(" "),
+    holes === null ? null : words.holes(holes),
+  ].filter((one) => one !== null);
+  return parts.length === 0 ? words.nothing : parts.join(", ");
+}
