@@ -142,6 +142,8 @@ void space_compute(struct fileops_space *space);      /* `needed`; what came sin
 int space_hold_more(struct fileops_space *space, uint64_t bytes);
 /* Holds less where the pool refuses that, having promised more than it has (space_lift.c). */
 int space_hold_lifted(struct fileops_space *space, uint64_t bytes);
+/* Bytes to share next of a file of `size` bytes that is to have `whole`: never more than it has. */
+uint64_t space_lift_step(uint64_t size, uint64_t whole);
 bool space_is_overdrawn(struct fileops_space *space); /* with `state` held instead: writers of shared blocks wait for a look */
 /* Holds what is needed, what thin files may have taken since `mark`, and `ahead` where there is room. ENOSPC: not what is needed. */
 int space_hold_needed(struct fileops_space *space, uint64_t ahead);

@@ -33,13 +33,21 @@ static int write_first(int file)
     return error;
 }
 
-/* Each step shares all that is there once more. */
+uint64_t space_lift_step(uint64_t size, uint64_t whole)
+{
+    uint64_t step = size < MOST_AT_ONCE ? size : MOST_AT_ONCE;
+    const uint64_t left = whole - size;
+    return step < left ? step : left;
+}
+
+/* Each step shares what is there once more, until `bytes` are saved: FIRST or a multiple of it. */
 static int share_up_to(struct fileops_space *space, int file, uint64_t bytes)
 {
+    const uint64_t whole = bytes + FIRST;
     uint64_t size = FIRST;
     int error = 0;
-    while (size < bytes + FIRST && !error) {
-        const uint64_t step = size < MOST_AT_ONCE ? size : MOST_AT_ONCE;
+    while (size < whole && !error) {
+        const uint64_t step = space_lift_step(size, whole);
         const struct file_clone_range range = {.src_fd = file, .src_length = step, .dest_offset = size};
         if (size <= MOST_AT_ONCE) /* what is shared must be in the pool */
             error = space_settle(space);
@@ -53,9 +61,12 @@ static int share_up_to(struct fileops_space *space, int file, uint64_t bytes)
 int space_hold_lifted(struct fileops_space *space, uint64_t bytes)
 {
     const uint64_t overcommitted = space->figures.overcommitted, most = space->held - bytes;
+    const uint64_t pieces = space->figures.unused / FIRST;
+    const uint64_t room = pieces > 0 ? (pieces - 1) * FIRST : 0; /* beyond that, and what is written, the pool would refuse this too */
     uint64_t lift = overcommitted < most - most / 8 ? overcommitted + most / 8 : most;
-    if (lift > space->figures.unused)
-        lift = space->figures.unused; /* beyond that the pool would refuse this too */
+    lift = (lift + FIRST - 1) / FIRST * FIRST; /* whole blocks are shared, of up to 16 MiB */
+    if (lift > room)
+        lift = room;
     const int file = openat(space->folder, NAME, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return errno;

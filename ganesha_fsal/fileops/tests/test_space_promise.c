@@ -426,6 +426,24 @@ static void datasets_share_what_may_be_overdrawn(void **state)
     assert_int_equal(looks_of_writers(4), 3);
 }
 
+static void a_lift_shares_no_more_than_it_needs(void **state)
+{
+    const uint64_t first = 16 * MIB, wholes[] = {first, 2 * first, 3 * first, 1000 * first, 4096 * first + first};
+    (void)state;
+    for (size_t i = 0; i < sizeof(wholes) / sizeof(wholes[0]); i++) {
+        uint64_t size = first;
+        unsigned int steps = 0;
+        while (size < wholes[i]) {
+            const uint64_t step = space_lift_step(size, wholes[i]);
+            assert_true(step > 0 && step <= size && step % first == 0);
+            size += step;
+            steps++;
+        }
+        assert_int_equal(size, wholes[i]);
+        assert_true(steps <= 6 + wholes[i] / (1024 * MIB));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +462,7 @@ int main(void)
         cmocka_unit_test(thin_clones_need_nothing_beside_a_promise),
         cmocka_unit_test(datasets_share_what_may_be_overdrawn),
         cmocka_unit_test(what_thin_files_overwrote_comes_out_of_what_is_theirs),
+        cmocka_unit_test(a_lift_shares_no_more_than_it_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
