@@ -6,12 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Setting
 from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
 from appliance.domain.identity import has_its_guid
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE
-from appliance.zfs.model import Dataset, Source
+from appliance.zfs.model import Dataset, Pool, Source
 
 COPY_REMEDY = (
     "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
@@ -21,6 +24,8 @@ COPY_REMEDY = (
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
+_KEPT = "pool_thresholds"
+"""The setting that remembers them."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,20 @@ def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingP
     found = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
     known = {pool.name: before[pool.guid] for pool in inventory.pools if pool.guid in before}
     return known | found
+
+
+def keep(session: Session, pools: Iterable[Pool], known: Mapping[int, Thresholds]) -> None:
+    """What is known of these pools, for who starts while one is suspended; of others nothing is kept any more."""
+    value = {str(pool.guid): [known[pool.guid].warning, known[pool.guid].critical] for pool in pools if pool.guid in known}
+    found = session.get(Setting, _KEPT)
+    if (found.value if found else {}) != value:
+        session.merge(Setting(name=_KEPT, value=value))
+
+
+def kept(session: Session) -> dict[int, Thresholds]:
+    """What `keep` has kept, by the pool's GUID."""
+    found = session.get(Setting, _KEPT)
+    return {int(guid): Thresholds(*values) for guid, values in found.value.items()} if found else {}
 
 
 def findings(
@@ -106,6 +125,12 @@ def findings(
             remedy = "import its pool, or forget it: zvaai datastore forget"
             found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
     return found + _copies(inventory, stores)
+
+
+def unsure(stores: Iterable[Datastore], about: Collection[str]) -> frozenset[str]:
+    """Keys of findings of what jobs are about (jobs.about_since): of datastores, and of what claims to be one of them."""
+    keys = {f"capacity:{what}:{one}" for what in ("datastore", "thick", "missing", "copy") for one in about}
+    return frozenset(keys | {f"capacity:copy:{store.dataset}" for store in stores if store.copy_of in about})
 
 
 def originals(stores: Iterable[Datastore]) -> set[str | None]:

@@ -89,6 +89,15 @@ def subjects_since(session: Session, since: float) -> set[str]:
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
 
 
+def about_since(session: Session, since: float) -> set[str]:
+    """Subjects and datasets of jobs that run, or have ended since then: what was looked at since may be half of what they do.
+
+    Not of those that only wait: they have changed nothing.
+    """
+    found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
+    return {str(one) for job in found for one in (job.subject, job.parameters.get("dataset")) if one}
+
+
 def begin(session: Session, job_id: str) -> Job:
     """It runs, or is taken up again."""
     found = job(session, job_id)

@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,18 +111,20 @@ class Finding:
     remedy: str = ""
 
 
-def settle(session: Session, area: str, findings: Iterable[Finding]) -> None:
+def settle(session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str] = ()) -> None:
     """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
 
-    The keys of an area begin with its name and a colon.
+    The keys of an area begin with its name and a colon. Of keys that are `unsure` it can't be told yet: they stay as they are.
     """
     now = time.time()
-    wanted = {finding.key: finding for finding in findings}
+    wanted = {finding.key: finding for finding in findings if finding.key not in unsure}
     assert all(key.startswith(f"{area}:") for key in wanted)
     open_alerts = session.scalars(
         select(Alert).where(Alert.cleared_at.is_(None), Alert.key.startswith(f"{area}:", autoescape=True))
     )
     for alert in open_alerts:
+        if alert.key in unsure:
+            continue
         finding = wanted.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now

@@ -163,7 +163,7 @@ class Context:
     disks_told: Callable[[], list[dict[str, Any]]] = list
     """All disks, with what each said last by SMART: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
-    """As last seen, by the pool's GUID: of a suspended pool they can't be."""
+    """As last seen, by this worker or one before, by the pool's GUID: of a suspended pool they can't be."""
     look_failed: bool = False
     look_seconds: float = 0
     """How long the last look took."""
@@ -180,6 +180,8 @@ class Context:
         engine = self.engine
         nfs = self.configuration.nfs
         self.files = VaaiNasSimulator(folder=self._exported_folder) if nfs.simulated else VaaiNas(nfs.statistics)
+        with self.store.reading() as session:
+            self.pool_thresholds |= capacity.kept(session)
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:
@@ -405,8 +407,10 @@ class Context:
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
                     stores = self.datastores()
                 self._present_found(stores)
+                inventory = self._inventory
                 with self.store.reading() as session:
-                    stores = domain.datastores(self._inventory, session)
+                    stores = domain.datastores(inventory, session)
+                    about = self.about_since(session, inventory)
             except DomainError as error:
                 self._unavailable(
                     [Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")]
@@ -420,7 +424,7 @@ class Context:
             serving = {store.uuid for store in stores if store.uuid in self.serving}
             for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
                 try:
-                    outcomes[plane], served = serve(stores)
+                    outcomes[plane], served = serve(stores, about)
                     serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
                 except DomainError as error:
                     away[plane] = error
@@ -465,14 +469,14 @@ class Context:
         with self.store.session() as session:
             settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
 
-    def _reconcile_target(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_target(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self.engine, self._inventory.pools, stores, self._given, self.folder, self.topmost
             )
         with self.store.reading() as session:
             wanted = self.wanted(stores, session, folders)
-            shown = set(session.scalars(select(Presentation.datastore))) - self._being_made(session)
+            shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
             outcome = planes.reconcile(self.target, wanted)
@@ -502,9 +506,9 @@ class Context:
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
-    def _being_made(self, session: Session) -> set[str]:
-        """What jobs are about that are under way, or have ended since storage was looked at: it may be half of it."""
-        return jobs.subjects_since(session, time.time() - (time.monotonic() - self._inventory.at))
+    def about_since(self, session: Session, inventory: Inventory) -> set[str]:
+        """What jobs are about that run, or have ended since this was looked at: it may show half of it (jobs.about_since)."""
+        return jobs.about_since(session, _wall(inventory))
 
     def _seen_without(self, served: set[str]) -> None:
         """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
@@ -514,7 +518,7 @@ class Context:
             with self.store.session() as session:
                 kept_initiators.remember_no_longer(session, gone)
 
-    def _reconcile_exports(self, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_exports(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
         with self.store.reading() as session:
             out = out_of_service(session)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
@@ -524,7 +528,9 @@ class Context:
             self.outdated.set()  # it is mounted below
         pools = {pool.name for pool in self._inventory.pools}
         certain = frozenset(store.dataset for store in copies.certain(stores, self._inventory))
-        serving = nfs_serving.Serving(self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools, certain)
+        serving = nfs_serving.Serving(
+            self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools, certain, about
+        )
         with as_domain_errors():
             return serving.reconcile(stores)
 
@@ -569,7 +575,7 @@ class Context:
         of_missing = {store.lun for store in stores if store.state == "missing"}
         with self.store.session() as session:
             # What a job did after this was looked at is not seen here: one that it deleted gets no number.
-            making = self._being_made(session)
+            making = jobs.subjects_since(session, _wall(self._inventory))
             pending = [job.parameters for job in jobs.active(session)]
             luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
             for store in found:
@@ -598,6 +604,11 @@ class Context:
         with contextlib.suppress(DomainError):
             return {lun.lun.uuid: lun.lun for one in self._served_targets() for lun in one.luns}
         return None
+
+
+def _wall(inventory: Inventory) -> float:
+    """When it was looked at, in seconds since 1970."""
+    return time.time() - (time.monotonic() - inventory.at)
 
 
 def _present_lun(session: Session, kept: identity.Identity, there: Lun | None, taken: Sequence[int | None]) -> None:

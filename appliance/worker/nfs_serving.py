@@ -127,6 +127,8 @@ class Serving:
     """Those that can be seen."""
     certain_copies: frozenset[str] = frozenset()
     """Datasets that are certain to be copies (copies.certain)."""
+    unsure: Collection[str] = ()
+    """What jobs are about: of them it can't be told yet that only copies are there."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -143,7 +145,7 @@ class Serving:
             for number, export in wanted.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
-        replaced = copies.failures(stores, domain.NFS, self.numbers, {})
+        replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.unsure), {})
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
     def _wanted(self, stores: Sequence[Datastore]) -> tuple[WantedExports, list[Failure]]:

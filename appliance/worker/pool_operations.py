@@ -65,12 +65,15 @@ def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
 
 
 def tell_capacity(context: Context) -> None:
-    """Alerts of what gets full, as last looked at."""
+    """Alerts of what gets full, as last looked at. Of what jobs are about they stay as they are until a look after their end."""
     inventory = context.look(60)
     with context.store.reading() as session:
-        findings = capacity.findings(inventory, domain.datastores(inventory, session), context.pool_thresholds)
+        stores = domain.datastores(inventory, session)
+        unsure = capacity.unsure(stores, context.about_since(session, inventory))
+        findings = capacity.findings(inventory, stores, context.pool_thresholds)
     with context.store.session() as session:
-        settle(session, "capacity", findings)
+        settle(session, "capacity", findings, unsure)
+        capacity.keep(session, inventory.pools, context.pool_thresholds)
 
 
 def dry_run(context: Context, asked: Parameters) -> list[str]:

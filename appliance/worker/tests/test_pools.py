@@ -230,3 +230,11 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent
+    # A worker that starts meanwhile knows them too.
+    appliance.restart_worker()
+    appliance.request("POST", "/reconcile")
+    appliance.service._capacity()
+    told = appliance.get("/pools/tank")
+    assert (told["health"], told["warning_percent"], told["critical_percent"]) == ("SUSPENDED", percent, 99)
+    assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert target.pools[0]["soft_threshold"] == {"percent": percent}
