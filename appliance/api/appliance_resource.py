@@ -106,7 +106,9 @@ def read_iscsi(call: Call) -> BaseModel:
         return IscsiSettings.model_validate(found.value if found else {"chap_required": False})
 
 
-@resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", body=IscsiSettings, answer=IscsiSettings)
+@resource.operation(
+    "PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", body=IscsiSettings, answer=IscsiSettings, matches=True
+)
 def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
     """Holds from each host's next login on."""
     call.match(read_iscsi(call))

@@ -140,7 +140,7 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                     429: "wait",
                 }
                 headers = [("Idempotency-Key", "the same request sent again with it gets the same answer")]
-                if declared.method in ("PATCH", "PUT", "DELETE"):
+                if declared.matches:
                     headers.append(("If-Match", "the ETag it was read with"))
                 for name, text in headers:
                     schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"}

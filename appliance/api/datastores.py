@@ -67,6 +67,7 @@ def read_datastore(call: Call, datastore_id: str) -> BaseModel:
     body=DatastoreChange,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> BaseModel:
     """Name, threshold, host groups; LUN number; clients, versions, squash. Taking it away from hosts that use it needs `force`.
@@ -85,6 +86,7 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> Ba
     query=ForceQuery,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
     """Puts it aside, from where it can be restored until it is purged. Refused while hosts use it, unless forced."""
@@ -100,9 +102,11 @@ def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseMo
     body=GrowAsked,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
     """Makes it larger; hosts are told."""
+    call.match(find(call, datastore_id))
     return call.submit("datastore.grow", id=datastore_id, size=body.size)
 
 
@@ -114,9 +118,11 @@ def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
     body=QuotaAsked,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
     """Of an NFS datastore: larger, or smaller, but never below what it holds."""
+    call.match(find(call, datastore_id))
     return call.submit("datastore.quota", id=datastore_id, size=body.size)
 
 
@@ -128,17 +134,20 @@ def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
     body=RestoreAsked,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def restore_datastore(call: Call, datastore_id: str, body: RestoreAsked) -> BaseModel:
     """A deleted one comes back with the same identity."""
+    call.match(find(call, datastore_id))
     return call.submit("datastore.restore", id=datastore_id, **body.model_dump())
 
 
 @resource.operation(
-    "POST", "/datastores/<datastore_id>/purge", role=Role.ADMIN, audit="datastore.purge", answer=JobTold, status=202
+    "POST", "/datastores/<datastore_id>/purge", role=Role.ADMIN, audit="datastore.purge", answer=JobTold, status=202, matches=True
 )
 def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     """Destroys a deleted one with its snapshots. There is no way back."""
+    call.match(find(call, datastore_id))
     return call.submit("datastore.purge", id=datastore_id)
 
 
@@ -150,9 +159,11 @@ def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     query=ForceQuery,
     answer=JobTold,
     status=202,
+    matches=True,
 )
 def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
     """Gives up a missing one: its LUN number and host groups are free again."""
+    call.match(find(call, datastore_id))
     return call.submit("datastore.forget", id=datastore_id, force=query.force)
 
 
@@ -197,15 +208,18 @@ def export_key(call: Call, pool: str) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", body=KeyAsked, answer=KeyTold
+    "POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", body=KeyAsked, answer=KeyTold, matches=True
 )
 def confirm_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
     """Shows that somebody has the key: readiness is content, and it is not told again."""
+    call.match(_key(call, pool))
     call.services.worker.call("confirm_key", pool=pool, secret=body.secret)
     return _key(call, pool)
 
 
-@resource.operation("PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyAsked, answer=KeyTold)
+@resource.operation(
+    "PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyAsked, answer=KeyTold, matches=True
+)
 def keep_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
     """Brings the key of a pool that came from another server; its datastores are served then."""
     call.match(_key(call, pool))

@@ -94,7 +94,9 @@ def read_host(call: Call, host_id: str) -> BaseModel:
         return _host(session, hosts.host(session, host_id))
 
 
-@resource.operation("PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostChange, answer=HostTold)
+@resource.operation(
+    "PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostChange, answer=HostTold, matches=True
+)
 def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
     """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
     moves = "group" in body.model_fields_set
@@ -117,7 +119,9 @@ def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
     return told
 
 
-@resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", query=ForceQuery, answer=Empty)
+@resource.operation(
+    "DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", query=ForceQuery, answer=Empty, matches=True
+)
 def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     """It can't log in any more. Refused while it is logged in, unless forced."""
     logged_in = set() if query.force else _using(call, host_id)
@@ -129,7 +133,9 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     return Empty()
 
 
-@resource.operation("PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=Chap, answer=HostTold)
+@resource.operation(
+    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=Chap, answer=HostTold, matches=True
+)
 def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
     """How it proves itself; holds from its next login on, if CHAP is required (settings/iscsi)."""
     with call.changing() as session:
@@ -140,7 +146,7 @@ def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
     return told
 
 
-@resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", answer=HostTold)
+@resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", answer=HostTold, matches=True)
 def delete_chap(call: Call, host_id: str) -> BaseModel:
     """Its secret goes. While CHAP is required it can't log in then."""
     with call.changing() as session:
@@ -179,7 +185,13 @@ def read_group(call: Call, group_id: str) -> BaseModel:
 
 
 @resource.operation(
-    "PATCH", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.change", body=GroupChange, answer=GroupTold
+    "PATCH",
+    "/host-groups/<group_id>",
+    role=Role.OPERATOR,
+    audit="host_group.change",
+    body=GroupChange,
+    answer=GroupTold,
+    matches=True,
 )
 def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
     """Its name, and the offloads its hosts are not offered."""
@@ -190,7 +202,9 @@ def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
     return told
 
 
-@resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", answer=Empty)
+@resource.operation(
+    "DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", answer=Empty, matches=True
+)
 def delete_group(call: Call, group_id: str) -> BaseModel:
     """Refused while it has hosts, or datastores are presented to it."""
     with call.changing() as session:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from appliance.api.problems import answer_of, problem_of
 from appliance.api.schemas.journal import JobTold
+from appliance.api.types import Versioned, entity_tag
 from appliance.config import Configuration
 from appliance.database.models import IdempotencyKey
 from appliance.database.store import Store
@@ -50,7 +50,6 @@ _ROTATED_AFTER = 100
 _LONGEST_AUDITED = 4096
 _TELLING = {200, 201, 401}
 """What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
-_MEASURED = {"used", "referenced", "snapshot_bytes"}
 SECRET_FIELDS = {"password", "passphrase", "secret", "code", "current", "new", "chap", "url"}
 """"url" of a webhook: it may have a token in it."""
 
@@ -144,8 +143,8 @@ class Call:
         self._tells_worker = True
 
     def match(self, current: BaseModel) -> None:
-        """Refuses when If-Match names another version."""
-        self.before = json.loads(current.model_dump_json())
+        """Refuses when If-Match names another version; the operation is declared as one that `matches`."""
+        self.before = json.loads(current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None))
         asked = request.headers.get("If-Match")
         if asked is not None and asked.strip() != "*" and etag(current) not in [one.strip() for one in asked.split(",")]:
             raise PreconditionError
@@ -172,6 +171,10 @@ class Declaration:
     """The answer's media type, where it is no JSON."""
     conflicts: bool = False
     """Something can be in the way, as with all that changes something."""
+    matches: bool = False
+    """If-Match is heeded: it changes something that is told with a version."""
+    measures: bool = False
+    """What is told has values that change by themselves, and are not in its version."""
 
 
 DECLARATIONS: dict[str, Declaration] = {}
@@ -186,17 +189,7 @@ def services() -> Services:
 
 def etag(model: BaseModel) -> str:
     """Of a representation: what an admin may change, not what is measured."""
-    return _etag_of(model.model_dump(mode="json"))
-
-
-def _etag_of(told: Any) -> str:
-    if isinstance(told, dict):
-        told = {name: value for name, value in told.items() if name not in _MEASURED}
-    return _tag(json.dumps(told, sort_keys=True).encode())
-
-
-def _tag(told: bytes) -> str:
-    return f'"{hashlib.sha256(told).hexdigest()[:32]}"'
+    return model.etag if isinstance(model, Versioned) else entity_tag(model.model_dump(mode="json"))
 
 
 class Resource:
@@ -219,6 +212,7 @@ class Resource:
         status: int = 200,
         media: str | None = None,
         conflicts: bool = False,
+        matches: bool = False,
     ) -> Callable[[View], View]:
         """Declares one."""
         assert (audit is not None) == (method != "GET"), "all that changes something is audited"
@@ -237,6 +231,8 @@ class Resource:
                 bool({"items", "checks"} & answer.model_fields.keys()),
                 media,
                 conflicts or method != "GET",
+                matches,
+                issubclass(answer, Versioned) and bool(answer.MEASURED),
             )
             DECLARATIONS[endpoint] = declared
             function: Any = view
@@ -274,6 +270,8 @@ def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str,
         call.caller = _who(declared, call)
         if declared.has_body:
             _read_body()
+        if declared.method != "GET" and not declared.matches and request.headers.get("If-Match", "*").strip() != "*":
+            raise PreconditionError  # of what has no version, or no one that is looked at, none matches
         claimed, earlier = _claim(declared, call)
         if earlier is not None:
             return earlier
@@ -289,10 +287,11 @@ def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str,
     for value, age in call.cookies:
         response.set_cookie(COOKIE, value, max_age=age, secure=True, httponly=True, samesite="Strict", path="/")
     if declared.method == "GET" and response.status_code == 200 and response.is_json and not response.is_streamed:
-        # A list has none that If-Match could name: it is not taken apart for its tag.
-        told = {} if declared.is_list else response.get_json()
-        tag = response.headers["ETag"] = _tag(response.get_data()) if declared.is_list else _etag_of(told)
-        if not _MEASURED & told.keys() and tag in [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]:
+        # A list has none that If-Match could name: it is not taken apart for its tag. What is in it has its own.
+        told: Any = response.get_data(as_text=True) if declared.is_list else response.get_json()
+        tag: str = ("" if declared.is_list else told.get("etag")) or entity_tag(told)
+        response.headers["ETag"] = tag
+        if not declared.measures and tag in [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]:
             return Response(status=304, headers={"ETag": tag})
     if response.status_code == 202:
         response.headers["Location"] = f"/api/v1/jobs/{response.get_json()['id']}"

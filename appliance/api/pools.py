@@ -44,10 +44,11 @@ def read_pool(call: Call, name: str) -> BaseModel:
 
 
 @resource.operation(
-    "PATCH", "/pools/<name>", role=Role.OPERATOR, audit="pool.change", body=PoolChange, answer=JobTold, status=202
+    "PATCH", "/pools/<name>", role=Role.OPERATOR, audit="pool.change", body=PoolChange, answer=JobTold, status=202, matches=True
 )
 def change_pool(call: Call, name: str, body: PoolChange) -> BaseModel:
     """How full it may be before alerts and hosts are told. Kept with the pool."""
+    call.match(read_pool(call, name))
     given = {field.removesuffix("_percent"): getattr(body, field) for field in body.model_fields_set}
     return call.submit("pool.change", pool=name, **given)
 

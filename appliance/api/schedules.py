@@ -48,7 +48,13 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
 
 
 @resource.operation(
-    "PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", body=ScheduleChange, answer=ScheduleTold
+    "PATCH",
+    "/schedules/<schedule_id>",
+    role=Role.OPERATOR,
+    audit="schedule.change",
+    body=ScheduleChange,
+    answer=ScheduleTold,
+    matches=True,
 )
 def change_schedule(call: Call, schedule_id: str, body: ScheduleChange) -> BaseModel:
     """What is given."""
@@ -74,7 +80,7 @@ def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     return call.submit("snapshot.create", name=name, datastores=chosen, schedule=found.id)
 
 
-@resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty)
+@resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty, matches=True)
 def delete_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Its snapshots stay."""
     with call.changing() as session:

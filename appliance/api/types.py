@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 import re
-from typing import Annotated, Any
+from collections.abc import Set
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
 
 class Model(BaseModel):
@@ -19,6 +31,30 @@ class Answer(BaseModel):
     """What the API gives."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+
+def entity_tag(told: Any) -> str:
+    """Of what is told as JSON, as RFC 9110 (8.8.3) writes it: strong, of 32 hexadecimal digits."""
+    return f'"{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]}"'
+
+
+def _require_tag(schema: dict[str, Any]) -> None:
+    schema.setdefault("required", []).append("etag")
+
+
+class Versioned(Answer):
+    """What is told with its version, in lists too: `etag`, sent back as If-Match, changes what was read and nothing else."""
+
+    model_config = ConfigDict(json_schema_extra=_require_tag)
+
+    MEASURED: ClassVar[Set[str]] = frozenset()
+    """What of it changes by itself, and makes no other version of it."""
+    etag: str = ""
+
+    @model_validator(mode="after")
+    def _tag(self) -> Self:
+        self.etag = entity_tag(self.model_dump(mode="json", exclude={"etag", *self.MEASURED}))
+        return self
 
 
 def _from_digits(value: Any) -> int:

@@ -43,7 +43,9 @@ def read_user(call: Call, user_id: str) -> BaseModel:
         return UserTold.model_validate(access.user(session, user_id))
 
 
-@resource.operation("PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserChange, answer=UserTold)
+@resource.operation(
+    "PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserChange, answer=UserTold, matches=True
+)
 def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
     """Role, password, disabled; ends the user's tokens when told."""
     with call.services.store.reading() as session:
@@ -59,7 +61,7 @@ def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
         return UserTold.model_validate(access.change_user(session, user_id, **changes))
 
 
-@resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty)
+@resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
 def delete_user(call: Call, user_id: str) -> BaseModel:
     """With sessions and tokens."""
     with call.changing() as session:

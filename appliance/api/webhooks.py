@@ -83,7 +83,13 @@ def read_webhook(call: Call, webhook_id: str) -> BaseModel:
 
 
 @resource.operation(
-    "PATCH", "/webhooks/<webhook_id>", role=Role.ADMIN, audit="webhook.change", body=WebhookChange, answer=WebhookTold
+    "PATCH",
+    "/webhooks/<webhook_id>",
+    role=Role.ADMIN,
+    audit="webhook.change",
+    body=WebhookChange,
+    answer=WebhookTold,
+    matches=True,
 )
 def change_webhook(call: Call, webhook_id: str, body: WebhookChange) -> BaseModel:
     """What is given. What waits goes to where it leads from then on."""
@@ -91,6 +97,7 @@ def change_webhook(call: Call, webhook_id: str, body: WebhookChange) -> BaseMode
         _check(call, body.url)
     with call.changing() as session:
         hook = webhooks.webhook(session, webhook_id)
+        call.match(WebhookTold.model_validate(_told(session, call.services.seal, hook)))
         if body.name is not None:
             webhooks.check_name(session, body.name, webhook_id)
         for name, value in body.model_dump(exclude_none=True).items():
@@ -101,22 +108,25 @@ def change_webhook(call: Call, webhook_id: str, body: WebhookChange) -> BaseMode
         return WebhookTold.model_validate(_told(session, call.services.seal, hook))
 
 
-@resource.operation("DELETE", "/webhooks/<webhook_id>", role=Role.ADMIN, audit="webhook.delete", answer=Empty)
+@resource.operation("DELETE", "/webhooks/<webhook_id>", role=Role.ADMIN, audit="webhook.delete", answer=Empty, matches=True)
 def delete_webhook(call: Call, webhook_id: str) -> BaseModel:
     """With what waits for it."""
     with call.changing() as session:
-        session.delete(webhooks.webhook(session, webhook_id))
+        hook = webhooks.webhook(session, webhook_id)
+        call.match(WebhookTold.model_validate(_told(session, call.services.seal, hook)))
+        session.delete(hook)
         settle(session, webhooks.area(webhook_id), [])
     return Empty()
 
 
 @resource.operation(
-    "POST", "/webhooks/<webhook_id>/secret", role=Role.ADMIN, audit="webhook.secret", answer=WebhookMade, status=201
+    "POST", "/webhooks/<webhook_id>/secret", role=Role.ADMIN, audit="webhook.secret", answer=WebhookMade, status=201, matches=True
 )
 def renew_secret(call: Call, webhook_id: str) -> BaseModel:
     """A new secret, told in this answer and never again; the one before holds no longer."""
     with call.changing() as session:
         hook, secret = webhooks.webhook(session, webhook_id), webhooks.new_secret()
+        call.match(WebhookTold.model_validate(_told(session, call.services.seal, hook)))
         hook.secret = call.services.seal.seal(secret)
         return WebhookMade.model_validate({**_told(session, call.services.seal, hook), "secret": secret})
 

@@ -25,7 +25,7 @@ async function openGrow(size = "3 TiB") {
 
 for (const [status, code, detail, shown] of [
   [409, "conflict", "a job is under way for it (datastore.grow)", "A job is under way for it (datastore.grow)."],
-  [412, "precondition_failed", "it has changed since it was read", "It has changed meanwhile"],
+  [412, "precondition_failed", "it has changed since it was read", "Somebody changed it meanwhile"],
   [403, "forbidden", "this needs the role operator", "You may not do this"],
   [429, "too_many_requests", "slowly", "Too many attempts"],
   [500, "internal", "Traceback: secret of the service", "The appliance is at fault"],

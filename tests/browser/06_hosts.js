@@ -1,7 +1,7 @@
 // Hosts and host groups: a field that is refused, CHAP, paths, what to type on a host, deleting.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, logIn, look, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
 
 const IQN = "iqn.1998-01.com.vmware:esx9";
 let browser;
@@ -84,6 +84,29 @@ test("a host tells its paths, what it sees, and what to type on it", async () =>
   await look(page, "host");
 });
 
+test("of two who change a host the later one is told what it is now, keeps what was typed, and decides", async () => {
+  const other = await openSession(browser);
+  const { id } = await host();
+  const dialog = page.getByRole("dialog");
+  const name = dialog.getByRole("textbox", { name: "Name", exact: true });
+  const addresses = dialog.getByRole("textbox", { name: "Addresses" });
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Change" }).click();
+  await name.fill("esx9-mine");
+  await other.told("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await dialog.getByText("Somebody changed it meanwhile").waitFor();
+  await dialog.getByText("Yours was not saved.").waitFor();
+  await dialog.getByText("Name: esx9-theirs (before: esx9)").waitFor();
+  await dialog.getByText("Addresses: 192.0.2.99 (before: 192.0.2.9)").waitFor();
+  assert.equal(await name.inputValue(), "esx9-mine");
+  assert.equal(await addresses.inputValue(), "192.0.2.99", "what was not touched is not as it is now");
+  assert.equal((await host()).name, "esx9-theirs");
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual([(await host()).name, (await host()).addresses], ["esx9-mine", ["192.0.2.99"]]);
+});
+
 test("deleting says what is lost, and asks for the name", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
@@ -91,10 +114,10 @@ test("deleting says what is lost, and asks for the name", async () => {
   await dialog.getByText("machines that run on it lose their disks").waitFor();
   const button = dialog.getByRole("button", { name: "Delete the host" });
   assert.ok(await button.isDisabled());
-  await dialog.getByRole("textbox").fill("esx9");
+  await dialog.getByRole("textbox").fill("esx9-mine");
   await look(page, "host-delete");
   await button.click();
-  await page.getByText("esx9 was deleted").waitFor();
+  await page.getByText("esx9-mine was deleted").waitFor();
   assert.equal(await host(), undefined);
 });
 

@@ -144,6 +144,13 @@ export function apiOf(page) {
   return { send, told, job };
 }
 
+/** The API by a session of its own, as of somebody else at another browser. */
+export async function openSession(browser, name = "admin", password = PASSWORD) {
+  const context = await browser.newContext({ baseURL: URL_, ignoreHTTPSErrors: true });
+  assert.equal((await context.request.post("/api/v1/session", { data: { name, password } })).status(), 201);
+  return apiOf({ context: () => context });
+}
+
 /** A datastore `vmfs1` where no earlier story has made one. */
 export async function ensureDatastore(page) {
   const { told, job } = apiOf(page);

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, Identifier, Lun, Model, Percent, Time
+from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, Identifier, Lun, Model, Percent, Time, Versioned
 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 
@@ -34,7 +34,7 @@ class DesignationTold(Answer):
     designators: list[str]
 
 
-class DatastoreTold(Answer):
+class DatastoreTold(Versioned):
     """A datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
@@ -43,6 +43,7 @@ class DatastoreTold(Answer):
     `share` the path that hosts mount, and `clients` who may beside its host groups.
     """
 
+    MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
     id: str
     kind: Kind
     state: Literal["active", "deleted", "copy", "missing"]
@@ -251,7 +252,7 @@ class FilesystemPage(Answer):
     next_cursor: str | None
 
 
-class KeyTold(Answer):
+class KeyTold(Versioned):
     """The key of a pool's encrypted datastores. Where `kept` is false it has to be brought; it is told until `confirmed_at`."""
 
     pool: str

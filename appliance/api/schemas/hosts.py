@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Identifier, Model, Name, Time
+from appliance.api.types import Answer, Identifier, Model, Name, Time, Versioned
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
 
@@ -22,7 +22,7 @@ Iqns = Annotated[list[Annotated[str, Field(min_length=1, max_length=223)]], Fiel
 Addresses = Annotated[list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32)]
 
 
-class HostTold(Answer):
+class HostTold(Versioned):
     """An ESXi host."""
 
     id: str
@@ -61,7 +61,7 @@ class HostChange(Model):
     force: bool = False
 
 
-class GroupTold(Answer):
+class GroupTold(Versioned):
     """A host group."""
 
     id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model, Name, Password, Time
+from appliance.api.types import Answer, Model, Name, Password, Time, Versioned
 
 RoleName = Literal["viewer", "operator", "admin"]
 
@@ -41,7 +41,7 @@ class SessionTold(Answer):
     csrf_token: str | None
 
 
-class UserTold(Answer):
+class UserTold(Versioned):
     """A user."""
 
     id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Bytes, Guid, Model, Time
+from appliance.api.types import Answer, Bytes, Guid, Model, Time, Versioned
 
 
 class VdevTold(Answer):
@@ -37,9 +37,15 @@ class ScanTold(Answer):
     errors: int
 
 
-class PoolTold(Answer):
+class PoolTold(Versioned):
     """An imported pool."""
 
+    MEASURED = frozenset(
+        {
+            "health", "size", "allocated", "free", "fragmentation", "readonly", "error_count", "status", "action", "scan",
+            "vdevs", "bclone_used", "bclone_saved", "bclone_ratio",
+        }
+    )  # fmt: skip
     name: str
     guid: Guid
     health: str

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from appliance.api.schemas.datastores import Clients, Groups, Squash, Versions
-from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time
+from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
 
 
 class SnapshotTold(Answer):
@@ -56,9 +56,10 @@ class RollbackAsked(Model):
     force: bool = False
 
 
-class ScheduleTold(Answer):
+class ScheduleTold(Versioned):
     """Snapshots by the clock."""
 
+    MEASURED = frozenset({"last_at"})
     id: str
     name: str
     datastores: list[str]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model, Name, Time
+from appliance.api.types import Answer, Model, Name, Time, Versioned
 
 Severity = Literal["info", "warning", "critical"]
 Url = Annotated[str, Field(min_length=8, max_length=2048)]
@@ -37,9 +37,10 @@ class DeliveryPage(Answer):
     next_cursor: str | None
 
 
-class WebhookTold(Answer):
+class WebhookTold(Versioned):
     """A receiver; its secret is told once, when it is made."""
 
+    MEASURED = frozenset({"last_delivery", "waiting"})
     id: str
     name: str
     url: str
@@ -82,4 +83,5 @@ class WebhookChange(Model):
 class WebhookMade(WebhookTold):
     """With its secret, by which the receiver checks the header `webhook-signature`."""
 
+    MEASURED = WebhookTold.MEASURED | {"secret"}
     secret: str

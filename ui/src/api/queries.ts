@@ -104,6 +104,12 @@ export const groupsQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/host-groups", { params: { query }, signal }))),
 });
 
+export const groupQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["host-groups", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/host-groups/{group_id}", { params: { path: { group_id: id } }, signal })),
+  });
+
 export const hostsQuery = queryOptions({
   queryKey: ["hosts"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/hosts", { params: { query }, signal }))),
@@ -137,6 +143,12 @@ export const schedulesQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/schedules", { params: { query }, signal }))),
   refetchInterval: SLOW_MS,
 });
+
+export const scheduleQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["schedules", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/schedules/{schedule_id}", { params: { path: { schedule_id: id } }, signal })),
+  });
 
 export const offloadsQuery = queryOptions({
   queryKey: ["offloads"],
@@ -197,6 +209,12 @@ export const usersQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/users", { params: { query }, signal }))),
 });
 
+export const userQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["users", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
+  });
+
 /** One's own. */
 export const tokensQuery = queryOptions({
   queryKey: ["tokens"],
@@ -217,3 +235,9 @@ export const webhooksQuery = queryOptions({
   queryKey: ["webhooks"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/webhooks", { params: { query }, signal }))),
 });
+
+export const webhookQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["webhooks", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, signal })),
+  });

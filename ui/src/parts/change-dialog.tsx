@@ -2,10 +2,11 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { idempotent, told, type Outcome } from "../api/client";
+import type { Outcome } from "../api/client";
 import type { ApiProblem } from "../api/problem";
 import { useToast } from "../shell/toasts";
 import { SendDialog } from "./dialog";
+import { sendKnown, type Known, type SentWith } from "./known";
 import { useSubmission } from "./use-submission";
 
 interface Props<Asked, Answer> {
@@ -19,7 +20,9 @@ interface Props<Asked, Answer> {
   readonly knownFields?: readonly string[];
   /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
   readonly asked: (force: boolean) => Asked;
-  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Promise<Outcome<Answer>>;
+  readonly ask: (asked: Asked, headers: SentWith) => Promise<Outcome<Answer>>;
+  /** What it changes, where that has a version. */
+  readonly known?: Known;
   readonly ready?: boolean;
   /** Names in the cache of what is old then. */
   readonly changes: readonly string[];
@@ -31,11 +34,11 @@ interface Props<Asked, Answer> {
 }
 
 export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
-  const { asked, ask, changes, done, onDone, onClose, children, ...dialog } = props;
+  const { asked, ask, known, changes, done, onDone, onClose, children, ...dialog } = props;
   const client = useQueryClient();
   const tell = useToast();
   const { send, pending, problem } = useSubmission(
-    (body: Asked, key: string) => told(ask(body, idempotent(key))),
+    (body: Asked, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (answer) => {
       for (const name of changes) void client.invalidateQueries({ queryKey: [name] });
       if (done !== undefined) tell({ variant: "success", title: done });
@@ -49,6 +52,7 @@ export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
       asked={JSON.stringify(asked(false))}
       pending={pending}
       problem={problem}
+      news={known?.news}
       onSubmit={(force) => void send(asked(force))}
       onClose={onClose}
     >

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { changedOf } from "./changed";
+import { changedOf, mergedOf } from "./changed";
 
 const FIRST = { name: "hourly", datastores: ["a", "b"], keep: 24, group: null as string | null };
 
@@ -16,5 +16,18 @@ describe("changedOf", () => {
   it("has what was taken away, and what was not there at first", () => {
     expect(changedOf({ ...FIRST, group: "blue" }, FIRST)).toEqual({ group: null });
     expect(changedOf({}, FIRST)).toEqual(FIRST);
+  });
+});
+
+describe("mergedOf", () => {
+  it("keeps what was typed, and takes what somebody else has changed of the rest", () => {
+    const typed = { ...FIRST, name: "daily" };
+    const now = { ...FIRST, name: "weekly", keep: 48 };
+    expect(mergedOf(FIRST, typed, now)).toEqual({ ...FIRST, name: "daily", keep: 48 });
+  });
+
+  it("is what is there now, where nothing was typed", () => {
+    const now = { ...FIRST, datastores: ["c"] };
+    expect(mergedOf(FIRST, { ...FIRST }, now)).toEqual(now);
   });
 });

@@ -8,3 +8,9 @@ export function changedOf<Values extends object>(first: Partial<Values>, now: Va
   }
   return changed;
 }
+
+/** A form over what is there by now: what was typed stays, and what was not touched is as it is now. */
+export function mergedOf<Form extends object>(first: Form, typed: Form, now: Form): Form {
+  const touched: Partial<Form> = changedOf<Form>(first, typed);
+  return { ...now, ...touched };
+}

@@ -6,6 +6,7 @@ import type { ApiProblem } from "../api/problem";
 import { text } from "../text";
 import { standing } from "./answered";
 import { TextField } from "./field";
+import type { News } from "./known";
 import { ProblemAlert } from "./problem-alert";
 
 interface Props {
@@ -18,6 +19,8 @@ interface Props {
   readonly ready?: boolean;
   readonly pending: boolean;
   readonly problem: ApiProblem | null;
+  /** What is otherwise by now, where that is the problem. */
+  readonly news?: readonly News[];
   /** What is asked for, as JSON and without force: what is refused may be forced as long as it is the same. */
   readonly asked: string;
   readonly knownFields?: readonly string[];
@@ -35,6 +38,7 @@ export function SendDialog({
   ready = true,
   pending,
   problem: told,
+  news = [],
   asked,
   knownFields,
   onSubmit,
@@ -76,7 +80,7 @@ export function SendDialog({
               required
             />
           )}
-          {problem !== null && <ProblemAlert problem={problem} knownFields={knownFields} />}
+          {problem !== null && <ProblemAlert problem={problem} knownFields={knownFields} news={news} />}
           {canForce && (
             <Checkbox
               id={`${id}-force`}

@@ -2,11 +2,12 @@
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { idempotent, told } from "../api/client";
+import type { Outcome } from "../api/client";
 import type { ApiProblem } from "../api/problem";
 import type { Job } from "../api/types";
 import { SendDialog } from "./dialog";
 import { jobName } from "./job";
+import { sendKnown, type Known, type SentWith } from "./known";
 import { useSubmission } from "./use-submission";
 import { useToast } from "../shell/toasts";
 import { text } from "../text";
@@ -29,17 +30,19 @@ interface Props<Asked> extends Place {
   readonly knownFields?: readonly string[];
   /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
   readonly asked: (force: boolean) => Asked;
-  readonly ask: (asked: Asked, headers: ReturnType<typeof idempotent>) => Parameters<typeof told<Job>>[0];
+  readonly ask: (asked: Asked, headers: SentWith) => Promise<Outcome<Job>>;
+  /** What it changes, where that has a version. */
+  readonly known?: Known;
   /** Whether it can be sent, by what came of it the last time. */
   readonly ready?: (problem: ApiProblem | null) => boolean;
   readonly children?: (problem: ApiProblem | null) => ReactNode;
 }
 
-export function JobDialog<Asked>({ asked, ask, ready, onBegin, onClose, children, ...dialog }: Props<Asked>) {
+export function JobDialog<Asked>({ asked, ask, known, ready, onBegin, onClose, children, ...dialog }: Props<Asked>) {
   const client = useQueryClient();
   const tell = useToast();
   const { send, pending, problem } = useSubmission(
-    (body: Asked, key: string) => told(ask(body, idempotent(key))),
+    (body: Asked, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (job: Job) => {
       client.setQueryData(["jobs", job.id], job);
       void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
@@ -55,6 +58,7 @@ export function JobDialog<Asked>({ asked, ask, ready, onBegin, onClose, children
       ready={ready?.(problem) ?? true}
       pending={pending}
       problem={problem}
+      news={known?.news}
       onSubmit={(force) => void send(asked(force))}
       onClose={onClose}
     >

@@ -4,6 +4,7 @@ import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/rea
 import type { ReactNode } from "react";
 import { isWithin, type ApiProblem } from "../api/problem";
 import { text } from "../text";
+import type { News } from "./known";
 
 const SHOWN = 5;
 
@@ -31,7 +32,7 @@ export function wordsOf(problem: ApiProblem): Words {
     case 409:
       return { ...words.conflict, body: detail };
     case 412:
-      return { ...words.changed, body: detail };
+      return words.changed;
     case 422:
       return { ...words.invalid, body: problem.fields.size > 0 ? undefined : detail };
     case 429:
@@ -58,9 +59,11 @@ interface Props {
   readonly action?: ReactNode;
   /** Fields that are shown in the form already. */
   readonly knownFields?: readonly string[];
+  /** What is otherwise by now, where that is the problem. */
+  readonly news?: readonly News[];
 }
 
-export function ProblemAlert({ problem, reading = false, onRetry, action, knownFields = [] }: Props) {
+export function ProblemAlert({ problem, reading = false, onRetry, action, knownFields = [], news = [] }: Props) {
   const words = wordsOf(problem);
   const effect = problem.effect === "nothing-changed" ? text.problems.nothingChanged : text.problems.unknown;
   const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : null;
@@ -86,6 +89,16 @@ export function ProblemAlert({ problem, reading = false, onRetry, action, knownF
       <Content component="p">
         {words.body} {reading ? null : effect} {words.remedy}
       </Content>
+      {problem.status === 412 && news.length > 0 && (
+        <>
+          <Content component="p">{text.problems.nowIs}</Content>
+          <List>
+            {news.map(({ name, now, before }) => (
+              <ListItem key={name}>{text.problems.news(name, now, before)}</ListItem>
+            ))}
+          </List>
+        </>
+      )}
       {others.length > 0 && (
         <List isPlain>
           {others.map(([field, reason]) => (

@@ -42,6 +42,7 @@ export const common = {
   copy: "Copy",
   copied: "Copied",
   required: "required",
+  listed: (values: readonly string[]) => (values.length === 0 ? "None" : values.join(", ")),
   clearFilters: "Clear all filters",
   typeToConfirm: (name: string) => `Type ${name} to confirm`,
   job: {

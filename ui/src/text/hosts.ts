@@ -139,6 +139,7 @@ export const hosts = {
       name: "Name",
       nameHelp: "For instance that of the cluster",
       offloads: "VAAI: what its hosts are offered",
+      disabled: "Not offered",
       offloadsHelp:
         "Switch one off only to find a fault: without it hosts do the work themselves, over the network. Without ATS they reserve whole LUNs.",
     },

@@ -14,7 +14,11 @@ export const problems = {
   forbidden: { title: "You may not do this", remedy: "Ask somebody whose role allows it." },
   notFound: { title: "It is not there", remedy: "It was deleted or renamed meanwhile. Go back to the list and look." },
   conflict: { title: "Something is in the way", remedy: "Look at what is in the way, then try again." },
-  changed: { title: "It has changed meanwhile", remedy: "Somebody else changed it. Look at it as it is now, then try again." },
+  changed: {
+    title: "Somebody changed it meanwhile",
+    body: "Yours was not saved.",
+    remedy: "What you typed is still here. Look at what it is now, then send yours again, or cancel.",
+  },
   invalid: { title: "Some values are not right", remedy: "Correct the marked fields." },
   tooMany: {
     title: "Too many attempts",
@@ -37,6 +41,8 @@ export const problems = {
   },
   nothingChanged: "Nothing was changed.",
   unknown: "Whether something was changed is not known. Sending it again with “Try again” does it once at most.",
+  nowIs: "This is what it is now:",
+  news: (name: string, now: string, before: string) => `${name}: ${now} (before: ${before})`,
   inTheWay: "In the way:",
   moreInTheWay: (count: number) => `and ${count} more`,
   tryAgain: "Try again",

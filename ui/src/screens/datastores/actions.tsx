@@ -20,6 +20,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
+import { useKnownStore, useStoreForm } from "./known-store";
 import { Serving } from "./serving";
 
 const words = text.datastores.detail.actions;
@@ -98,15 +99,18 @@ function sizeAsked(bytes: bigint | null): { size: string } {
 }
 
 function Grow({ store, ...job }: DialogProps) {
+  const known = useKnownStore(store);
   const [size, setSize] = useState("");
   const bytes = parseBytes(size);
   // Whose answer was lost may be done already: it is sent again to learn of that.
-  const larger = (problem: ApiProblem | null) => bytes !== null && (bytes > BigInt(store.size) || problem?.effect === "unknown");
+  const larger = (problem: ApiProblem | null) =>
+    bytes !== null && (bytes > BigInt(known.thing.size) || problem?.effect === "unknown");
   return (
     <JobDialog
       {...job}
+      known={known}
       title={words.grow.title(store.name)}
-      lead={words.grow.lead(formatBytes(store.size))}
+      lead={words.grow.lead(formatBytes(known.thing.size))}
       submit={words.grow.submit}
       ready={larger}
       knownFields={["size"]}
@@ -127,11 +131,13 @@ function Grow({ store, ...job }: DialogProps) {
 
 /** Of an NFS datastore: larger or smaller. */
 function Quota({ store, ...job }: DialogProps) {
+  const known = useKnownStore(store);
   const [size, setSize] = useState("");
   const bytes = parseBytes(size);
   return (
     <JobDialog
       {...job}
+      known={known}
       title={words.quota.title(store.name)}
       lead={words.quota.lead(store.size === "0" ? text.datastores.noQuota.toLowerCase() : formatBytes(store.size))}
       submit={words.quota.submit}
@@ -168,18 +174,23 @@ function Groups({ chosen, onChange }: GroupsProps) {
   );
 }
 
+function groupsOf(store: Datastore): { readonly groups: readonly string[] } {
+  return { groups: store.host_groups };
+}
+
 function Present({ store, ...job }: DialogProps) {
-  const [groups, setGroups] = useState<readonly string[]>(store.host_groups);
+  const { known, form, change } = useStoreForm(store, groupsOf);
   return (
     <JobDialog
       {...job}
+      known={known}
       title={words.present.title(store.name)}
       lead={words.present.lead}
       submit={words.present.submit}
-      asked={(force) => ({ host_groups: [...groups], force })}
+      asked={(force) => ({ host_groups: [...form.groups], force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
-      {() => <Groups chosen={groups} onChange={setGroups} />}
+      {() => <Groups chosen={form.groups} onChange={(groups) => change({ groups })} />}
     </JobDialog>
   );
 }
@@ -246,14 +257,16 @@ export function Clone({ store, snapshot = null, ...job }: DialogProps & { readon
 }
 
 function Delete({ store, ...job }: DialogProps) {
+  const known = useKnownStore(store);
   return (
     <JobDialog
       {...job}
+      known={known}
       danger
       title={words.delete.title(store.name)}
       lead={words.delete.lead}
       submit={words.delete.submit}
-      confirm={store.name}
+      confirm={known.thing.name}
       asked={(force) => ({ force })}
       ask={(query, headers) => api.DELETE("/api/v1/datastores/{datastore_id}", { params: { ...pathOf(store), query }, headers })}
     />
@@ -261,10 +274,12 @@ function Delete({ store, ...job }: DialogProps) {
 }
 
 function Restore({ store, ...job }: DialogProps) {
+  const known = useKnownStore(store);
   const [groups, setGroups] = useState<readonly string[]>([]);
   return (
     <JobDialog
       {...job}
+      known={known}
       title={words.restore.title(store.name)}
       lead={words.restore.lead}
       submit={words.restore.submit}
@@ -277,14 +292,16 @@ function Restore({ store, ...job }: DialogProps) {
 }
 
 function Purge({ store, ...job }: DialogProps) {
+  const known = useKnownStore(store);
   return (
     <JobDialog
       {...job}
+      known={known}
       danger
       title={words.purge.title(store.name)}
       lead={words.purge.lead}
       submit={words.purge.submit}
-      confirm={store.name}
+      confirm={known.thing.name}
       asked={() => null}
       ask={(_asked, headers) => api.POST("/api/v1/datastores/{datastore_id}/purge", { params: pathOf(store), headers })}
     />

@@ -1,7 +1,6 @@
 /** How an NFS datastore is exported: to whom beside its host groups, by which versions, and who is nobody. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
-import { useState } from "react";
 import { api } from "../../api/client";
 import type { Datastore } from "../../api/types";
 import { changedOf } from "../../parts/changed";
@@ -9,6 +8,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
+import { useStoreForm } from "./known-store";
 import { clientsOf, clientsProblem } from "./wanted";
 
 const words = text.datastores.detail.actions.serving;
@@ -26,6 +26,10 @@ interface Form {
   readonly squash: Squash;
 }
 
+function formOf(store: Datastore): Form {
+  return { clients: store.clients.join(", "), versions: store.versions, squash: squashOf(store) };
+}
+
 /** As the service takes it. */
 function valuesOf({ clients, versions, squash }: Form) {
   return { clients: clientsOf({ clients }), versions: VERSIONS.filter((one) => versions.includes(one)), squash };
@@ -33,14 +37,13 @@ function valuesOf({ clients, versions, squash }: Form) {
 
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function Serving({ store, ...job }: DialogProps) {
-  const [first] = useState<Form>({ clients: store.clients.join(", "), versions: store.versions, squash: squashOf(store) });
-  const [form, setForm] = useState(first);
+  const { known, first, form, change } = useStoreForm(store, formOf);
   const { versions, squash } = form;
-  const change = (part: Partial<Form>) => setForm((before) => ({ ...before, ...part }));
   const wrong = clientsProblem({ kind: store.kind, clients: form.clients });
   return (
     <JobDialog
       {...job}
+      known={known}
       title={words.title(store.name)}
       lead={words.lead}
       submit={words.submit}

@@ -60,7 +60,7 @@ describe("what is wanted", () => {
 });
 
 describe("the list", () => {
-  const groups = [{ id: "g", name: "cluster", hosts: [], disabled_offloads: [], created_at: "" }];
+  const groups = [{ id: "g", name: "cluster", etag: "", hosts: [], disabled_offloads: [], created_at: "" }];
   it("finds by all words, in name, pool and host groups", () => {
     const one = store({ host_groups: ["g"] });
     const filter = { search: "CLUST one", state: "", pool: "" };

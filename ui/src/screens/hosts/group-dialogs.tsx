@@ -1,13 +1,16 @@
 /** What can be done with host groups: making, changing, deleting. */
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
+import { groupQuery, hostsQuery } from "../../api/queries";
 import type { Group, Offload } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 
 const words = text.hosts.groups;
@@ -27,7 +30,7 @@ function valuesOf({ name, disabled }: Form) {
 
 interface FieldsProps {
   readonly form: Form;
-  readonly onChange: (form: Form) => void;
+  readonly onChange: (part: Partial<Form>) => void;
   readonly problem: ApiProblem | null;
 }
 
@@ -39,7 +42,7 @@ function GroupFields({ form, onChange, problem }: FieldsProps) {
         label={words.form.name}
         help={words.form.nameHelp}
         value={form.name}
-        onChange={(name) => onChange({ ...form, name })}
+        onChange={(name) => onChange({ name })}
         problem={problem?.at("name")}
         required
       />
@@ -53,7 +56,7 @@ function GroupFields({ form, onChange, problem }: FieldsProps) {
             isChecked={!form.disabled.includes(offload)}
             onChange={(_event, on) => {
               const others = form.disabled.filter((one) => one !== offload);
-              onChange({ ...form, disabled: on ? others : [...others, offload] });
+              onChange({ disabled: on ? others : [...others, offload] });
             }}
           />
         ))}
@@ -85,7 +88,9 @@ export function AddGroup({ onClose }: Close) {
       asked={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/host-groups", { body, headers })}
     >
-      {(problem) => <GroupFields form={form} onChange={setForm} problem={problem} />}
+      {(problem) => (
+        <GroupFields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />
+      )}
     </ChangeDialog>
   );
 }
@@ -94,12 +99,26 @@ interface AboutGroup extends Close {
   readonly group: Group;
 }
 
+function formOf(group: Group): Form {
+  return { name: group.name, disabled: group.disabled_offloads };
+}
+
+/** What is told of a group that somebody has changed meanwhile. */
+function useFacts(): (group: Group) => readonly Fact[] {
+  const { data: hosts = [] } = useQuery(hostsQuery);
+  return (group) => [
+    [words.form.name, group.name],
+    [words.form.disabled, text.common.listed(group.disabled_offloads.map((one) => names[one][0] ?? one))],
+    [words.columns.hosts, text.common.listed(group.hosts.map((id) => hosts.find((host) => host.id === id)?.name ?? id))],
+  ];
+}
+
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeGroup({ group, onClose }: AboutGroup) {
-  const [first] = useState<Form>({ name: group.name, disabled: group.disabled_offloads });
-  const [form, setForm] = useState(first);
+  const { known, first, form, change } = useKnownForm(group, groupQuery(group.id), useFacts(), formOf);
   return (
     <ChangeDialog
+      known={known}
       title={words.change.title(group.name)}
       submit={words.change.submit}
       done={words.change.done(form.name)}
@@ -112,14 +131,16 @@ export function ChangeGroup({ group, onClose }: AboutGroup) {
         api.PATCH("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, body, headers })
       }
     >
-      {(problem) => <GroupFields form={form} onChange={setForm} problem={problem} />}
+      {(problem) => <GroupFields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }
 
 export function DeleteGroup({ group, onClose }: AboutGroup) {
+  const known = useKnown(group, groupQuery(group.id), useFacts());
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.delete.title(group.name)}
       lead={words.delete.lead}

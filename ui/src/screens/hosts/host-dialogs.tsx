@@ -5,11 +5,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
-import { groupsQuery, iscsiSettingsQuery } from "../../api/queries";
+import { groupsQuery, hostQuery, iscsiSettingsQuery } from "../../api/queries";
 import type { Host, HostAsked } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, LinesField, TextField } from "../../parts/field";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 import { linesOf } from "./paths";
 
@@ -114,17 +115,32 @@ function pathOf(host: Host) {
   return { path: { host_id: host.id } };
 }
 
+function formOf({ name, group, iqns, addresses }: Host): Form {
+  return { name, group: group ?? "", iqns: iqns.join("\n"), addresses: addresses.join("\n") };
+}
+
+/** What is told of a host that somebody has changed meanwhile. */
+function useFacts(): (host: Host) => readonly Fact[] {
+  const { data: groups = [] } = useQuery(groupsQuery);
+  return ({ name, group, iqns, addresses, chap_name: chap }) => [
+    [words.form.name, name],
+    [words.form.group, groups.find((one) => one.id === group)?.name ?? words.noGroup],
+    [words.form.iqns, text.common.listed(iqns)],
+    [words.form.addresses, text.common.listed(addresses)],
+    [words.columns.chap, chap ?? words.noChap],
+  ];
+}
+
+function useKnownHost(host: Host) {
+  return useKnown(host, hostQuery(host.id), useFacts());
+}
+
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeHost({ host, onClose }: AboutHost) {
-  const [first] = useState<Form>({
-    name: host.name,
-    group: host.group ?? "",
-    iqns: host.iqns.join("\n"),
-    addresses: host.addresses.join("\n"),
-  });
-  const [form, setForm] = useState(first);
+  const { known, first, form, change } = useKnownForm(host, hostQuery(host.id), useFacts(), formOf);
   return (
     <ChangeDialog
+      known={known}
       title={words.change.title(host.name)}
       lead={words.change.lead}
       submit={words.change.submit}
@@ -136,7 +152,7 @@ export function ChangeHost({ host, onClose }: AboutHost) {
       asked={(force) => ({ force, ...changedOf(valuesOf(first), valuesOf(form)) })}
       ask={(body, headers) => api.PATCH("/api/v1/hosts/{host_id}", { params: pathOf(host), body, headers })}
     >
-      {(problem) => <HostFields form={form} onChange={(part) => setForm((known) => ({ ...known, ...part }))} problem={problem} />}
+      {(problem) => <HostFields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }
@@ -155,9 +171,11 @@ export function SetChap({ host, onClose }: AboutHost) {
   const { data: settings } = useQuery(iscsiSettingsQuery);
   const [name, setName] = useState(host.chap_name ?? host.iqns[0] ?? host.name);
   const [secret, setSecret] = useState("");
+  const known = useKnownHost(host);
   const required = settings === undefined ? "" : settings.chap_required ? words.chap.required : words.chap.notRequired;
   return (
     <ChangeDialog
+      known={known}
       title={words.chap.title(host.name)}
       lead={`${words.chap.lead} ${required}`}
       submit={words.chap.submit}
@@ -201,8 +219,10 @@ export function SetChap({ host, onClose }: AboutHost) {
 }
 
 export function RemoveChap({ host, onClose }: AboutHost) {
+  const known = useKnownHost(host);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.unchap.title(host.name)}
       lead={words.unchap.lead}
@@ -217,13 +237,15 @@ export function RemoveChap({ host, onClose }: AboutHost) {
 }
 
 export function DeleteHost({ host, onClose, onDone }: AboutHost & { readonly onDone?: () => void }) {
+  const known = useKnownHost(host);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.delete.title(host.name)}
       lead={words.delete.lead}
       submit={words.delete.submit}
-      confirm={host.name}
+      confirm={known.thing.name}
       done={words.delete.done(host.name)}
       changes={CHANGES}
       onClose={onClose}

@@ -3,9 +3,11 @@
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useState } from "react";
 import { api } from "../../api/client";
+import { userQuery } from "../../api/queries";
 import type { Role, User } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { TextField } from "../../parts/field";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 
 const words = text.people.users;
@@ -20,6 +22,19 @@ interface Props {
 /** The user, as addresses of the API name it. */
 function pathOf(user: User) {
   return { path: { user_id: user.id } };
+}
+
+/** What is told of a user whom somebody has changed meanwhile. */
+function factsOf({ name, role, disabled }: User): readonly Fact[] {
+  return [
+    [words.name, name],
+    [words.columns.role, text.common.user.role[role]],
+    [words.columns.state, disabled ? words.disabled : words.active],
+  ];
+}
+
+function useKnownUser(user: User) {
+  return useKnown(user, userQuery(user.id), factsOf);
 }
 
 interface RoleProps {
@@ -128,20 +143,26 @@ export function CreateUser({ onClose }: Pick<Props, "onClose">) {
   );
 }
 
+function roleOf({ role }: User): Pick<User, "role"> {
+  return { role };
+}
+
 export function ChangeRole({ user, onClose }: Props) {
-  const [role, setRole] = useState(user.role);
+  const { known, first, form, change } = useKnownForm(user, userQuery(user.id), factsOf, roleOf);
+  const { role } = form;
   return (
     <ChangeDialog
+      known={known}
       title={words.changeRoleTitle(user.name)}
       submit={words.changeRoleSubmit}
-      ready={role !== user.role}
+      ready={role !== first.role}
       asked={() => ({ role })}
       ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
       changes={["users"]}
       done={words.changed(user.name)}
       onClose={onClose}
     >
-      {() => <RoleChoice label={text.people.role} name="role" value={role} onChange={setRole} />}
+      {() => <RoleChoice label={text.people.role} name="role" value={role} onChange={(chosen) => change({ role: chosen })} />}
     </ChangeDialog>
   );
 }
@@ -149,9 +170,11 @@ export function ChangeRole({ user, onClose }: Props) {
 export function ResetPassword({ user, onClose }: Props) {
   const { password, good, field } = usePassword();
   const [endTokens, setEndTokens] = useState(false);
+  const known = useKnownUser(user);
   const body = { password, end_tokens: endTokens };
   return (
     <ChangeDialog
+      known={known}
       title={words.resetTitle(user.name)}
       lead={words.resetLead}
       submit={words.resetSubmit}
@@ -179,13 +202,17 @@ export function ResetPassword({ user, onClose }: Props) {
 }
 
 export function LockOut({ user, onClose }: Props) {
-  const body = { disabled: !user.disabled };
+  const known = useKnownUser(user);
+  // Of when it was opened: it does what it says also when somebody else was faster.
+  const [disabled] = useState(!user.disabled);
+  const body = { disabled };
   return (
     <ChangeDialog
-      danger={!user.disabled}
-      title={user.disabled ? words.unlockTitle(user.name) : words.lockTitle(user.name)}
-      lead={user.disabled ? words.unlockLead : words.lockLead}
-      submit={user.disabled ? words.unlockSubmit : words.lockSubmit}
+      known={known}
+      danger={disabled}
+      title={disabled ? words.lockTitle(user.name) : words.unlockTitle(user.name)}
+      lead={disabled ? words.lockLead : words.unlockLead}
+      submit={disabled ? words.lockSubmit : words.unlockSubmit}
       asked={() => body}
       ask={(asked, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body: asked, headers })}
       changes={["users"]}
@@ -196,13 +223,15 @@ export function LockOut({ user, onClose }: Props) {
 }
 
 export function DeleteUser({ user, onClose }: Props) {
+  const known = useKnownUser(user);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.removeTitle(user.name)}
       lead={words.removeLead}
       submit={words.removeSubmit}
-      confirm={user.name}
+      confirm={known.thing.name}
       asked={() => null}
       ask={(_asked, headers) => api.DELETE("/api/v1/users/{user_id}", { params: pathOf(user), headers })}
       changes={["users"]}

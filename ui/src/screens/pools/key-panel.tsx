@@ -3,7 +3,7 @@
 import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, type idempotent, type Outcome } from "../../api/client";
+import { api, type Outcome } from "../../api/client";
 import { asProblem } from "../../api/problem";
 import { keysQuery } from "../../api/queries";
 import type { Key, KeySecret } from "../../api/types";
@@ -11,6 +11,7 @@ import { ChangeDialog } from "../../parts/change-dialog";
 import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
 import { TextField } from "../../parts/field";
+import type { SentWith } from "../../parts/known";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Time } from "../../parts/values";
@@ -132,7 +133,7 @@ interface EnterProps {
   readonly said: typeof words.confirmKey;
   readonly pool: string;
   readonly onClose: () => void;
-  readonly ask: (body: { secret: string }, headers: ReturnType<typeof idempotent>) => Promise<Outcome<Key>>;
+  readonly ask: (body: { secret: string }, headers: SentWith) => Promise<Outcome<Key>>;
 }
 
 /** The key, typed by who has it. */

@@ -5,12 +5,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
-import { datastoresQuery } from "../../api/queries";
+import { datastoresQuery, scheduleQuery } from "../../api/queries";
 import type { Schedule } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 import { shownOf } from "./choices";
 import { countOf, keptOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
@@ -24,21 +25,20 @@ const FEW = 12;
 interface Form {
   readonly name: string;
   readonly datastores: readonly string[];
-  readonly count: string;
-  readonly unit: Unit;
+  readonly every: { readonly count: string; readonly unit: Unit };
   readonly keep: string;
 }
 
-const NOTHING_YET: Form = { name: "", datastores: [], count: "1", unit: "hours", keep: "24" };
+const NOTHING_YET: Form = { name: "", datastores: [], every: { count: "1", unit: "hours" }, keep: "24" };
 
 function formOf(schedule: Schedule): Form {
   const minutes = schedule.every_minutes;
   const { name, datastores, keep } = schedule;
-  return { name, datastores, count: String(countOf(minutes)), unit: unitOf(minutes), keep: String(keep) };
+  return { name, datastores, every: { count: String(countOf(minutes)), unit: unitOf(minutes) }, keep: String(keep) };
 }
 
 /** As the service takes it; null while something of it is wrong. */
-function valuesOf({ name, datastores, count, unit, keep }: Form) {
+function valuesOf({ name, datastores, every: { count, unit }, keep }: Form) {
   const every = minutesOf(count, unit);
   const kept = keptOf(keep);
   if (name === "" || datastores.length === 0 || every === null || kept === null) return null;
@@ -51,12 +51,12 @@ function reachSaid(every: number, kept: number): string {
 
 interface FieldsProps {
   readonly form: Form;
-  readonly onChange: (form: Form) => void;
+  readonly onChange: (part: Partial<Form>) => void;
   readonly problem: ApiProblem | null;
 }
 
 function Fields({ form, onChange, problem }: FieldsProps) {
-  const every = minutesOf(form.count, form.unit);
+  const every = minutesOf(form.every.count, form.every.unit);
   const kept = keptOf(form.keep);
   const reach = every === null || kept === null ? "" : ` ${reachSaid(every, kept)}`;
   return (
@@ -65,7 +65,7 @@ function Fields({ form, onChange, problem }: FieldsProps) {
         id="schedule-name"
         label={words.form.name}
         value={form.name}
-        onChange={(name) => onChange({ ...form, name })}
+        onChange={(name) => onChange({ name })}
         problem={problem?.at("name")}
         required
       />
@@ -74,24 +74,24 @@ function Fields({ form, onChange, problem }: FieldsProps) {
         id="schedule-every"
         label={words.form.every}
         help={words.form.everyHelp}
-        value={form.count}
-        onChange={(count) => onChange({ ...form, count })}
+        value={form.every.count}
+        onChange={(count) => onChange({ every: { ...form.every, count } })}
         problem={every === null ? words.form.everyWrong : problem?.at("every_minutes")}
         required
       />
       <ChoiceField
         id="schedule-unit"
         label={words.form.unit}
-        value={form.unit}
+        value={form.every.unit}
         options={UNITS.map((one) => [one, words.form.units[one]])}
-        onChange={(chosen) => onChange({ ...form, unit: UNITS.find((one) => one === chosen) ?? "hours" })}
+        onChange={(chosen) => onChange({ every: { ...form.every, unit: UNITS.find((one) => one === chosen) ?? "hours" } })}
       />
       <TextField
         id="schedule-keep"
         label={words.form.keep}
         help={`${words.form.keepHelp}${reach}`}
         value={form.keep}
-        onChange={(keep) => onChange({ ...form, keep })}
+        onChange={(keep) => onChange({ keep })}
         problem={kept === null ? words.form.keepWrong : problem?.at("keep")}
         required
       />
@@ -135,7 +135,7 @@ function Datastores({ form, onChange, problem }: FieldsProps) {
             isChecked={form.datastores.includes(id)}
             onChange={(_event, on) => {
               const others = form.datastores.filter((one) => one !== id);
-              onChange({ ...form, datastores: on ? [...others, id] : others });
+              onChange({ datastores: on ? [...others, id] : others });
             }}
           />
         ))}
@@ -170,7 +170,7 @@ export function AddSchedule({ onClose }: Close) {
       asked={() => ({ name: "", datastores: [], every_minutes: 0, keep: 0, ...values, enabled: true })}
       ask={(body, headers) => api.POST("/api/v1/schedules", { body, headers })}
     >
-      {(problem) => <Fields form={form} onChange={setForm} problem={problem} />}
+      {(problem) => <Fields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />}
     </ChangeDialog>
   );
 }
@@ -184,16 +184,32 @@ function pathOf(schedule: Schedule) {
   return { path: { schedule_id: schedule.id } };
 }
 
+/** What is told of a schedule that somebody has changed meanwhile. */
+function useFacts(): (schedule: Schedule) => readonly Fact[] {
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  return ({ name, datastores, every_minutes: every, keep, enabled }) => [
+    [words.form.name, name],
+    [words.form.datastores, text.common.listed(datastores.map((id) => stores.find((store) => store.id === id)?.name ?? id))],
+    [words.form.every, words.span[unitOf(every)](countOf(every))],
+    [words.form.keep, String(keep)],
+    [words.columns.state, enabled ? words.state.on : words.state.off],
+  ];
+}
+
+function useKnownSchedule(schedule: Schedule) {
+  return useKnown(schedule, scheduleQuery(schedule.id), useFacts());
+}
+
 /**
  * Sends what was changed only: a number of kept snapshots that somebody else has raised meanwhile is not lowered again, and a datastore
  * that is gone does not keep the rest from being changed.
  */
 export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
-  const [first] = useState(() => formOf(schedule));
-  const [form, setForm] = useState(first);
+  const { known, first, form, change } = useKnownForm(schedule, scheduleQuery(schedule.id), useFacts(), formOf);
   const values = valuesOf(form);
   return (
     <ChangeDialog
+      known={known}
       title={words.change.title(schedule.name)}
       lead={words.changeLead}
       submit={words.change.submit}
@@ -205,7 +221,7 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
       asked={() => (values === null ? {} : changedOf(valuesOf(first) ?? {}, values))}
       ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
     >
-      {(problem) => <Fields form={form} onChange={setForm} problem={problem} />}
+      {(problem) => <Fields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }
@@ -213,9 +229,11 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
 export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
   // Of when it was opened: it does what it says also when somebody else was faster.
   const [enabled] = useState(!schedule.enabled);
+  const known = useKnownSchedule(schedule);
   const said = enabled ? words.resume : words.pause;
   return (
     <ChangeDialog
+      known={known}
       title={said.title(schedule.name)}
       lead={said.lead}
       submit={said.submit}
@@ -229,13 +247,15 @@ export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
 }
 
 export function DeleteSchedule({ schedule, onClose }: AboutSchedule) {
+  const known = useKnownSchedule(schedule);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.delete.title(schedule.name)}
       lead={words.delete.lead}
       submit={words.delete.submit}
-      confirm={schedule.name}
+      confirm={known.thing.name}
       done={words.delete.done(schedule.name)}
       changes={CHANGES}
       onClose={onClose}

@@ -4,11 +4,13 @@ import { Switch, TextArea } from "@patternfly/react-core";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
+import { webhookQuery } from "../../api/queries";
 import type { Webhook } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
 import { describedBy, Field, TextField } from "../../parts/field";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 
 const words = text.system.webhooks;
@@ -28,6 +30,20 @@ interface Props {
 
 function pathOf(hook: Webhook) {
   return { path: { webhook_id: hook.id } };
+}
+
+/** What is told of a webhook that somebody has changed meanwhile. */
+function factsOf({ name, url, severity, enabled }: Webhook): readonly Fact[] {
+  return [
+    [words.name, name],
+    [words.url, url],
+    [words.severityLabel, words.severity[severity]],
+    [words.switchOn, enabled ? text.common.yes : text.common.no],
+  ];
+}
+
+function useKnownHook(hook: Webhook) {
+  return useKnown(hook, webhookQuery(hook.id), factsOf);
 }
 
 interface Wanted {
@@ -76,13 +92,8 @@ function Fields({ wanted, change, problem }: FieldsProps) {
   );
 }
 
-function useWanted(first: Wanted) {
-  const [wanted, set] = useState(first);
-  return { wanted, change: (part: Partial<Wanted>) => set((before) => ({ ...before, ...part })) };
-}
-
 export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
-  const { wanted, change } = useWanted({ name: "", url: "", severity: "warning" });
+  const [wanted, set] = useState<Wanted>({ name: "", url: "", severity: "warning" });
   const [certificate, setCertificate] = useState("");
   const body = { ...wanted, certificate: certificate.trim() === "" ? null : certificate, enabled: true };
   return (
@@ -99,7 +110,7 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
     >
       {(problem) => (
         <>
-          <Fields wanted={wanted} change={change} problem={problem} />
+          <Fields wanted={wanted} change={(part) => set((before) => ({ ...before, ...part }))} problem={problem} />
           <Field
             id="webhook-certificate"
             label={words.certificate}
@@ -121,32 +132,35 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
   );
 }
 
+/** As the service takes it. */
+function valuesOf({ name, url, severity, enabled }: Webhook): Wanted & { readonly enabled: boolean } {
+  return { name, url, severity, enabled };
+}
+
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
 export function ChangeWebhook({ hook, onClose }: Props) {
-  const [first] = useState({ name: hook.name, url: hook.url, severity: hook.severity, enabled: hook.enabled });
-  const { wanted, change } = useWanted(first);
-  const [enabled, setEnabled] = useState(first.enabled);
-  const body = changedOf(first, { name: wanted.name, url: wanted.url, severity: wanted.severity, enabled });
+  const { known, first, form, change } = useKnownForm(hook, webhookQuery(hook.id), factsOf, valuesOf);
   return (
     <ChangeDialog
+      known={known}
       title={words.changeTitle(hook.name)}
       submit={words.changeSubmit}
-      ready={wanted.name !== "" && wanted.url !== ""}
+      ready={form.name !== "" && form.url !== ""}
       knownFields={FIELDS}
-      asked={() => body}
+      asked={() => changedOf(first, form)}
       ask={(asked, headers) => api.PATCH("/api/v1/webhooks/{webhook_id}", { params: pathOf(hook), body: asked, headers })}
       changes={["webhooks"]}
-      done={words.changed(wanted.name)}
+      done={words.changed(form.name)}
       onClose={onClose}
     >
       {(problem) => (
         <>
-          <Fields wanted={wanted} change={change} problem={problem} />
+          <Fields wanted={form} change={change} problem={problem} />
           <Switch
             id="webhook-enabled"
             label={words.switchOn}
-            isChecked={enabled}
-            onChange={(_event, checked) => setEnabled(checked)}
+            isChecked={form.enabled}
+            onChange={(_event, checked) => change({ enabled: checked })}
           />
         </>
       )}
@@ -155,8 +169,10 @@ export function ChangeWebhook({ hook, onClose }: Props) {
 }
 
 export function RenewSecret({ hook, onMade, onClose }: Props) {
+  const known = useKnownHook(hook);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.renewTitle(hook.name)}
       lead={words.renewLead}
@@ -171,8 +187,10 @@ export function RenewSecret({ hook, onMade, onClose }: Props) {
 }
 
 export function DeleteWebhook({ hook, onClose }: Props) {
+  const known = useKnownHook(hook);
   return (
     <ChangeDialog
+      known={known}
       danger
       title={words.removeTitle(hook.name)}
       lead={words.removeLead}

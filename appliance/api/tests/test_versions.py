@@ -1,0 +1,108 @@
+"""If-Match: of two who change the same thing the later one is refused, and nothing of it is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.api.operation import DECLARATIONS
+from appliance.api.schemas.datastores import DatastoreTold
+from appliance.api.schemas.webhooks import WebhookMade, WebhookTold
+from appliance.testing import GIB, PASSWORD, Appliance
+
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "/hosts": ({"name": "esx1"}, {"addresses": ["192.0.2.1"]}),
+    "/host-groups": ({"name": "cluster"}, {"disabled_offloads": ["unmap"]}),
+    "/users": ({"name": "olga", "role": "viewer", "password": PASSWORD}, {"role": "operator"}),
+    "/webhooks": ({"name": "pager", "url": "https://receiver.example/"}, {"severity": "critical"}),
+}
+"""What is made, and how it is changed."""
+
+
+@pytest.mark.parametrize("path", KINDS)
+def test_of_two_who_have_read_the_same_the_later_is_refused(path: str, appliance: Appliance) -> None:
+    asked, change = KINDS[path]
+    made = appliance.request("POST", path, asked).json
+    assert made is not None
+    one = f"{path}/{made['id']}"
+    version = made["etag"]
+    assert appliance.request("GET", one).headers["ETag"] == version
+    assert [item["etag"] for item in appliance.get(path)["items"] if item["id"] == made["id"]] == [version]
+    changed = appliance.request("PATCH", one, change, If_Match=version)
+    assert changed.status_code == 200 and changed.json is not None and changed.json["etag"] != version
+    before = appliance.get(one)
+    other: dict[str, Any] = {"disabled": True} if path == "/users" else {"name": "later"}
+    for method, body in (("PATCH", other), ("DELETE", None)):
+        refused = appliance.request(method, one, body, If_Match=version)
+        assert refused.status_code == 412 and refused.json is not None and refused.json["code"] == "precondition_failed"
+    assert appliance.get(one) == before
+    assert appliance.request("DELETE", one, If_Match=changed.json["etag"]).status_code == 200
+
+
+def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(appliance: Appliance) -> None:
+    store = appliance.datastore("store")
+    asked = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2}
+    made = appliance.request("POST", "/schedules", asked).json
+    assert made is not None
+    one = f"/schedules/{made['id']}"
+    appliance.job("POST", f"{one}/run")
+    assert appliance.request("PATCH", one, {"keep": 3}, If_Match=made["etag"]).status_code == 200
+    assert appliance.request("PATCH", one, {"enabled": False}, If_Match=made["etag"]).status_code == 412
+    assert appliance.get(one)["enabled"] is True
+
+
+def test_no_job_is_begun_for_a_datastore_that_is_another_by_now(appliance: Appliance) -> None:
+    one = f"/datastores/{appliance.datastore('store')}"
+    version = appliance.get(one)["etag"]
+    appliance.job("POST", "/snapshots", {"name": "kept", "datastores": [one.rsplit("/", 1)[1]]})
+    assert appliance.get(one)["etag"] == version, "what is measured makes no other version"
+    assert appliance.request("POST", f"{one}/grow", {"size": str(2 * GIB)}, If_Match=version).status_code == 202
+    appliance.ended(appliance.get("/jobs")["items"][0]["id"])
+    jobs = len(appliance.get("/jobs")["items"])
+    later: list[tuple[str, str, Any]] = [
+        ("PATCH", one, {"soft_threshold": 80}),
+        ("POST", f"{one}/grow", {"size": str(3 * GIB)}),
+        ("POST", f"{one}/quota", {"size": str(3 * GIB)}),
+        ("POST", f"{one}/restore", {}),
+        ("POST", f"{one}/purge", None),
+        ("POST", f"{one}/forget", None),
+        ("DELETE", one, None),
+    ]
+    for method, path, body in later:
+        assert appliance.request(method, path, body, If_Match=version).status_code == 412, path
+    assert len(appliance.get("/jobs")["items"]) == jobs
+
+
+def test_thresholds_of_a_pool_have_a_version_and_its_space_has_not(appliance: Appliance) -> None:
+    version = appliance.get("/pools/tank")["etag"]
+    appliance.datastore("thick", thick=True)
+    pool = appliance.get("/pools/tank")
+    assert pool["etag"] == version
+    assert appliance.request("PATCH", "/pools/tank", {"warning_percent": 70}, If_Match=version).status_code == 202
+    appliance.ended(appliance.get("/jobs")["items"][0]["id"])
+    assert appliance.request("PATCH", "/pools/tank", {"warning_percent": 60}, If_Match=version).status_code == 412
+    assert appliance.get("/pools/tank")["warning_percent"] == 70
+
+
+def test_what_has_no_version_matches_none(appliance: Appliance) -> None:
+    asked = {"name": "one"}
+    assert appliance.request("POST", "/host-groups", asked, If_Match='"0123"').status_code == 412
+    assert appliance.get("/host-groups")["items"] == []
+    assert appliance.request("POST", "/host-groups", asked, If_Match="*").status_code == 201
+
+
+def test_all_that_changes_one_thing_heeds_it() -> None:
+    changing = {
+        f"{one.method} {one.path.removeprefix('/api/v1')}"
+        for one in DECLARATIONS.values()
+        if one.method in ("PATCH", "PUT", "DELETE") and not one.matches
+    }
+    # One's own session, and what is made once and never changed: there is one version of it.
+    unchanging = {"DELETE /session", "DELETE /tokens/<token_id>", "DELETE /support-bundles/<bundle_id>"}
+    assert changing == unchanging | {"DELETE /datastores/<datastore_id>/snapshots/<name>"}
+
+
+def test_a_secret_is_in_no_version() -> None:
+    assert "secret" in WebhookMade.MEASURED >= WebhookTold.MEASURED
+    assert {"etag"} <= set(DatastoreTold.model_json_schema()["required"])
