@@ -121,6 +121,8 @@ class Client:
             pause = min(1.0, pause * 1.5)
         if job["state"] != "succeeded":
             why = job["problem"]["text"] if job["problem"] else job["state"]
+            if job["problem"] and job["problem"].get("left"):
+                why += f"; what it had half made could not be taken back: {job['problem']['left']}"
             raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED)
         return job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -145,8 +146,8 @@ class Executor:
             self._one(job.id, operation, job.parameters)
         except Exception:
             _log.exception("job %s (%s)", job.id, job.kind)
-            self._undo(operation, job.parameters)
-            self._end(job, jobs.FAILED, problem=to_wire(InternalError()))
+            left = self._undo(operation, job.parameters)
+            self._end(job, jobs.FAILED, problem={**to_wire(InternalError()), "left": left})
         if job.parameters.get("out_of_service"):
             self._back_in_service()
 
@@ -206,13 +207,21 @@ class Executor:
                 problem = error
             else:
                 return self._end(job, jobs.SUCCEEDED, result=result)
-            self._undo(operation, decided)
-            return self._end(job, jobs.FAILED, problem=to_wire(problem))
+            left = self._undo(operation, decided)
+            return self._end(job, jobs.FAILED, problem={**to_wire(problem), "left": left})
 
-    def _undo(self, operation: Operation, decided: Parameters) -> None:
+    def _undo(self, operation: Operation, decided: Parameters) -> str | None:
+        """Why what the job has half made could not be taken back, and may be there still; None where nothing is known to be."""
+        left = None
         try:
             with as_domain_errors():
                 operation.undo(self._context, decided)
-                self._context.look()
         except DomainError as error:
             _log.warning("taking back %s: %s", operation.kind, error)
+            left = str(error)
+        except Exception:
+            _log.exception("taking back %s", operation.kind)
+            left = str(InternalError())
+        with contextlib.suppress(DomainError), as_domain_errors():
+            self._context.look()
+        return left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from appliance.domain.journal import settle
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
+from appliance.zfs.model import Health, Pool, Redundancy, Role, Vdev, VdevSpec
 
 
 def vdevs_of(asked: Any) -> list[VdevSpec]:
@@ -62,6 +63,41 @@ def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
         (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
         for vdev in vdevs
     )
+
+
+def fails(vdev: Vdev, without: int) -> bool:
+    """Whether it could not be read any more without the device of this GUID, by what is told of the others' health."""
+    if not vdev.vdevs:
+        return vdev.guid == without or vdev.health not in (Health.ONLINE, Health.DEGRADED)
+    lost = sum(fails(one, without) for one in vdev.vdevs)
+    if vdev.kind.startswith(("raidz", "draid")):
+        parity = re.match(r"(?:raidz|draid)([123])", vdev.name)
+        return lost > (int(parity[1]) if parity else 1)
+    return lost == len(vdev.vdevs)
+
+
+def check_offline(pool: Pool, device: Vdev) -> None:
+    """Refuses to take the last copy of data away. Raises InsufficientReplicas."""
+    for vdev in pool.vdevs:
+        holds_data = vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
+        if holds_data and device in vdev.devices() and device.health != Health.OFFLINE and fails(vdev, device.guid):
+            raise zfs.InsufficientReplicas(pool.name, device.name)
+
+
+def check_replacement(context: Context, pool: Pool, old: Vdev, asked: Parameters) -> None:
+    """Refuses a new device that is not there, in use, or surely too small. Raises ZfsError."""
+    new = asked["new_device"]
+    own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
+    same_bay = is_device(old.path, new) or is_device(old.was, new)
+    if not own_spare and not same_bay:  # as a spare it would have to be there and free, too, and whatever its size
+        spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
+        context.engine.add_vdevs(pool.name, [spare], force=asked["force"], dry_run=True)
+    top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
+    # What each of its devices holds of it; of dRAID that is not told.
+    needed = 0 if top.kind == "draid" else top.size // (len(top.vdevs) if top.kind == "raidz" else 1)
+    size = next((disk.size for disk in context.engine.disks() if new in (disk.path, disk.device)), None)
+    if size is not None and size < needed:
+        raise zfs.DeviceTooSmall(new)
 
 
 def tell_capacity(context: Context) -> None:
@@ -167,7 +203,10 @@ class ReplaceDevice(Operation):
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
         """Which one is decided by its GUID: a new disk in the same bay has the path of the old one."""
-        old = find_device(find_pool(context, asked["pool"]), asked["device"])
+        pool = find_pool(context, asked["pool"])
+        old = find_device(pool, asked["device"])
+        if not is_being_replaced(pool.vdevs, old.guid):
+            check_replacement(context, pool, old, asked)
         return Plan(f"pool {asked['pool']}", {**asked, "guid": str(old.guid)})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
@@ -187,8 +226,12 @@ class ChangeDevice(Operation):
     kind = "pool.device"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """The pool has to be there."""
-        find_pool(context, asked["pool"])
+        """Pool and device have to be there, and the last copy of data stays online."""
+        pool = find_pool(context, asked["pool"])
+        if asked["device"] not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
+            device = find_device(pool, asked["device"])
+            if asked["action"] == "offline":
+                check_offline(pool, device)
         return Plan(f"pool {asked['pool']}", asked)
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
@@ -211,16 +254,21 @@ class ImportPool(Operation):
     kind = "pool.import"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """It has to be on the machine's devices."""
+        """It has to be on the machine's devices, whole, exported or forced, and its name free."""
         found = [pool for pool in context.engine.importable() if asked["pool"] in (pool.name, str(pool.guid))]
         if not found:
             raise NotFoundError("pool that can be imported", asked["pool"])
         if len(found) > 1:
             raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
-        name = asked.get("new_name") or found[0].name
-        return Plan(
-            f"pool {name}", {"pool": name, "guid": str(found[0].guid), "new_name": asked.get("new_name"), "force": asked["force"]}
-        )
+        pool, name = found[0], asked.get("new_name") or found[0].name
+        if any(one.name == name for one in context.engine.pools()):
+            raise zfs.PoolExists(name)
+        if pool.health not in (Health.ONLINE, Health.DEGRADED):
+            raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
+        if pool.last_host is not None and not asked["force"]:
+            raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
+        decided = {"pool": name, "guid": str(pool.guid), "new_name": asked.get("new_name"), "force": asked["force"]}
+        return Plan(f"pool {name}", decided)
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One call; one that is imported already is well if it is the same."""

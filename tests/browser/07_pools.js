@@ -75,9 +75,9 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
   await choose(`Actions for ${other}`, "Take offline");
   await dialog().getByRole("button", { name: "Take offline" }).click();
-  await page.getByText("Change device: failed").waitFor();
+  await dialog().getByText("has no other copy of what is on", { exact: false }).waitFor();
+  await dialog().getByRole("button", { name: "Cancel" }).click();
   await look(page, "pool-degraded");
-  await page.getByRole("button", { name: "Close" }).last().click();
   await choose(`Actions for ${one}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
   await look(page, "pool-replace");

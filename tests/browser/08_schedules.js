@@ -58,10 +58,13 @@ test("it is paused, run all the same, and changed", async () => {
   await dialog().getByRole("button", { name: "Run now" }).click();
   await page.getByText("Take snapshot: done").waitFor();
   await choose("Change");
-  // Somebody else is faster: what was not changed here is not sent, or the next run would destroy snapshots.
+  // Somebody else is faster: it is told, and what was not touched here follows, or the next run would destroy snapshots.
   const [{ id }] = await told();
   await apiOf(page).told("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByLabel("Unit").selectOption({ label: "Days" });
+  await dialog().getByRole("button", { name: "Change" }).click();
+  await dialog().getByText("Keep of each datastore: 96 (before: 48)").waitFor();
+  assert.equal((await told())[0].every_minutes, 60);
   await dialog().getByRole("button", { name: "Change" }).click();
   await row().getByText("95 days").waitFor();
   await look(page, "schedules");

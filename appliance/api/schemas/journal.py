@@ -27,6 +27,8 @@ class JobProblem(Answer):
 
     code: str
     text: str
+    left: str | None = None
+    """Why what it has half made could not be taken back, and may be there still."""
 
 
 class JobTold(Answer):

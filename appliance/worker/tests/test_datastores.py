@@ -260,6 +260,23 @@ def test_a_job_that_fails_leaves_nothing_behind(appliance: Appliance) -> None:
     assert appliance.get(f"/datastores/{appliance.datastore('first')}")["lun"] == 0  # its number is free again
 
 
+@pytest.mark.parametrize("error", [DatasetBusy("tank/first", ("backup",)), RuntimeError("a fault of ours")])
+def test_a_job_tells_what_it_could_not_take_back(error: Exception, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def destroy(name: str) -> None:
+        raise error
+
+    body = {"name": "first", "pool": "tank", "size": str(GIB)}
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank"))  # after the volume was made
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.simulator, "destroy", destroy)
+        problem = appliance.job("POST", "/datastores", body, expect="failed")["problem"]
+    assert problem["code"] == "conflict" and "space" in problem["text"]
+    assert problem["left"] == ("the worker is at fault; see its log" if isinstance(error, RuntimeError) else str(error))
+    assert len(appliance.simulator.volumes()) == 1, "it is there still"
+    appliance.simulator.fail_next("create_volume", OutOfSpace("tank"))
+    assert appliance.job("POST", "/datastores", {**body, "name": "second"}, expect="failed")["problem"]["left"] is None
+
+
 def test_a_job_waits_for_an_engine_that_is_away(appliance: Appliance) -> None:
     appliance.simulator.fail_next("create_volume", EngineUnavailable("the helper restarts"))
     appliance.datastore("first")

@@ -67,7 +67,8 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/scrub", {"action": "start"})
     assert appliance.get("/pools/tank")["scan"]["function"] == "scrub"
     appliance.job("POST", "/pools/tank/device", {"device": other, "action": "offline"})
-    appliance.job("POST", "/pools/tank/device", {"device": new, "action": "offline"}, expect="failed")  # the last copy
+    refused = appliance.request("POST", "/pools/tank/device", {"device": new, "action": "offline"})
+    assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [new], "the last copy"
 
 
 def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
@@ -104,6 +105,55 @@ def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
 )
 def test_a_whole_disk_is_known_by_its_partition(told: str, asked: str, same: bool) -> None:
     assert is_device(told, asked) == same
+
+
+def refused(appliance: Appliance, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """As the API refuses it when it is asked for: nothing was begun."""
+    jobs = len(appliance.get("/jobs")["items"])
+    answer = appliance.request("POST", path, body)
+    assert answer.status_code == 409 and answer.json is not None and len(appliance.get("/jobs")["items"]) == jobs, answer.text
+    return dict(answer.json)
+
+
+def test_a_replacement_that_would_fail_is_refused_when_it_is_asked_for(appliance: Appliance) -> None:
+    old, partner = (device["path"] for device in appliance.get("/pools/tank")["vdevs"][0]["vdevs"])
+    small, taken = "/dev/disk/by-id/ata-SMALL", "/dev/disk/by-id/ata-TAKEN"
+    appliance.simulator.add_disk(small, GIB)
+    appliance.simulator.add_disk(taken, 1 << 50, used_by="ext4")
+    path = "/pools/tank/replace"
+    assert refused(appliance, path, {"device": old, "new_device": small})["blocking"] == [small]
+    assert refused(appliance, path, {"device": old, "new_device": partner})["can_force"] is False
+    assert refused(appliance, path, {"device": old, "new_device": taken})["can_force"] is True
+    absent = appliance.request("POST", path, {"device": old, "new_device": "/dev/disk/by-id/ata-ABSENT"})
+    assert absent.status_code == 422
+    appliance.job("POST", path, {"device": old, "new_device": taken, "force": True})
+
+
+@pytest.mark.parametrize(("redundancy", "spared"), [("raidz1", 1), ("raidz2", 2), ("mirror", 2)])
+def test_as_many_devices_go_offline_as_the_layout_bears(redundancy: str, spared: int, appliance: Appliance) -> None:
+    disks = free_disks(appliance)[: 4 if redundancy == "raidz2" else 3]
+    appliance.job("POST", "/pools", {"name": "wide", "vdevs": [{"devices": disks, "redundancy": redundancy}]})
+    for disk in disks[:spared]:
+        appliance.job("POST", "/pools/wide/device", {"device": disk, "action": "offline"})
+    told = refused(appliance, "/pools/wide/device", {"device": disks[spared], "action": "offline"})
+    assert told["blocking"] == [disks[spared]] and told["can_force"] is False
+    appliance.job("POST", "/pools/wide/device", {"device": disks[0], "action": "offline"})
+    absent = appliance.request("POST", "/pools/wide/device", {"device": "/dev/disk/by-id/absent", "action": "clear"})
+    assert absent.status_code == 404
+
+
+def test_an_import_that_would_fail_is_refused_when_it_is_asked_for(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "other", "vdevs": [{"devices": disks}]})
+    appliance.job("POST", "/pools/other/export")
+    appliance.simulator.used_elsewhere("other", "server2")
+    told = refused(appliance, "/pools/import", {"pool": "other"})
+    assert told["blocking"] == ["server2"] and told["can_force"] is True and "server2" in told["detail"]
+    assert refused(appliance, "/pools/import", {"pool": "other", "new_name": "tank"})["blocking"] == ["tank"]
+    appliance.simulator.pull_disk(disks[0])
+    assert refused(appliance, "/pools/import", {"pool": "other", "force": True})["can_force"] is False
+    appliance.simulator.return_disk(disks[0])
+    appliance.job("POST", "/pools/import", {"pool": "other", "force": True})
 
 
 def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:

@@ -4,8 +4,14 @@ import { shortcomingsOf, tracesOf } from "./outcome";
 
 describe("tracesOf", () => {
   it("says that it was taken back only of what takes back", () => {
-    expect(tracesOf({ kind: "datastore.create" })).toBe(text.common.job.tookBack);
-    expect(tracesOf({ kind: "pool.import" })).toBe(text.common.job.look);
+    const problem = { code: "conflict", text: "no room", left: null };
+    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.tookBack);
+    expect(tracesOf({ kind: "pool.import", problem })).toBe(text.common.job.look);
+  });
+
+  it("says what could not be taken back, and why", () => {
+    const problem = { code: "conflict", text: "no room", left: "pool tank: suspended" };
+    expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.left("pool tank: suspended"));
   });
 });
 

@@ -13,7 +13,8 @@ const TAKEN_BACK: readonly string[] = [
 ];
 
 /** What to say of the traces of a job that failed. */
-export function tracesOf(job: Pick<Job, "kind">): string {
+export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
+  if (job.problem?.left != null) return text.common.job.left(job.problem.left);
   return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.look;
 }
 

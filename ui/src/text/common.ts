@@ -86,6 +86,8 @@ export const common = {
     failed: (what: string) => `${what}: failed`,
     cancelled: (what: string) => `${what}: cancelled`,
     tookBack: "What it had half made was taken back.",
+    left: (why: string) =>
+      `What it had half made could not be taken back (${why}) and may be there still: look before you begin it again.`,
     look: "Part of it may be done: look before you begin it again.",
     partly: (what: string) => `${what}: done, but not all is well`,
     triedAgain: "It is tried again by itself; alerts say how it stands.",
