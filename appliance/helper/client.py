@@ -154,6 +154,11 @@ class HelperClient(ZfsEngine, Keys, Log):
         result: list[Pool] = self._ask("pools")
         return result
 
+    def zpool_status(self, pool: str) -> str:
+        """See ZfsEngine."""
+        result: str = self._ask("zpool_status", pool=pool)
+        return result
+
     def create_pool(
         self,
         name: str,

@@ -36,6 +36,7 @@ _READING = frozenset(
         "unfinished",
         "volume",
         "volumes",
+        "zpool_status",
     )
 )
 

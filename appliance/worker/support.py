@@ -32,6 +32,7 @@ from appliance.domain.webhooks import url_of
 from appliance.worker import measures
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Advance, Operation, Parameters, Plan
+from appliance.zfs.errors import ZfsError
 from appliance.zfs.log import Log
 
 NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, WebhookDelivery: 500}
@@ -149,6 +150,7 @@ def _parts(context: Context) -> Mapping[str, Telling]:
         "appliance.json": lambda: context.configuration.model_dump(mode="json"),
         "configuration.json": lambda: _reading(context, lambda session: backup.content(session).model_dump()),
         "pools.json": lambda: [asdict(pool) for pool in context.look().pools],
+        "zpool-status.txt": lambda: _zpool_status(context),
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.look(60).snapshots],
         "disks.json": lambda: context.disks_told(),
@@ -174,6 +176,19 @@ def _newest(context: Context, table: type[Base]) -> str:
     with context.store.reading() as session:
         rows = session.execute(select(table.__table__).order_by(order.desc()).limit(NEWEST[table])).mappings().all()
     return "".join(json.dumps(dict(row), default=str) + "\n" for row in reversed(rows))
+
+
+def _zpool_status(context: Context) -> str:
+    """Of each pool; of one of which it can't be had the reason why."""
+    told = []
+    with as_domain_errors():
+        names = [pool.name for pool in context.engine.pools()]
+    for name in names:
+        try:
+            told.append(context.engine.zpool_status(name))
+        except ZfsError as error:
+            told.append(f"  pool: {name}\n(not told: {error})\n")
+    return "\n".join(told)
 
 
 def _helper_log(context: Context) -> str:

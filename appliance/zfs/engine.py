@@ -32,6 +32,9 @@ from appliance.zfs.model import (
     Volume,
 )
 
+LONGEST_STATUS = 256 << 10
+"""A device is a line; names of damaged files may be without end."""
+
 
 class ZfsEngine(ABC):
     """OpenZFS, as far as the appliance needs it."""
@@ -49,6 +52,13 @@ class ZfsEngine(ABC):
     @abstractmethod
     def pools(self) -> list[Pool]:
         """All imported pools with their vdevs, last scan and space. Answers for suspended pools too. Sorted by name."""
+
+    @abstractmethod
+    def zpool_status(self, pool: str) -> str:
+        """What zpool-status(8) says of it, for people: at most LONGEST_STATUS characters, its beginning. Of a suspended pool too.
+
+        Raises NoSuchPool.
+        """
 
     def pool(self, name: str) -> Pool:
         """One of `pools`."""

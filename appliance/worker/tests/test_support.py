@@ -19,7 +19,7 @@ from appliance.helper.log import LINES, Kept
 from appliance.helper.tests.served import client_of
 from appliance.testing import PASSWORD, Appliance
 from appliance.worker.support import Redaction
-from appliance.zfs.errors import EngineUnavailable
+from appliance.zfs.errors import EngineUnavailable, Timeout
 from appliance.zfs.model import DiskHealth, Redundancy, VdevSpec
 from appliance.zfs.simulator import Simulator
 
@@ -45,6 +45,7 @@ def test_what_is_in_it(appliance: Appliance) -> None:
     found = bundle(appliance)
     assert json.loads(found["versions.json"])["appliance"]
     assert json.loads(found["pools.json"])[0]["health"] == "DEGRADED"
+    assert all(word in found["zpool-status.txt"] for word in (" tank\n", "DEGRADED", appliance.simulator.disks()[0].path))
     assert [one["id"] for one in json.loads(found["datastores.json"])] == [store]
     assert json.loads(found["configuration.json"])["host_groups"][0]["name"] == "cluster"
     assert any(one["kind"] == "datastore.create" for one in map(json.loads, found["jobs.jsonl"].splitlines()))
@@ -61,9 +62,20 @@ def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkey
     def away(*_: Any) -> Any:
         raise TargetUnreachableError("nobody answers")
 
+    disks = tuple(disk.path for disk in appliance.simulator.disks() if disk.used_by is None)[:1]
+    appliance.simulator.create_pool("hung", [VdevSpec(devices=disks)])
+    told = appliance.simulator.zpool_status
+
+    def zpool_status(pool: str) -> str:
+        if pool == "hung":
+            raise Timeout("zpool status", 60)
+        return told(pool)
+
+    monkeypatch.setattr(appliance.simulator, "zpool_status", zpool_status)
     monkeypatch.setattr(appliance.target, "targets", away)
     appliance.simulator.fail_next("disks", EngineUnavailable("the helper is away"))
     found = bundle(appliance)
+    assert "not told" in found["zpool-status.txt"] and " tank\n" in found["zpool-status.txt"]
     assert "nobody answers" in found["target.json"] and "the helper is away" in found["disks.json"]
     assert json.loads(found["pools.json"])
 

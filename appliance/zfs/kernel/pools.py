@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from appliance.zfs import names
-from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.engine import LONGEST_STATUS, ZfsEngine
 from appliance.zfs.errors import (
     DatasetBusy,
     NoScanRunning,
@@ -61,6 +61,14 @@ class KernelEngine(Snapshots, ZfsEngine):
         listed = commands.json_of(self.zpool(request, "list", "-j", "-p", "-o", "all", seconds=READ_SECONDS), "pools")
         found, properties = status.get("pools", {}), listed.get("pools", {})
         return [reading.pool(name, found[name], properties[name]["properties"]) for name in sorted(found) if name in properties]
+
+    def zpool_status(self, pool: str) -> str:
+        """See ZfsEngine. Names of damaged files (-v) are read from the pool itself, and so not of one that does not answer."""
+        names.dataset_name(pool)
+        files = ["-v"] if pool in self.answering_pools() else []
+        request = Request("tell the status", pool)
+        told = self.zpool(request, "status", "-P", "-i", "-s", "-t", *files, pool, seconds=READ_SECONDS)
+        return told[:LONGEST_STATUS].decode(errors="replace")
 
     # --- making and extending
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from appliance.zfs import names
+from appliance.zfs.engine import LONGEST_STATUS
 from appliance.zfs.errors import (
     DatasetBusy,
     DeviceInUse,
@@ -100,6 +101,14 @@ class Pools(Datasets):
         for pool in self.machine.pools:
             self._settle(pool)
         return [self._tell(pool) for pool in sorted(self.machine.pools, key=lambda pool: pool.name) if pool.imported]
+
+    def zpool_status(self, pool: str) -> str:
+        """See ZfsEngine; in few words."""
+        names.dataset_name(pool)
+        told = self.pool(pool)
+        lines = [f"  pool: {told.name}", f" state: {told.health}", f"status: {told.status}", "config:", ""]
+        lines += [f"\t{device.path or device.was} {device.health}" for vdev in told.vdevs for device in vdev.devices()]
+        return "\n".join([*lines, "", f"errors: {told.error_count} data errors", ""])[:LONGEST_STATUS]
 
     def pool(self, name: str) -> Pool:
         """See ZfsEngine."""

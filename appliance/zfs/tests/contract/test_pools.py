@@ -163,6 +163,17 @@ def test_devices_of_a_mirror(rig: Rig) -> None:
     rig.engine.export_pool(pool)
 
 
+def test_zpool_tells_in_its_own_words(rig: Rig) -> None:
+    told = rig.engine.zpool_status(rig.pool)
+    devices = [device.path for vdev in rig.engine.pool(rig.pool).vdevs for device in vdev.devices()]
+    assert f"pool: {rig.pool}\n" in told and "ONLINE" in told
+    assert all(device and device in told for device in devices)
+    with pytest.raises(NoSuchPool):
+        rig.engine.zpool_status("absent")
+    with pytest.raises(InvalidName):
+        rig.engine.zpool_status("-x")
+
+
 def test_failed_disk(rig: Rig) -> None:
     pool = rig.mirror("failing")
     rig.hands.damage(rig.devices[0])
