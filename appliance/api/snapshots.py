@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobTold
-from appliance.api.schemas.snapshots import CloneAsked, RollbackAsked, SnapshotAsked, SnapshotPage
+from appliance.api.schemas.snapshots import CloneAsked, HoldAsked, HoldPage, RollbackAsked, SnapshotAsked, SnapshotPage
 from appliance.domain.access import Role
 
 resource = Resource("snapshots")
@@ -44,11 +44,41 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
 
 
 @resource.operation(
+    "GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER, query=ListQuery, answer=HoldPage
+)
+def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> BaseModel:
+    """What keeps a snapshot from being destroyed, by tag."""
+    found = call.services.worker.call("holds", id=datastore_id, snapshot=name)
+    return HoldPage.model_validate(page(found, query, lambda one: one["tag"]))
+
+
+@resource.operation(
+    "POST", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.OPERATOR, audit="snapshot.hold",
+    body=HoldAsked, answer=JobTold, status=202,
+)  # fmt: skip
+def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldAsked) -> BaseModel:
+    """It can't be destroyed until this is released: not by a request, a schedule, a rollback, or with its datastore."""
+    return call.submit("snapshot.hold", id=datastore_id, snapshot=name, tag=body.tag)
+
+
+@resource.operation(
+    "DELETE", "/datastores/<datastore_id>/snapshots/<name>/holds/<tag>", role=Role.OPERATOR, audit="snapshot.release",
+    answer=JobTold, status=202,
+)  # fmt: skip
+def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> BaseModel:
+    """A hold. Refused for those of the appliance itself, and of `zfs send`: they end with what they are for."""
+    return call.submit("snapshot.release", id=datastore_id, snapshot=name, tag=tag)
+
+
+@resource.operation(
     "POST", "/datastores/<datastore_id>/snapshots/<name>/rollback", role=Role.OPERATOR, audit="snapshot.rollback",
     body=RollbackAsked, answer=JobTold, status=202,
 )  # fmt: skip
 def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> BaseModel:
-    """What was written since is lost. Refused while hosts are logged in or newer snapshots would go, unless forced."""
+    """What was written since is lost. Refused while hosts are logged in or newer snapshots would go, unless forced.
+
+    While newer ones are held or cloned it is always refused.
+    """
     return call.submit("snapshot.rollback", id=datastore_id, snapshot=name, force=body.force)
 
 

@@ -13,6 +13,7 @@ import typer
 
 from appliance.cli import appliance_commands as whole
 from appliance.cli import configuration, files, hosts, storage, support
+from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output

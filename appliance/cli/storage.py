@@ -444,7 +444,7 @@ def create_snapshot(
 
 @snapshot.command("delete")
 def delete_snapshot(context: typer.Context, store: Store, name: str, wait: Wait = False) -> None:
-    """Refused while clones depend on it."""
+    """Refused while clones depend on it, or it is held."""
     run = shared(context)
     run.job(run.client.call("DELETE", f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}"), wait)
 

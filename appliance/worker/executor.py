@@ -11,14 +11,14 @@ from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
-from appliance.worker import file_operations, operations, pool_operations, snapshot_operations, support
+from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
 from appliance.zfs.model import Health
 
 OPERATIONS = {
     **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
-    **file_operations.OPERATIONS,
+    **file_operations.OPERATIONS, **hold_operations.OPERATIONS,
 }  # fmt: skip
 _TRIES = 5
 _TRIES_BESIDE = 40

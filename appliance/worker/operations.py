@@ -335,8 +335,10 @@ class Purge(Operation):
     kind = "datastore.purge"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """Refused while clones depend on it."""
+        """Refused while clones depend on it, or snapshots of it are held."""
         store = domain.find(context.datastores(), asked["id"], "deleted")
+        if held := [one.name for one in context.look(60).snapshots if one.dataset == store.dataset and one.holds]:
+            raise ConflictError("snapshots of it are held: release them first", held)
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
             raise ConflictError("clones depend on its snapshots; delete and purge them first", clones)

@@ -19,7 +19,7 @@ from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
-from appliance.worker import file_operations, measures, pool_operations, readiness, reservations
+from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.worker.picture import Picture
@@ -55,6 +55,7 @@ class Service:
             "datastores": self._datastores,
             "check_scheduled": self._check_scheduled,
             "snapshots": self._snapshots,
+            "holds": lambda asked: hold_operations.listed(context, asked, self._fresh),
             "volumes": self._volumes,
             "filesystems": self._filesystems,
             "files": lambda asked: file_operations.listed(context, asked),

@@ -34,6 +34,7 @@ from appliance.worker.steps import (
     unused,
 )  # fmt: skip
 from appliance.zfs import errors as zfs
+from appliance.zfs.model import Snapshot
 
 _AT_ONCE = 500
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
@@ -87,6 +88,10 @@ def _snapshot_of(context: Context, asked: Parameters) -> tuple[domain.Datastore,
     return store, name
 
 
+def _tags(context: Context, snapshot: Snapshot) -> list[str]:
+    return [hold.tag for hold in context.engine.holds(snapshot.name)]
+
+
 class DeleteSnapshot(Operation):
     """Destroys one."""
 
@@ -99,7 +104,7 @@ class DeleteSnapshot(Operation):
         if found.clones:
             raise ConflictError("clones depend on it", found.clones)
         if found.holds:
-            raise ConflictError("it is held", [hold.tag for hold in context.engine.holds(name)])
+            raise ConflictError("it is held", _tags(context, found))
         return Plan(f"{store.id}@{asked['snapshot']}", {"name": name, "about": [store.id]})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
@@ -139,7 +144,7 @@ class Rollback(Operation):
     kind = "snapshot.rollback"
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """Refused while hosts are logged in or newer snapshots would go, unless forced; while clones of those depend, always."""
+        """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
         store, name = _snapshot_of(context, asked)
         force = bool(asked.get("force"))
         own = [snapshot for snapshot in context.look(60).snapshots if snapshot.dataset == store.dataset]
@@ -148,6 +153,8 @@ class Rollback(Operation):
         clones = [clone for snapshot in newer for clone in snapshot.clones]
         if clones:
             raise ConflictError("clones depend on newer snapshots", clones)
+        if held := [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in newer if snapshot.holds]:
+            raise ConflictError("newer snapshots are held: release them first", held)
         if newer and not force:
             raise ConflictError("newer snapshots would be destroyed", [snapshot.name for snapshot in newer], can_force=True)
         unused(context, store, force, "what they have in memory does not fit the data after a rollback")
@@ -175,8 +182,11 @@ class Rollback(Operation):
     def _roll_back(self, context: Context, decided: Parameters, advance: Advance) -> None:
         # Only what was shown is destroyed: one taken meanwhile is in the way, and no host loses its LUN for that.
         dataset = decided["name"].split("@", 1)[0]
-        own = [snapshot.name for snapshot in context.engine.snapshots(dataset, recursive=False)]
+        found = context.engine.snapshots(dataset, recursive=False)
+        own = [snapshot.name for snapshot in found]
         unseen = set(own[own.index(decided["name"]) + 1 :] if decided["name"] in own else ()) - set(decided["newer"])
+        if held := [snapshot.name for snapshot in found if snapshot.holds and snapshot.name in decided["newer"]]:
+            raise ConflictError("a newer snapshot is held by now", held)
         if unseen:
             raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
         advance("taking it out of service", 10)

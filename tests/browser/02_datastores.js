@@ -99,7 +99,7 @@ test("each tab of a datastore", async () => {
   }
 });
 
-test("a snapshot is taken, and the rollback says what will be lost and asks for the name", async () => {
+test("snapshots are taken", async () => {
   await page.getByRole("tab", { name: "Snapshots" }).click();
   for (const name of ["before", "after"]) {
     await page.getByRole("button", { name: "Actions", exact: true }).click();
@@ -109,6 +109,46 @@ test("a snapshot is taken, and the rollback says what will be lost and asks for 
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
   }
   await look(page, "datastore-snapshots");
+});
+
+test("a snapshot that is held shows its tag, is not deleted, and is released", async () => {
+  const choose = async (action) => {
+    await page.getByRole("button", { name: "Actions for snapshot after" }).click();
+    await page.getByRole("menuitem", { name: action }).click();
+  };
+  const dialog = page.getByRole("dialog");
+  await choose("Hold");
+  await dialog.getByRole("textbox", { name: "Tag" }).fill("zvaai-mine");
+  await dialog.getByRole("button", { name: "Hold" }).click();
+  await dialog.getByText("are for the appliance's schedules").waitFor();
+  await dialog.getByRole("textbox", { name: "Tag" }).fill("audit-2026");
+  await look(page, "snapshot-hold");
+  await dialog.getByRole("button", { name: "Hold" }).click();
+  await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
+  await choose("Delete");
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByText("It is held: audit-2026").waitFor();
+  await dialog.getByText("Nothing was changed.").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+
+  // One that the appliance needs can't be chosen.
+  const holds = [["audit-2026", "user"], ["zvaai:replica", "appliance"]];
+  const items = holds.map(([tag, of]) => ({ tag, of, created_at: new Date().toISOString() }));
+  await page.route("**/holds?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
+  await page.reload();
+  await page.getByText("held: zvaai:replica").waitFor();
+  await look(page, "datastore-snapshots-held");
+  await choose("Release");
+  assert.ok(await dialog.getByRole("radio", { name: "zvaai:replica" }).isDisabled());
+  await dialog.getByRole("radio", { name: "audit-2026" }).check();
+  await look(page, "snapshot-release");
+  await dialog.getByRole("button", { name: "Release" }).click();
+  await page.getByText("Release hold: done").waitFor();
+  await page.unrouteAll({ behavior: "wait" });
+  await page.getByText("held:").first().waitFor({ state: "detached" });
+});
+
+test("the rollback says what will be lost and asks for the name", async () => {
   await page.getByRole("button", { name: "Actions for snapshot before" }).click();
   await page.getByRole("menuitem", { name: "Roll back" }).click();
   const dialog = page.getByRole("dialog");

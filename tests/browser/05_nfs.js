@@ -117,10 +117,8 @@ test("its VMDK files are listed, and one is cloned", async () => {
 
   // A clone that somebody else began, half way; and files of which some could not be measured, on two pages.
   const half = { id: "1", kind: "file.clone", subject: `${id}/vm/half-flat.vmdk`, state: "running", step: "cloning", percent: 50 };
-  await page.route("**/api/v1/jobs?*", async (route) => {
-    const told = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...told, items: [{ ...half, actor: "b", created_at: new Date().toISOString() }, ...told.items] } });
-  });
+  const jobs = { items: [{ ...half, actor: "b", created_at: new Date().toISOString() }], next_cursor: null };
+  await page.route("**/api/v1/jobs?*", (route) => route.fulfill({ json: jobs }));
   const pages = { null: { next_cursor: "x" }, x: { next_cursor: null, complete: false } };
   const slow = { total: "1", allocated: "1", unique: null, unique_exact: false, reserved: null };
   await page.route("**/files?*", (route) => {
@@ -134,8 +132,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.getByText("Some files are not told").waitFor();
   await page.getByText("of-x.vmdk").waitFor();
   await look(page, "datastore-nfs-files-half");
-  await page.unroute("**/api/v1/jobs?*");
-  await page.unroute("**/files?*");
+  await page.unrouteAll({ behavior: "wait" });
 
   // The NFS server does not answer: what happened, and what to do.
   await page.route("**/files?*", (route) =>
@@ -143,7 +140,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   );
   await page.reload();
   await page.getByText("A part of the appliance does not answer").waitFor();
-  await page.unroute("**/files?*");
+  await page.unrouteAll({ behavior: "wait" });
   await page.getByRole("button", { name: "Try again" }).click();
   await disk.waitFor();
   await look(page, "datastore-nfs-files");

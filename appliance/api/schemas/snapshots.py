@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,27 @@ class SnapshotPage(Answer):
 
     items: list[SnapshotTold]
     next_cursor: str | None
+
+
+class HoldTold(Answer):
+    """A hold on a snapshot. `of`: a user's, the appliance's own, or that of a `zfs send`; only the first is released here."""
+
+    tag: str
+    created_at: Time
+    of: Literal["user", "appliance", "openzfs"]
+
+
+class HoldPage(Answer):
+    """Holds, by tag."""
+
+    items: list[HoldTold]
+    next_cursor: str | None
+
+
+class HoldAsked(Model):
+    """`tag` says who needs the snapshot, or what for; those that begin with zvaai are the appliance's own."""
+
+    tag: SnapshotName
 
 
 class SnapshotAsked(Model):

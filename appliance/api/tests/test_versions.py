@@ -100,7 +100,8 @@ def test_all_that_changes_one_thing_heeds_it() -> None:
     }
     # One's own session, and what is made once and never changed: there is one version of it.
     unchanging = {"DELETE /session", "DELETE /tokens/<token_id>", "DELETE /support-bundles/<bundle_id>"}
-    assert changing == unchanging | {"DELETE /datastores/<datastore_id>/snapshots/<name>"}
+    snapshot = "DELETE /datastores/<datastore_id>/snapshots/<name>"
+    assert changing == unchanging | {snapshot, f"{snapshot}/holds/<tag>"}
 
 
 def test_a_secret_is_in_no_version() -> None:

@@ -26,7 +26,7 @@ from appliance.zfs.simulator import Simulator
 GIB = 1 << 30
 CHANGING = {
     "create_filesystem", "create_volume", "grow_volume", "rename", "destroy", "set_properties", "inherit_property", "snapshot",
-    "destroy_snapshots", "rollback", "clone", "mount", "unmount",
+    "destroy_snapshots", "hold", "rollback", "clone", "mount", "unmount",
     "create_target", "set_access", "create_lun", "change_lun", "delete_lun", "refresh_lun",
     "add", "change", "remove",
 }  # fmt: skip
@@ -174,6 +174,7 @@ SCRIPTS: dict[str, tuple[Callable[[World, str], str | None], str, Callable[[str 
     "snapshot": (made, "snapshot.create", lambda store, name: {"name": "one", "datastores": [store]}),
     "unsnapshot": (snapshotted, "snapshot.delete", lambda store, name: {"id": store, "snapshot": "one"}),
     "rollback": (snapshotted, "snapshot.rollback", lambda store, name: {"id": store, "snapshot": "one"}),
+    "hold": (snapshotted, "snapshot.hold", lambda store, name: {"id": store, "snapshot": "one", "tag": "audit"}),
     "clone": (made, "snapshot.clone", lambda store, name: {"id": store, "name": f"{name}-clone"}),
 }
 SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore", "purge", "snapshot", "rollback", "clone")} | {

@@ -74,6 +74,12 @@ def test_a_new_datastore_is_a_lun_of_its_hosts_only(appliance: Appliance) -> Non
 def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
     lun = create(appliance, "used", "--group", "one")
     appliance.cli("snapshot", "create", "before", "used", "--wait")
+    appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
+    assert [(one["tag"], one["of"]) for one in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
+    held = appliance.run("snapshot", "delete", "used", "before")
+    assert held.returncode == 4 and "held: audit" in held.stderr
+    appliance.cli("snapshot", "release", "used", "before", "audit", "--wait")
+    assert appliance.run("snapshot", "release", "used", "before", "audit").returncode == 3
 
     async def while_logged_in() -> None:
         async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=FIRST) as session:

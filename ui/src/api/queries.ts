@@ -99,6 +99,20 @@ export const snapshotsQuery = (id: string) =>
       ),
   });
 
+export const holdsQuery = (id: string, name: string) =>
+  queryOptions({
+    queryKey: ["snapshots", id, name, "holds"],
+    queryFn: ({ signal }) =>
+      all((query) =>
+        told(
+          api.GET("/api/v1/datastores/{datastore_id}/snapshots/{name}/holds", {
+            params: { path: { datastore_id: id, name }, query },
+            signal,
+          }),
+        ),
+      ),
+  });
+
 export const groupsQuery = queryOptions({
   queryKey: ["host-groups"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/host-groups", { params: { query }, signal }))),

@@ -15,6 +15,7 @@ export type DatastoreAsked = Schemas["DatastoreAsked"];
 export type Disk = Item<"DiskPage">;
 export type VmdkFile = Item<"FilePage">;
 export type Group = Item<"GroupPage">;
+export type Hold = Item<"HoldPage">;
 export type Host = Item<"HostPage">;
 export type HostAsked = Schemas["HostAsked"];
 export type Importable = Item<"ImportablePage">;

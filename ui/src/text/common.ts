@@ -73,6 +73,8 @@ export const common = {
       "snapshot.create": "Take snapshot",
       "snapshot.delete": "Delete snapshot",
       "snapshot.retention": "Remove old snapshots",
+      "snapshot.hold": "Hold snapshot",
+      "snapshot.release": "Release hold",
       "snapshot.rollback": "Roll back",
       "snapshot.clone": "Clone datastore",
       "file.clone": "Clone file",

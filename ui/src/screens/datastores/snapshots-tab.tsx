@@ -6,7 +6,6 @@ import {
   DropdownList,
   EmptyState,
   EmptyStateBody,
-  Label,
   List,
   ListItem,
   MenuToggle,
@@ -27,9 +26,17 @@ import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { Clone, type DialogProps } from "./actions";
+import { HoldLabels, HoldSnapshot, ReleaseHold } from "./holds";
 
 const words = text.datastores.detail.snapshots;
 const actions = text.datastores.detail.actions;
+const ACTIONS = {
+  clone: actions.clone.action,
+  hold: words.holds.hold.action,
+  release: words.holds.release.action,
+  rollback: actions.rollback.action,
+  delete: actions.deleteSnapshot.action,
+} as const;
 
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(snapshotsQuery(store.id));
@@ -80,7 +87,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
               <Time at={snapshot.created_at} />
             </Td>
             <Td dataLabel={words.columns.name} modifier="breakWord">
-              {snapshot.name} {snapshot.holds > 0 && <Label isCompact>{words.held}</Label>}
+              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} />
             </Td>
             <Td dataLabel={words.columns.used}>
               <Bytes value={snapshot.used} />
@@ -88,7 +95,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
             <Td dataLabel={words.columns.clones}>{snapshot.clones.length}</Td>
             <Td isActionCell>
               <May least="operator">
-                {store.state === "active" && (
+                {(store.state === "active" || (store.state === "deleted" && snapshot.holds > 0)) && (
                   <SnapshotMenu
                     store={store}
                     snapshot={snapshot}
@@ -115,8 +122,12 @@ interface MenuProps {
 
 function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
   const [open, setOpen] = useState(false);
-  const [chosen, setChosen] = useState<"clone" | "rollback" | "delete" | null>(null);
+  const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
+  // Of a deleted datastore holds are released only, so that it can be purged.
+  const shown = (["clone", "hold", "release", "rollback", "delete"] as const).filter(
+    (one) => (one === "release" && snapshot.holds > 0) || (one !== "release" && store.state === "active"),
+  );
   return (
     <>
       <Dropdown
@@ -136,14 +147,16 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
         )}
       >
         <DropdownList>
-          <DropdownItem onClick={() => setChosen("clone")}>{actions.clone.action}</DropdownItem>
-          <DropdownItem onClick={() => setChosen("rollback")}>{actions.rollback.action}</DropdownItem>
-          <DropdownItem isDanger onClick={() => setChosen("delete")}>
-            {actions.deleteSnapshot.action}
-          </DropdownItem>
+          {shown.map((one) => (
+            <DropdownItem key={one} isDanger={one === "delete"} onClick={() => setChosen(one)}>
+              {ACTIONS[one]}
+            </DropdownItem>
+          ))}
         </DropdownList>
       </Dropdown>
       {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
+      {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
+      {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
       {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={newer} />}
       {chosen === "delete" && <DeleteSnapshot {...dialog} snapshot={snapshot} />}
     </>

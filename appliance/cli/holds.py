@@ -1,0 +1,38 @@
+"""Holds on snapshots."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from appliance.cli.shared import Shared, Wait, shared
+from appliance.cli.storage import Store, snapshot
+
+Tag = Annotated[str, typer.Argument(help="Says who needs it, or what for.")]
+
+
+def _path(run: Shared, store: str, name: str) -> str:
+    return f"/datastores/{run.client.named('/datastores', store)}/snapshots/{quote(name, safe='')}/holds"
+
+
+@snapshot.command("holds")
+def list_holds(context: typer.Context, store: Store, name: str) -> None:
+    """Those of a snapshot. `of`: whose it is; only a user's is released by command."""
+    run = shared(context)
+    run.output.rows(run.client.all(_path(run, store, name)), "tag", "created_at", "of")
+
+
+@snapshot.command("hold")
+def hold(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
+    """It can't be destroyed until this is released: not by hand, a schedule, a rollback, or with its datastore."""
+    run = shared(context)
+    run.job(run.client.call("POST", _path(run, store, name), {"tag": tag}), wait)
+
+
+@snapshot.command("release")
+def release(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
+    """A hold. Those of the appliance itself, and of zfs send, end with what they are for."""
+    run = shared(context)
+    run.job(run.client.call("DELETE", f"{_path(run, store, name)}/{quote(tag, safe='')}"), wait)

@@ -1,0 +1,46 @@
+"""Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. Who made a hold is told by its tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+
+TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+MOST = 64
+"""On one snapshot, for who asks the appliance."""
+Owner = Literal["user", "appliance", "openzfs"]
+_ALLOWED = "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit; not beginning with zvaai"
+
+
+def owner(tag: str) -> Owner:
+    """Whose a hold is. `zfs send` makes `.send-...` and releases it; what begins with zvaai is kept for the appliance."""
+    if tag.startswith("."):
+        return "openzfs"
+    return "appliance" if tag.lower().startswith("zvaai") else "user"
+
+
+def check_new(tag: str, there: Iterable[str]) -> None:
+    """Raises InvalidError for a tag that nobody may take, ConflictError for one that is taken or too many."""
+    if not re.fullmatch(TAG, tag):
+        raise InvalidError("tag", "not a tag", _ALLOWED)
+    if owner(tag) != "user":
+        raise InvalidError("tag", "tags that begin with zvaai are for the appliance's schedules, replicas and jobs", _ALLOWED)
+    tags = list(there)
+    if tag in tags:
+        raise ConflictError("it is held by this tag already", [tag], field_name="tag")
+    if len(tags) >= MOST:
+        raise ConflictError(f"a snapshot has at most {MOST} holds", tags)
+
+
+def check_release(tag: str, there: Iterable[str]) -> None:
+    """Raises NotFoundError for one that is not there, ConflictError for one that somebody needs who is no user."""
+    if tag not in there:
+        raise NotFoundError("hold", tag)
+    if owner(tag) == "openzfs":
+        raise ConflictError("a hold of OpenZFS itself; it ends with the zfs send that made it", [tag])
+    if owner(tag) == "appliance":
+        text = "a hold of the appliance's own; it ends with the schedule, the replica or the job that needs the snapshot"
+        raise ConflictError(text, [tag])

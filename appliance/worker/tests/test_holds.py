@@ -1,0 +1,109 @@
+"""Holds on snapshots: what they keep, whose they are, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.testing import Appliance
+
+
+@pytest.fixture
+def store(appliance: Appliance) -> str:
+    """A datastore with snapshots `one`, which is held, and `two`."""
+    made = appliance.datastore("first")
+    for name in ("one", "two"):
+        appliance.job("POST", "/snapshots", {"name": name, "datastores": [made]})
+    hold(appliance, made, "audit")
+    return made
+
+
+def hold(appliance: Appliance, store: str, tag: str, snapshot: str = "one") -> Any:
+    return appliance.job("POST", f"/datastores/{store}/snapshots/{snapshot}/holds", {"tag": tag})
+
+
+def tags(appliance: Appliance, store: str, snapshot: str = "one") -> dict[str, str]:
+    return {one["tag"]: one["of"] for one in appliance.get(f"/datastores/{store}/snapshots/{snapshot}/holds")["items"]}
+
+
+def refused(appliance: Appliance, method: str, path: str, body: Any = None, status: int = 409, role: str = "admin") -> Any:
+    answer = appliance.request(method, path, body, role=role)
+    assert (answer.status_code, answer.content_type) == (status, "application/problem+json"), answer.text
+    return answer.json
+
+
+def test_what_is_held_stays_until_it_is_released(appliance: Appliance, store: str) -> None:
+    assert tags(appliance, store) == {"audit": "user"} and tags(appliance, store, "two") == {}
+    path = f"/datastores/{store}/snapshots/one"
+    assert refused(appliance, "DELETE", path)["blocking"] == ["audit"]
+    hold(appliance, store, "legal:2026")
+    first = appliance.get(f"{path}/holds?limit=1")
+    second = appliance.get(f"{path}/holds?limit=1&cursor={first['next_cursor']}")
+    assert [page["items"][0]["tag"] for page in (first, second)] == ["audit", "legal:2026"] and second["next_cursor"] is None
+    appliance.job("DELETE", f"{path}/holds/audit")
+    assert refused(appliance, "DELETE", path)["blocking"] == ["legal:2026"]
+    appliance.job("DELETE", f"{path}/holds/legal:2026")
+    appliance.job("DELETE", path)
+    actions = [(one["action"], one["status"]) for one in appliance.get("/audit")["items"]]
+    assert actions[0] == ("snapshot.delete", 202) and actions[2] == ("snapshot.delete", 409)
+    assert actions[1] == actions[3] == ("snapshot.release", 202)
+
+
+def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: str) -> None:
+    hold(appliance, store, "audit", "two")
+    path = f"/datastores/{store}/snapshots/one/rollback"
+    problem = refused(appliance, "POST", path, {"force": True})
+    assert "two (audit)" in problem["blocking"][0] and not problem["can_force"]
+    appliance.job("DELETE", f"/datastores/{store}/snapshots/two/holds/audit")
+    appliance.job("POST", path, {"force": True})
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert "@one" in refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"][0]
+    refused(appliance, "POST", f"/datastores/{store}/snapshots/one/holds", {"tag": "more"})
+    appliance.job("DELETE", f"/datastores/{store}/snapshots/one/holds/audit")
+    appliance.job("POST", f"/datastores/{store}/purge")
+
+
+def test_holds_of_the_appliance_and_of_a_send_are_told_and_not_released(appliance: Appliance, store: str) -> None:
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    for tag in ("zvaai:replica-1", "ZVAAI-job", ".send-4711-1"):
+        appliance.simulator.hold([f"{dataset}@one"], tag)
+    assert tags(appliance, store) == {
+        "audit": "user", "zvaai:replica-1": "appliance", "ZVAAI-job": "appliance", ".send-4711-1": "openzfs",
+    }  # fmt: skip
+    path = f"/datastores/{store}/snapshots/one/holds"
+    for tag, why in (("zvaai:replica-1", "replica"), ("ZVAAI-job", "replica"), (".send-4711-1", "zfs send")):
+        problem = refused(appliance, "DELETE", f"{path}/{tag}")
+        assert why in problem["detail"] and problem["blocking"] == [tag] and not problem["can_force"]
+    assert len(tags(appliance, store)) == 4
+
+
+def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
+    path = f"/datastores/{store}/snapshots/one/holds"
+    before = tags(appliance, store), appliance.get("/jobs")
+    for tag in ("", "-x", ".send-1", "zvaai", "zvaai:job", "Zvaai-x", "a b", "a/b", "x" * 65, "ä"):
+        assert refused(appliance, "POST", path, {"tag": tag}, 422)["errors"][0]["field"] == "tag", tag
+    assert refused(appliance, "POST", path, {"tag": "audit"})["errors"][0]["field"] == "tag"
+    refused(appliance, "POST", path, {"tag": "new"}, 403, "viewer")
+    refused(appliance, "DELETE", f"{path}/audit", None, 403, "viewer")
+    refused(appliance, "DELETE", f"{path}/absent", None, 404)
+    refused(appliance, "POST", f"/datastores/{store}/snapshots/absent/holds", {"tag": "new"}, 404)
+    refused(appliance, "GET", f"/datastores/{store}/snapshots/absent/holds", None, 404)
+    assert appliance.request("GET", path, role="viewer").status_code == 200
+    assert (tags(appliance, store), appliance.get("/jobs")) == before
+
+
+def test_there_are_so_many_and_no_more(appliance: Appliance, store: str) -> None:
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    for number in range(63):
+        appliance.simulator.hold([f"{dataset}@one"], f"hold-{number}")
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/holds", {"tag": "more"})
+    assert "at most 64" in problem["detail"]
+
+
+def test_what_is_sent_again_is_done_once(appliance: Appliance, store: str) -> None:
+    path = f"/datastores/{store}/snapshots/two/holds"
+    first, again = (appliance.request("POST", path, {"tag": "new"}, Idempotency_Key="same") for _ in range(2))
+    assert first.json and again.json and first.json["id"] == again.json["id"]
+    assert appliance.ended(first.json["id"])["state"] == "succeeded"
+    assert tags(appliance, store, "two") == {"new": "user"}
