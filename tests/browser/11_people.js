@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
 
 const OTHER = "another good password";
+const OWN = "nobody else knows this";
 let browser;
 let page;
 before(async () => {
@@ -38,6 +39,39 @@ test("a user is made, with the role that was chosen", async () => {
   assert.equal((await user("olga")).role, "viewer");
 });
 
+/** Of olga, by herself: her other sessions end, this one goes on. */
+async function changeOwnPassword(theirs) {
+  const own = theirs.getByRole("dialog");
+  const { request: elsewhere } = await browser.newContext({ ignoreHTTPSErrors: true, baseURL: URL_ });
+  const logInElsewhere = async (password) =>
+    (await elsewhere.post("/api/v1/session", { data: { name: "olga", password } })).status();
+  assert.equal(await logInElsewhere(OTHER), 201);
+  await theirs.getByRole("button", { name: "User menu of olga" }).click();
+  await theirs.getByRole("menuitem", { name: "Change password" }).click();
+  const typed = async (current, next) => {
+    await own.getByRole("textbox", { name: "Present password" }).fill(current);
+    await own.getByRole("textbox", { name: "Password", exact: true }).fill(next);
+    await own.getByRole("textbox", { name: "Repeat the password" }).fill(next);
+    await own.getByRole("button", { name: "Change the password" }).click();
+  };
+  await typed("not her password", OWN);
+  await own.locator("#current-password-help").getByText("this is not your password").waitFor();
+  await typed(OTHER, "olga olga olga olga");
+  await own.locator("#new-password-help").getByText(/user name|guess/).waitFor();
+  await look(theirs, "own-password");
+  await typed(OTHER, OWN);
+  await theirs.getByText("Your password was changed").waitFor();
+  await own.waitFor({ state: "detached" });
+  assert.equal((await elsewhere.get("/api/v1/session")).status(), 401);
+  assert.equal(await logInElsewhere(OTHER), 401);
+  assert.equal(await logInElsewhere(OWN), 201);
+  // She goes on working where she was, also with what needs the CSRF token of the new session.
+  await theirs.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Readiness" }).click();
+  await theirs.getByRole("heading", { name: "Readiness", level: 1 }).waitFor();
+  assert.equal((await apiOf(theirs).send("POST", "/reconcile")).status, 200);
+  assert.equal(await theirs.getByRole("heading", { name: "Your session has ended" }).count(), 0);
+}
+
 test("role, password and locking out are changed", async () => {
   await act("olga", "Change role");
   await dialog().getByRole("radio", { name: "Operator" }).check();
@@ -56,6 +90,7 @@ test("role, password and locking out are changed", async () => {
   await theirs.getByText("You have no API tokens.").waitFor();
   assert.equal(await theirs.getByRole("heading", { name: "Users", exact: true }).count(), 0, "users are for administrators");
   assert.equal(await theirs.getByRole("link", { name: "Audit" }).count(), 0);
+  await changeOwnPassword(theirs);
   await act("olga", "Lock out");
   await dialog().getByRole("button", { name: "Lock out" }).click();
   await page.getByText("Locked out").waitFor();

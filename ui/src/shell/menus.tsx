@@ -3,11 +3,13 @@
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";
 import AdjustIcon from "@patternfly/react-icons/dist/esm/icons/adjust-icon";
 import UserIcon from "@patternfly/react-icons/dist/esm/icons/user-icon";
-import { useState, type ReactNode, type Ref } from "react";
+import { lazy, Suspense, useState, type ReactNode, type Ref } from "react";
 import { useNavigate } from "react-router";
 import { useSession } from "../session/session";
 import { text } from "../text";
 import { chooseTheme, readTheme, type Theme } from "./theme";
+
+const OwnPassword = lazy(() => import("../screens/people/own-password"));
 
 interface MenuProps {
   readonly label: string;
@@ -24,6 +26,8 @@ function Menu({ label, icon, shown, children }: MenuProps) {
       isOpen={open}
       onOpenChange={setOpen}
       onSelect={close}
+      // A dialog gives the focus back to where it was when it opened.
+      shouldFocusToggleOnSelect
       popperProps={{ position: "right" }}
       toggle={(ref: Ref<MenuToggleElement>) => (
         <MenuToggle
@@ -70,17 +74,28 @@ export function ThemeMenu() {
 export function UserMenu() {
   const { session, logOut } = useSession();
   const navigate = useNavigate();
+  const [changing, setChanging] = useState(false);
   if (session === null) return null;
   return (
-    <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={session.name}>
-      {() => (
-        <DropdownItem
-          description={text.common.user.role[session.role]}
-          onClick={() => void logOut().then(() => navigate("/login"))}
-        >
-          {text.common.user.logOut}
-        </DropdownItem>
+    <>
+      <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={session.name}>
+        {() => (
+          <>
+            <DropdownItem onClick={() => setChanging(true)}>{text.common.user.password}</DropdownItem>
+            <DropdownItem
+              description={text.common.user.role[session.role]}
+              onClick={() => void logOut().then(() => navigate("/login"))}
+            >
+              {text.common.user.logOut}
+            </DropdownItem>
+          </>
+        )}
+      </Menu>
+      {changing && (
+        <Suspense fallback={null}>
+          <OwnPassword name={session.name} onClose={() => setChanging(false)} />
+        </Suspense>
       )}
-    </Menu>
+    </>
   );
 }

@@ -26,6 +26,7 @@ export const common = {
   user: {
     menu: (name: string) => `User menu of ${name}`,
     role: { viewer: "Viewer", operator: "Operator", admin: "Administrator" } satisfies Record<Role, string>,
+    password: "Change password",
     logOut: "Log out",
   },
   runningJobs: (count: number) => (count === 1 ? "1 job running" : `${count} jobs running`),

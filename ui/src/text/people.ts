@@ -50,6 +50,14 @@ export const people = {
     changed: (name: string) => `${name} was changed`,
     removed: (name: string) => `${name} was deleted`,
   },
+  own: {
+    title: "Change your password",
+    lead: "Your other sessions end, on other computers too; here you stay logged in.",
+    current: "Present password",
+    endTokens: "End all my API tokens, too",
+    submit: "Change the password",
+    done: "Your password was changed",
+  },
   tokens: {
     title: "Your API tokens",
     lead: "For programs that act for you. A token may do what its scope allows, and never more than you.",

@@ -9,10 +9,10 @@ import { ChangeDialog } from "../../parts/change-dialog";
 import { TextField } from "../../parts/field";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
+import { NewPassword, usePassword } from "./new-password";
 
 const words = text.people.users;
 export const ROLES = ["viewer", "operator", "admin"] as const satisfies readonly Role[];
-const SHORTEST = 12;
 
 interface Props {
   readonly user: User;
@@ -62,50 +62,6 @@ export function RoleChoice({ label, name, value, most = "admin", onChange }: Rol
       ))}
     </FormGroup>
   );
-}
-
-interface PasswordProps {
-  readonly password: string;
-  readonly repeated: string;
-  readonly problem: string | undefined;
-  readonly onChange: (password: string, repeated: string) => void;
-}
-
-function NewPassword({ password, repeated, problem, onChange }: PasswordProps) {
-  return (
-    <>
-      <TextField
-        id="new-password"
-        label={words.password}
-        help={words.passwordHelp}
-        type="password"
-        value={password}
-        onChange={(typed) => onChange(typed, repeated)}
-        problem={problem}
-        autoComplete="new-password"
-        required
-      />
-      <TextField
-        id="new-password-again"
-        label={words.repeat}
-        type="password"
-        value={repeated}
-        onChange={(typed) => onChange(password, typed)}
-        problem={repeated !== "" && repeated !== password ? words.repeatWrong : undefined}
-        autoComplete="new-password"
-        required
-      />
-    </>
-  );
-}
-
-function usePassword() {
-  const [{ password, repeated }, set] = useState({ password: "", repeated: "" });
-  return {
-    password,
-    good: password.length >= SHORTEST && password === repeated,
-    field: { password, repeated, onChange: (typed: string, again: string) => set({ password: typed, repeated: again }) },
-  };
 }
 
 export function CreateUser({ onClose }: Pick<Props, "onClose">) {

@@ -1,0 +1,52 @@
+/** A new password, typed twice. */
+
+import { useState } from "react";
+import { TextField } from "../../parts/field";
+import { text } from "../../text";
+
+const words = text.people.users;
+const SHORTEST = 12;
+
+interface PasswordProps {
+  readonly password: string;
+  readonly repeated: string;
+  readonly problem: string | undefined;
+  readonly onChange: (password: string, repeated: string) => void;
+}
+
+export function NewPassword({ password, repeated, problem, onChange }: PasswordProps) {
+  return (
+    <>
+      <TextField
+        id="new-password"
+        label={words.password}
+        help={words.passwordHelp}
+        type="password"
+        value={password}
+        onChange={(typed) => onChange(typed, repeated)}
+        problem={problem}
+        autoComplete="new-password"
+        required
+      />
+      <TextField
+        id="new-password-again"
+        label={words.repeat}
+        type="password"
+        value={repeated}
+        onChange={(typed) => onChange(password, typed)}
+        problem={repeated !== "" && repeated !== password ? words.repeatWrong : undefined}
+        autoComplete="new-password"
+        required
+      />
+    </>
+  );
+}
+
+export function usePassword() {
+  const [{ password, repeated }, set] = useState({ password: "", repeated: "" });
+  return {
+    password,
+    good: password.length >= SHORTEST && password === repeated,
+    field: { password, repeated, onChange: (typed: string, again: string) => set({ password: typed, repeated: again }) },
+  };
+}

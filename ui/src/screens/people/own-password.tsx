@@ -1,0 +1,63 @@
+/** One's own password. All one's sessions end with it; who changes it here is logged in anew. */
+
+import { Checkbox } from "@patternfly/react-core";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { TextField } from "../../parts/field";
+import { useSession } from "../../session/session";
+import { text } from "../../text";
+import { NewPassword, usePassword } from "./new-password";
+
+const words = text.people.own;
+
+interface Props {
+  readonly name: string;
+  readonly onClose: () => void;
+}
+
+export default function OwnPassword({ name, onClose }: Props) {
+  const { logIn } = useSession();
+  const { password, good, field } = usePassword();
+  const [current, setCurrent] = useState("");
+  const [endTokens, setEndTokens] = useState(false);
+  const body = { current, new: password, end_tokens: endTokens };
+  return (
+    <ChangeDialog
+      title={words.title}
+      lead={words.lead}
+      submit={words.submit}
+      ready={current !== "" && good}
+      knownFields={["current", "new", "password"]}
+      asked={() => body}
+      ask={(asked, headers) => api.POST("/api/v1/session/password", { body: asked, headers })}
+      changes={[]}
+      done={words.done}
+      // Where that fails the page asks for the password, as whenever a session has ended.
+      onDone={() => void logIn(name, password).catch(() => undefined)}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <TextField
+            id="current-password"
+            label={words.current}
+            type="password"
+            value={current}
+            onChange={setCurrent}
+            problem={problem?.at("current")}
+            autoComplete="current-password"
+            required
+          />
+          <NewPassword {...field} problem={problem?.at("new") ?? problem?.at("password")} />
+          <Checkbox
+            id="end-own-tokens"
+            label={words.endTokens}
+            isChecked={endTokens}
+            onChange={(_event, checked) => setEndTokens(checked)}
+          />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
