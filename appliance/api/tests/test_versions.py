@@ -42,14 +42,14 @@ def test_of_two_who_have_read_the_same_the_later_is_refused(path: str, appliance
 
 def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(appliance: Appliance) -> None:
     store = appliance.datastore("store")
-    asked = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2}
+    asked = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2, "enabled": False}
     made = appliance.request("POST", "/schedules", asked).json
     assert made is not None
     one = f"/schedules/{made['id']}"
-    appliance.job("POST", f"{one}/run")
+    appliance.job("POST", f"{one}/run")  # which the clock leaves alone
     assert appliance.request("PATCH", one, {"keep": 3}, If_Match=made["etag"]).status_code == 200
-    assert appliance.request("PATCH", one, {"enabled": False}, If_Match=made["etag"]).status_code == 412
-    assert appliance.get(one)["enabled"] is True
+    assert appliance.request("PATCH", one, {"enabled": True}, If_Match=made["etag"]).status_code == 412
+    assert appliance.get(one)["enabled"] is False
 
 
 def test_no_job_is_begun_for_a_datastore_that_is_another_by_now(appliance: Appliance) -> None:
