@@ -144,7 +144,8 @@ class Call:
 
     def match(self, current: BaseModel) -> None:
         """Refuses when If-Match names another version; the operation is declared as one that `matches`."""
-        self.before = json.loads(current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None))
+        told = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
+        self.before = _without_secrets(json.loads(told))
         asked = request.headers.get("If-Match")
         if asked is not None and asked.strip() != "*" and etag(current) not in [one.strip() for one in asked.split(",")]:
             raise PreconditionError
