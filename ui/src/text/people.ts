@@ -54,6 +54,7 @@ export const people = {
     title: "Change your password",
     lead: "Your other sessions end, on other computers too; here you stay logged in.",
     current: "Present password",
+    next: "New password",
     endTokens: "End all my API tokens, too",
     submit: "Change the password",
     done: "Your password was changed",

@@ -33,7 +33,7 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
         const seeing = (groups ?? []).filter((group) => store.host_groups.includes(group.id));
         return (
           <>
-            <p className="zv-lead">{words.lead}</p>
+            <p className="zv-lead zv-intro">{words.lead}</p>
             <Panel title={words.primitives}>
               <Primitives counters={counters} groups={seeing} />
             </Panel>
@@ -170,7 +170,7 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
   if (counters === undefined) return <p>{words.nas.nothing}</p>;
   return (
     <>
-      <p className="zv-lead">{words.nas.lead}</p>
+      <p className="zv-lead zv-intro">{words.nas.lead}</p>
       <Panel title={words.nas.operations}>
         <NasOperations counters={counters} />
       </Panel>
@@ -202,7 +202,7 @@ function NasOperations({ counters }: { readonly counters: ExportCounters }) {
           <Th width={60}>{columns.operation}</Th>
           <Th>{columns.asked}</Th>
           <Th>{columns.failed}</Th>
-          <Th>{columns.refused}</Th>
+          <Th modifier="wrap">{columns.refused}</Th>
         </Tr>
       </Thead>
       <Tbody>

@@ -8,18 +8,20 @@ const words = text.people.users;
 const SHORTEST = 12;
 
 interface PasswordProps {
+  /** Where "password" could be read as another one. */
+  readonly label?: string;
   readonly password: string;
   readonly repeated: string;
   readonly problem: string | undefined;
   readonly onChange: (password: string, repeated: string) => void;
 }
 
-export function NewPassword({ password, repeated, problem, onChange }: PasswordProps) {
+export function NewPassword({ label = words.password, password, repeated, problem, onChange }: PasswordProps) {
   return (
     <>
       <TextField
         id="new-password"
-        label={words.password}
+        label={label}
         help={words.passwordHelp}
         type="password"
         value={password}

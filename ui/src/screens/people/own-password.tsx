@@ -49,7 +49,7 @@ export default function OwnPassword({ name, onClose }: Props) {
             autoComplete="current-password"
             required
           />
-          <NewPassword {...field} problem={problem?.at("new") ?? problem?.at("password")} />
+          <NewPassword {...field} label={words.next} problem={problem?.at("new") ?? problem?.at("password")} />
           <Checkbox
             id="end-own-tokens"
             label={words.endTokens}
