@@ -23,16 +23,16 @@ def of_all(session: Session) -> dict[str, list[str]]:
     return dict(found.value) if found is not None else {}
 
 
-def keep(session: Session, uuid: str, initiators: Collection[str]) -> None:
-    """As the target has them."""
+def keep(session: Session, uuid: str, initiators: Collection[str], away: str | None = None) -> None:
+    """As the target has them. `away` is the volume of a LUN whose pool is not here."""
     names = sorted(initiators)
     session.merge(Setting(name=SETTING, value={**of_all(session), uuid: names}))
-    text = f"the database did not know who sees it; as the target has it, it stays: {', '.join(names)}"
-    settle(
-        session,
-        _area(uuid),
-        [Finding(f"{_area(uuid)}:lun", "warning", uuid, text, "make hosts of them, and set its host_groups")],
-    )
+    text, remedy = "the database did not know who sees it", "make hosts of them, and set its host_groups"
+    if away is not None:
+        text = f"the database did not know it, and the pool of its volume ({away}) was not here"
+        remedy = f"import its pool, then {remedy}; if it is lost: zvaai datastore forget {uuid}"
+    text = f"{text}; as the target has it, it stays: {', '.join(names) or 'nobody sees it'}"
+    settle(session, _area(uuid), [Finding(f"{_area(uuid)}:lun", "warning", uuid, text, remedy)])
 
 
 def drop(session: Session, uuid: str) -> None:

@@ -26,7 +26,7 @@ from appliance.database.models import (
     User,
     Webhook,
 )
-from appliance.domain import exports, hosts, jobs, kept_initiators, webhooks
+from appliance.domain import exports, hosts, jobs, kept_chap, kept_initiators, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.journal import settle
@@ -225,6 +225,7 @@ def _people(session: Session, content: Content, secrets: Secrets, caller: str) -
 
 def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
     session.merge(Setting(name="iscsi", value=content.iscsi.model_dump()))
+    kept_chap.drop(session)
     last = {schedule.id: schedule.last_at for schedule in session.scalars(select(Schedule))}
     now = time.time()
     session.flush()

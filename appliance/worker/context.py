@@ -34,7 +34,7 @@ from appliance.dataplane.target import (
 )
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs, kept_initiators
+from appliance.domain import capacity, exports, identity, jobs, kept_chap, kept_initiators
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import (
@@ -48,7 +48,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.secrets import Seal, SealedError
-from appliance.worker import copies, nfs_serving, reservations
+from appliance.worker import copies, lost_database, nfs_serving, reservations
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
@@ -374,6 +374,8 @@ class Context:
             unknown=frozenset(unknown),
             copies=frozenset(store.device for store in copies.certain(stores, self._inventory) if store.kind == domain.VMFS),
             kept_accounts=unreadable,
+            pools=None if self.on_files else lost_database.visible(self._inventory.pools),
+            gone=frozenset(out | kept_initiators.forgotten(session) | seen),
             initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
         )
 
@@ -392,7 +394,7 @@ class Context:
                 own = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
                 if names := tuple(sorted(own)):  # who has no name logs in as nobody
                     accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, names, stale)
-        return accounts, frozenset(unreadable)
+        return accounts, frozenset(unreadable) | kept_chap.accounts(session)
 
     def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
         """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
@@ -474,6 +476,7 @@ class Context:
             folders, unmounted = reservations.folders(
                 self.engine, self._inventory.pools, stores, self._given, self.folder, self.topmost
             )
+        self._look_at_chap()
         with self.store.reading() as session:
             wanted = self.wanted(stores, session, folders)
             shown = set(session.scalars(select(Presentation.datastore))) - about
@@ -485,10 +488,12 @@ class Context:
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
             with self.store.session() as session:
+                kept_chap.now_known(session, wanted.accounts.keys() - failed)
                 for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
         served = {lun.lun.uuid: lun for one in self._served_targets() for lun in one.luns}
+        unnumbered = [*_unnumbered(stores, served), *self._keep_of_pools_away(wanted, list(served.values()))]
         failing = {
             uuid: planes.Failure(
                 uuid,
@@ -501,7 +506,6 @@ class Context:
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
         self._seen_without(set(served))
-        unnumbered = _unnumbered(stores, served)
         failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *unnumbered)
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
@@ -509,6 +513,26 @@ class Context:
     def about_since(self, session: Session, inventory: Inventory) -> set[str]:
         """What jobs are about that run, or have ended since this was looked at: it may show half of it (jobs.about_since)."""
         return jobs.about_since(session, _wall(inventory))
+
+    def _look_at_chap(self) -> None:
+        """A database that does not know whether CHAP is required takes it over from the target."""
+        with self.store.reading() as session:
+            if kept_chap.is_known(session):
+                return
+        served = next(iter(self._served_targets()), None)
+        with self.store.session() as session:
+            accounts = [one.name for one in served.accounts] if served else []
+            kept_chap.first_look(session, served is not None and served.chap_required, accounts)
+
+    def _keep_of_pools_away(self, wanted: planes.Wanted, served: list[ServedLun]) -> list[planes.Failure]:
+        staying = planes.of_pools_away(wanted, served)
+        if not staying:
+            return []
+        with self.store.reading() as session:
+            if not lost_database.unknown(session, staying):
+                return []
+        with self.store.session() as session:
+            return lost_database.keep(session, staying, self.about_since(session, self._inventory))
 
     def _seen_without(self, served: set[str]) -> None:
         """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
@@ -526,7 +550,7 @@ class Context:
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
         if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
             self.outdated.set()  # it is mounted below
-        pools = {pool.name for pool in self._inventory.pools}
+        pools = lost_database.visible(self._inventory.pools)
         certain = frozenset(store.dataset for store in copies.certain(stores, self._inventory))
         serving = nfs_serving.Serving(
             self.engine, self.nfs, self.mounts, out, addresses, self.topmost, numbers, pools, certain, about
