@@ -128,6 +128,11 @@ class Configuration(_Section):
         return self.state_directory / "certificate.pem"
 
     @property
+    def jobs_under_way(self) -> Path:
+        """Which jobs may be under way: not in the database, which may be an older copy."""
+        return self.state_directory / "jobs-under-way"
+
+    @property
     def audit_directory(self) -> Path:
         """Older entries of the audit."""
         return self.state_directory / "audit"

@@ -14,6 +14,7 @@ from appliance.domain.errors import ConflictError, DomainError, InternalError, N
 from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context, as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
+from appliance.worker.under_way import NOT_NOTED, UnderWay
 from appliance.zfs.model import Health
 
 OPERATIONS = {
@@ -39,10 +40,29 @@ class Executor:
         self._thread = threading.Thread(target=self._run, name="jobs")
         self._beside: dict[str, threading.Thread] = {}
         """By the jobs that they have."""
+        self._under_way = UnderWay(context.configuration.jobs_under_way)
 
     def start(self) -> None:
         """Begins with what was under way."""
+        self._fail_what_was_not_noted()
         self._thread.start()
+
+    def _fail_what_was_not_noted(self) -> None:
+        """Jobs of an older copy of the database: nobody asks for them now, and what they would take back may be in use."""
+        with self._context.store.reading() as session:
+            others = [job for job in jobs.active(session) if not self._under_way.has(job.id)]
+        for job in others:
+            self._end(job, jobs.FAILED, problem=to_wire(ConflictError(NOT_NOTED)))
+
+    def _note(self) -> None:
+        """What has ended need not be taken up again."""
+        try:
+            with self._under_way.lock:
+                with self._context.store.reading() as session:
+                    active = [job.id for job in jobs.active(session)]
+                self._under_way.keep(active)
+        except Exception:  # no job's fault: what has ended stays in the file until the next one ends
+            _log.exception("noting which jobs are under way")
 
     def stop(self) -> None:
         """Waits for the job under way; those beside are taken up again at the next start."""
@@ -70,7 +90,7 @@ class Executor:
             plan = operation.plan(self._context, asked)
             if kind.startswith(("datastore.", "snapshot.")):
                 self._check_pools(plan.parameters)
-            with self._context.store.session() as session:
+            with self._under_way.lock, self._context.store.session() as session:
                 if until is not None and time.monotonic() > until:
                     raise UnavailableError("it took too long to look at the storage; nothing was begun")
                 for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
@@ -79,6 +99,10 @@ class Executor:
                 jobs.in_the_way(session, plan.parameters)
                 job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
                 job_id = job.id
+                try:
+                    self._under_way.add(job_id, [one.id for one in jobs.active(session)])
+                except OSError as error:
+                    raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
             _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
         with self._wake:
             self._wake.notify_all()
@@ -135,6 +159,7 @@ class Executor:
             with self._wake:
                 if not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
+            self._note()  # queued jobs are cancelled by the API
             return
         self._whole(job)
 
@@ -163,6 +188,7 @@ class Executor:
             _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
             if job.parameters.get("schedule"):
                 schedules.ended(session, job.parameters["schedule"], problem["text"] if problem else None)
+        self._note()
 
     def _one(self, job_id: str, operation: Operation, decided: Parameters) -> None:
         with self._context.store.session() as session:
