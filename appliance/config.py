@@ -65,9 +65,11 @@ class Nfs(_Section):
     """The NFS server, nfs-ganesha: what packaging/ganesha/ganesha.conf says."""
 
     exports: Path = Path("/etc/zvaai/exports.d")
-    """The folder of exports that its configuration includes."""
+    """The folder of exports that its configuration includes. The root helper writes there (its --exports), the worker reads."""
     vaai_nas: Path = Path("/etc/zvaai/vaai-nas.conf")
-    """Its block VAAI_NAS, which goes with each new export: the first one loads FSAL_ZVAAI, and nothing else is read then."""
+    """Its block VAAI_NAS, which goes with each new export: the first one loads FSAL_ZVAAI, and nothing else is read then. For
+    tests with the storage engine "simulator"; else the root helper is told (its --with-exports).
+    """
     bus: str = "SYSTEM"
     """Where it is on DBus; an address, for tests."""
     statistics: Path = Path("/run/zvaai-nfs/vaai-nas.socket")

@@ -463,6 +463,7 @@ def _replace(path: Path, data: bytes) -> None:
     """Writes a file in one step, stable."""
     new = path.with_suffix(".new")
     with new.open("wb") as file:
+        os.fchmod(file.fileno(), 0o644)  # the worker reads what the helper has written, whatever that one's umask is
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

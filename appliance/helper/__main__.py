@@ -15,7 +15,9 @@ import sys
 import threading
 from pathlib import Path
 
+from appliance.dataplane.ganesha import Ganesha
 from appliance.helper.checks import Policy
+from appliance.helper.exports import CheckedExports
 from appliance.helper.log import Kept
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
@@ -49,6 +51,15 @@ def _arguments() -> argparse.Namespace:
         type=Path,
         metavar="DIRECTORY",
         help="where changes are written down before they begin, for the next helper",
+    )
+    parser.add_argument(
+        "--exports", type=Path, metavar="DIRECTORY", help="nfs-ganesha's exports, one file each; without, none is changed"
+    )
+    parser.add_argument(
+        "--with-exports", type=Path, metavar="FILE", help="configuration that goes to nfs-ganesha with each new export"
+    )
+    parser.add_argument(
+        "--bus", default="SYSTEM", metavar="ADDRESS", help="where nfs-ganesha is asked (the system's bus unless told)"
     )
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
@@ -103,8 +114,12 @@ def main() -> int:
         LATE.keep_in(options.under_way)
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
+    ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
+    exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
     listener = _listener(options.socket)
-    server = Server(engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, log=log)
+    server = Server(
+        engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports, log=log
+    )
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

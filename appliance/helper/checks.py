@@ -6,6 +6,7 @@ only the helper knows is which devices and mountpoints it gives out, and how muc
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,15 @@ MAX_SNAPSHOTS = 20_000
 """In one step."""
 MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
+MAX_GUID = (1 << 64) - 1
+MAX_EXPORTS = 65535
+MAX_CLIENTS = 16_384
+"""Of one export."""
+SQUASHES = frozenset(("No_Root_Squash", "Root_Squash", "All_Squash"))
 ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHARE = re.compile(r"/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
 
 
@@ -49,7 +56,7 @@ class Policy:
 
     def check(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """Raises the ZfsError of the first argument that is not taken."""
-        for name in ("name", "pool", "root", "snapshot", "snapshots"):
+        for name in ("name", "pool", "root", "snapshot", "snapshots", "dataset"):
             value = arguments.get(name) or ()
             for one in (value,) if isinstance(value, str) else value:
                 if self.pools is not None and names.pool_of(one) not in self.pools:
@@ -70,20 +77,27 @@ class Policy:
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
+            "clients": clients,
+            "dataset": names.dataset_name,
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
+            "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
             "key": key,
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
+            "number": lambda value: within("number", value, MAX_EXPORTS),
             "pool": _existing_pool,
             "root": names.dataset_name,
+            "share": share,
             "snapshot": names.snapshot_name,
             "snapshots": snapshot_names,
+            "squash": squash,
             "tag": names.hold_tag,
             "user_properties": _user_property_names,
             "vdevs": self._vdevs,
+            "versions": versions,
             "volblocksize": lambda size: _between("volblocksize", size, MAX_VOLBLOCKSIZE),
             "volsize": lambda size: _between("volsize", size, MAX_SIZE),
         }
@@ -146,6 +160,42 @@ def key(value: bytes) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= MAX_KEY_BYTES:
         raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
+
+
+def clients(value: Sequence[str]) -> None:
+    """Addresses and networks of IPv4 and IPv6, each once. Raises Refused."""
+    if len(value) > MAX_CLIENTS:
+        raise Refused(f"{len(value)} clients: {MAX_CLIENTS} at most")
+    try:
+        networks = {ipaddress.ip_network(one) for one in value}
+    except ValueError as problem:
+        raise Refused(f"no client: {problem}"[:300]) from None
+    if len(networks) != len(value) or any("%" in one for one in value):
+        raise Refused("a client is named twice, or by an address with a scope")
+
+
+def share(value: str) -> None:
+    """The path that clients mount. Raises Refused."""
+    if len(value) > 255 or not _SHARE.fullmatch(value) or {".", ".."} & set(value.split("/")):
+        raise Refused(f"{value[:300]!r} is no path of an export")
+
+
+def squash(value: str) -> None:
+    """As ganesha names it. Raises Refused."""
+    if value not in SQUASHES:
+        raise Refused(f"squash={value[:100]!r}: one of {', '.join(sorted(SQUASHES))}")
+
+
+def versions(value: Sequence[int]) -> None:
+    """Of NFS, in order. Raises Refused."""
+    if list(value) not in ([3], [4], [3, 4]):
+        raise Refused("versions of NFS: 3, 4, or 3 and 4")
+
+
+def within(name: str, value: int, largest: int) -> None:
+    """Raises Refused."""
+    if not 0 < value <= largest:
+        raise Refused(f"{name}={value}: 1 to {largest}")
 
 
 def _identifier(value: str) -> None:

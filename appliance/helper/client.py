@@ -13,6 +13,7 @@ import msgspec
 
 from appliance import logs
 from appliance.helper import protocol
+from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
@@ -126,7 +127,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Log):
+class HelperClient(ZfsEngine, Keys, Exports, Log):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -424,6 +425,44 @@ class HelperClient(ZfsEngine, Keys, Log):
         """See Keys."""
         result: list[KeptKey] = self._ask("kept_keys")
         return result
+
+    def add_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """See Exports."""
+        self._ask(
+            "add_export",
+            dataset=dataset,
+            guid=guid,
+            number=number,
+            share=share,
+            clients=clients,
+            squash=squash,
+            versions=versions,
+        )
+
+    def change_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """See Exports."""
+        self._ask(
+            "change_export",
+            dataset=dataset,
+            guid=guid,
+            number=number,
+            share=share,
+            clients=clients,
+            squash=squash,
+            versions=versions,
+        )
+
+    def remove_export(self, number: int) -> None:
+        """See Exports."""
+        self._ask("remove_export", number=number)
+
+    def forget_export(self, number: int) -> None:
+        """See Exports."""
+        self._ask("forget_export", number=number)
 
     def log_lines(self) -> list[str]:
         """See Log."""

@@ -63,11 +63,16 @@ def _may_mount(properties: Mapping[str, str]) -> bool:
     return properties.get("canmount") == "on" or properties.get("mountpoint", "none") != "none"
 
 
-def _its_own(filesystem: Filesystem) -> None:
+def its_own(filesystem: Filesystem) -> None:
     """Refuses a datastore that says it is another dataset: a copy, which has its mountpoint too."""
     guid = filesystem.properties.get("zvaai:guid")
     if guid is not None and guid.value != str(filesystem.guid):
         raise Refused("it is a copy of a datastore")
+
+
+def is_of_reservations(name: str, mountpoint: str) -> bool:
+    """Whether a dataset or its place is that of a pool's persistent reservations."""
+    return name.partition("/")[2] == RESERVATIONS or mountpoint.rpartition("/")[2].startswith(_OF_RESERVATIONS)
 
 
 def _reservations_of_its_own(engine: ZfsEngine, name: str, mountpoint: str | None) -> None:
@@ -126,7 +131,7 @@ class Mounts:
         for filesystem in engine.filesystems(result.name):
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
-                    _its_own(filesystem)
+                    its_own(filesystem)
                     _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
                     self._nothing_over(filesystem)
                     engine.mount(filesystem.name)
@@ -154,7 +159,7 @@ class Mounts:
 
     def _not_the_system(self, arguments: Mapping[str, Any]) -> None:
         system = self._system()
-        for name in ("name", "new_name", "pool", "snapshot", "snapshots"):
+        for name in ("name", "new_name", "pool", "snapshot", "snapshots", "dataset"):
             value = arguments.get(name) or ()
             for one in (value,) if isinstance(value, str) else value:
                 if names.pool_of(one) in system:

@@ -1,4 +1,4 @@
-"""The fixed list of operations: the abstract methods of ZfsEngine, Keys and Log, with the types of their arguments and results.
+"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports and Log, with the types of arguments, results.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from appliance.helper.exports import Exports
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
@@ -53,7 +54,7 @@ class Operation:
     """Whether it goes into the audit."""
 
 
-def _operation(owner: type[ZfsEngine] | type[Keys] | type[Log], name: str) -> Operation:
+def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[Log], name: str) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -69,11 +70,13 @@ def _operation(owner: type[ZfsEngine] | type[Keys] | type[Log], name: str) -> Op
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)
 """Those of the helper's own keys, not of the engine."""
+OF_EXPORTS = frozenset(Exports.__abstractmethods__)
+"""Those of the NFS server."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         name: _operation(owner, name)
-        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS), (Log, OF_LOG))
+        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS), (Exports, OF_EXPORTS), (Log, OF_LOG))
         for name in sorted(found)
     }
 )

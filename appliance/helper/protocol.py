@@ -13,6 +13,14 @@ from typing import Any
 
 import msgspec
 
+from appliance.dataplane.ganesha import (
+    ExportRefusedError,
+    GaneshaAnswerError,
+    GaneshaDeniedError,
+    GaneshaError,
+    GaneshaUnreachableError,
+    NoSuchExportError,
+)
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError, error_classes
 
 MAX_REQUEST_BYTES = 4 << 20
@@ -20,6 +28,13 @@ MAX_REQUEST_BYTES = 4 << 20
 MAX_ANSWER_BYTES = 512 << 20
 _LENGTH_BYTES = 4
 _ERRORS = error_classes()
+_OF_GANESHA: dict[str, type[GaneshaError]] = {
+    "ganesha_unreachable": GaneshaUnreachableError,
+    "ganesha_denied": GaneshaDeniedError,
+    "ganesha_answer": GaneshaAnswerError,
+    "export_refused": ExportRefusedError,
+    "no_such_export": NoSuchExportError,
+}
 
 
 class Closed(Exception):
@@ -75,8 +90,17 @@ def decode_request(message: bytes) -> Request:
         raise Refused(f"no request: {problem}"[:300]) from None
 
 
-def encode_error(error: ZfsError) -> bytes:
+def code_of(error: ZfsError | GaneshaError) -> str:
+    """Its class, by name."""
+    if isinstance(error, ZfsError):
+        return error.code
+    return next((code for code, kind in _OF_GANESHA.items() if type(error) is kind), "ganesha")
+
+
+def encode_error(error: ZfsError | GaneshaError) -> bytes:
     """An answer."""
+    if isinstance(error, GaneshaError):
+        return msgspec.json.encode(Answer(error=code_of(error), details={"text": str(error)[:2000]}))
     return msgspec.json.encode(Answer(error=error.code, details=error.details()))
 
 
@@ -85,8 +109,10 @@ def encode_result(result: Any) -> bytes:
     return msgspec.json.encode(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
-def decode_error(answer: Answer) -> ZfsError:
+def decode_error(answer: Answer) -> ZfsError | GaneshaError:
     """The error of its class; UnexpectedFailure for one that this side does not know."""
+    if of_ganesha := _OF_GANESHA.get(answer.error or ""):
+        return of_ganesha(str(answer.details.get("text", "")))
     kind = _ERRORS.get(answer.error or "")
     if kind is None:
         return UnexpectedFailure("helper", f"{answer.error}: {answer.details}"[:2000])

@@ -15,10 +15,12 @@ from typing import Any
 import msgspec
 
 from appliance import logs
+from appliance.dataplane.ganesha import GaneshaError
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
+from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.operations import OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.keys import Keys
@@ -48,9 +50,10 @@ class Server:
         system: Callable[[], Collection[str]] = frozenset,
         target_user: int | None = None,
         keys: Keys | None = None,
+        exports: Exports | None = None,
         log: Log | None = None,
     ) -> None:
-        self._keys, self._log_lines = keys, log
+        self._keys, self._exports, self._log_lines = keys, exports, log
         self._mounts = Mounts(policy.mount_directories, system, target_user)
         self._engine = engine
         self._listener = listener
@@ -144,7 +147,7 @@ class Server:
             arguments = self._arguments(operation, request)
             self._policy.check(operation.name, arguments)
             return protocol.encode_result(self._perform(operation, arguments, process, user))
-        except ZfsError as problem:
+        except (ZfsError, GaneshaError) as problem:
             return protocol.encode_error(problem)
         except Exception as problem:
             _log.exception("a request failed")
@@ -157,13 +160,21 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
+    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports:
+        if operation.name in OF_KEYS:
+            if self._keys is None:
+                raise Refused("this helper keeps no keys: it has no directory for them")
+            return self._keys
+        if operation.name in OF_EXPORTS:
+            if self._exports is None:
+                raise Refused("this helper has no NFS server: no folder of exports (--exports)")
+            return self._exports
+        return self._engine
+
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
         if operation.name in OF_LOG:
             return self._log_lines.log_lines() if self._log_lines else []
-        owner = self._keys if operation.name in OF_KEYS else self._engine
-        if owner is None:
-            raise Refused("this helper keeps no keys: it has no directory for them")
-        method = getattr(owner, operation.name)
+        method = getattr(self._owner(operation), operation.name)
         if not operation.changes:
             return self._policy.shown(method(**arguments))
         allowed = self._mounts.before(self._engine, operation.name, arguments)
@@ -180,8 +191,8 @@ class Server:
             result = method(**allowed)
             self._mounts.after(self._engine, operation.name, arguments, result)
             return result
-        except ZfsError as problem:
-            outcome = problem.code
+        except (ZfsError, GaneshaError) as problem:
+            outcome = protocol.code_of(problem)
             raise
         except BaseException:
             outcome = "unexpected"
@@ -198,7 +209,7 @@ def auditable(name: str, value: Any) -> Any:
         return "(not shown)"
     if name == "encryption" and value is not None:
         return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}
-    if name == "snapshots" and len(value) > 20:
+    if name in {"snapshots", "clients"} and len(value) > 20:
         return [*value[:20], f"and {len(value) - 20} more"]
     return msgspec.to_builtins(value)
 

@@ -21,6 +21,7 @@ from appliance.helper.client import HelperClient
 from appliance.logs import to_files, to_standard_error
 from appliance.worker import simulated
 from appliance.worker.context import Context
+from appliance.worker.exports import ExportsByHelper
 from appliance.worker.nfs_serving import MOUNTS
 from appliance.worker.server import WorkerServer
 from appliance.worker.service import Service
@@ -49,7 +50,11 @@ def target_of(configuration: Configuration) -> TargetControl:
 def nfs_of(configuration: Configuration) -> ExportControl:
     """The configured one."""
     nfs = configuration.nfs
-    return GaneshaSimulator() if nfs.simulated else Ganesha(nfs.exports, nfs.bus, nfs.vaai_nas)
+    if nfs.simulated:
+        return GaneshaSimulator()
+    if configuration.storage.engine == "simulator":  # there is no helper
+        return Ganesha(nfs.exports, nfs.bus, nfs.vaai_nas)
+    return ExportsByHelper(Ganesha(nfs.exports, nfs.bus), HelperClient(configuration.storage.helper))
 
 
 def main() -> int:

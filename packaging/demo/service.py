@@ -109,9 +109,9 @@ class Appliance:
     def start(self) -> None:
         """Begins; `wait_until_ready` waits. Raises ApplianceError."""
         self._mount_state()
-        for folder in (self._runtime, HERE / "exports.d"):
-            folder.mkdir(mode=0o700)
-            os.chown(folder, USER_ID, USER_ID)
+        self._runtime.mkdir(mode=0o700)
+        os.chown(self._runtime, USER_ID, USER_ID)
+        (HERE / "exports.d").mkdir(mode=0o755)
         (self._options.state / "keys").mkdir(mode=0o700, exist_ok=True)
         configuration = HERE / "appliance.toml"
         configuration.write_text(self._configuration())
@@ -141,7 +141,6 @@ class Appliance:
             name = "{IQN}"
             [nfs]
             exports = "{HERE}/exports.d"
-            vaai_nas = "{HERE}/none.conf"   # the demo's own export has loaded FSAL_ZVAAI already
             bus = "{BUS}"
             statistics = "{NFS_STATISTICS}"
             [storage]
@@ -155,6 +154,7 @@ class Appliance:
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             command += ["--keys", str(self._options.state / "keys"), "--device-directory", self._options.device_directory]
             command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
+            command += ["--exports", f"{HERE}/exports.d", "--bus", BUS]  # the demo's own export has loaded FSAL_ZVAAI already
         environment = {
             **os.environ,
             "ZVAAI_CONFIG": f"{HERE}/appliance.toml",

@@ -13,14 +13,12 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Export, Rpcbind, mounted_xfs, running_ganesha
+from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Export, Rpcbind, mounted_xfs
 from support.libnfs import mounted
-from support.message_bus import message_bus
 from support.programs import REPOSITORY, run, wait_for
 from support.vaai_nas import ask_control_socket, vaai_nas
 
@@ -74,6 +72,29 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
     assert "ganesha.nfsd" in debian["Service"]["ExecStart"], "Debian's unit starts something else now"
 
 
+def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
+    """One that is to be served, 1.conf, and seven that are not."""
+    source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
+    (exports / "1.conf").write_text(f"# dataset {source}\n{Export(1, store, '/one').block()}")
+    # Of pools that are not imported: the folder where one was mounted, and not even that.
+    (elsewhere / "folder").mkdir()
+    (exports / "2.conf").write_text(f"# dataset pool/two\n{Export(2, elsewhere / 'folder', '/two').block()}")
+    (exports / "3.conf").write_text(f"# dataset pool/three\n{Export(3, elsewhere / 'nothing', '/three').block()}")
+    # A copy has the mountpoint of what it is of; and a file that names nothing, or lies elsewhere, is none of ours.
+    (exports / "4.conf").write_text(f"# dataset pool/four\n{Export(4, store, '/four').block()}")
+    (exports / "5.conf").write_text(Export(5, store, "/five").block())
+    (exports / "6.conf").write_text(f"# dataset {source}\n{Export(6, Path('/'), '/six').block()}")
+    # Whose files these are could have any folder exported: root's only.
+    for number, owner in ((7, "nobody"), (8, "")):
+        file = exports / f"{number}.conf"
+        file.write_text(f"# dataset {source}\n{Export(number, store, f'/{number}').block()}")
+        if owner:
+            shutil.chown(file, owner)
+        else:
+            file.rename(elsewhere / "elsewhere.conf")
+            file.symlink_to(elsewhere / "elsewhere.conf")
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
     """What the unit starts, the folder it would have in /run, and what it exports as /one."""
@@ -99,22 +120,13 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
     command = settings()["ExecStart"][1].replace("/etc/zvaai/ganesha.conf", str(configuration)).split()
     with mounted_xfs(tmp_path / "store") as store:
         exports = folders["/etc/zvaai/exports.d"]
-        source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
-        (exports / "1.conf").write_text(f"# dataset {source}\n{Export(1, store, '/one').block()}")
-        # Of pools that are not imported: the folder where one was mounted, and not even that.
-        (tmp_path / "folder").mkdir()
-        (exports / "2.conf").write_text(f"# dataset pool/two\n{Export(2, tmp_path / 'folder', '/two').block()}")
-        (exports / "3.conf").write_text(f"# dataset pool/three\n{Export(3, tmp_path / 'nothing', '/three').block()}")
-        # A copy has the mountpoint of what it is of; and a file that names nothing, or lies elsewhere, is none of ours.
-        (exports / "4.conf").write_text(f"# dataset pool/four\n{Export(4, store, '/four').block()}")
-        (exports / "5.conf").write_text(Export(5, store, "/five").block())
-        (exports / "6.conf").write_text(f"# dataset {source}\n{Export(6, Path('/'), '/six').block()}")
+        write_exports(exports, store, tmp_path)
         prepare, *words = settings()["ExecStartPre"][0].split()
         assert Path(prepare).name == MOUNTED_EXPORTS.name
         assert words == ["/etc/zvaai/exports.d", "/run/zvaai-nfs/exports", "/srv/zvaai"]
         words = [str(exports), str(folders["/run/zvaai-nfs"] / "exports"), str(store.parent)]
         told = subprocess.run([MOUNTED_EXPORTS, *words], check=True, capture_output=True, text=True, timeout=60).stderr
-        assert told.count("not exported") == 5, told
+        assert told.count("not exported") == 7, told
         assert [path.name for path in (folders["/run/zvaai-nfs"] / "exports").iterdir()] == ["1.conf"]
         rpcbind = Rpcbind()
         environment = {**os.environ, "LD_LIBRARY_PATH": str(PATCHED_LIBRARY), "BLKID_FILE": str(tmp_path / "blkid.tab")}
@@ -150,72 +162,6 @@ def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]
     process.terminate()
     log = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and "regular exit" in log, log
-
-
-ASKING = """
-import os, sys
-from pathlib import Path
-from appliance.dataplane.ganesha import Export, Ganesha
-folder, bus, path = sys.argv[1:]
-control = Ganesha(Path(folder), bus)
-control.add(Export(1, Path(path), "/one", access="RW"))
-assert [one.pseudo for one in control.served()] == ["/one"] and control.clients().known == ()
-assert control.statistics(1) == ()
-control.change(Export(1, Path(path), "/one", access="RO"))
-control.remove(1)
-assert control.served() == []
-print(os.getuid())
-"""
-
-
-def test_the_worker_may_manage_exports_on_the_system_bus_and_others_may_not(tmp_path: Path) -> None:
-    """With Debian's policy and ours, the worker's user being nobody here."""
-    debian = next(Path("/usr/share/dbus-1/system.d").glob("*ganesha*"), None) or next(
-        Path("/etc/dbus-1/system.d").glob("*ganesha*")
-    )
-    ours = tmp_path / "zvaai-nfs.conf"
-    ours.write_text((REPOSITORY / "packaging/dbus/zvaai-nfs.conf").read_text().replace('user="zvaai"', 'user="nobody"'))
-    exports = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    shutil.copytree(
-        REPOSITORY / "appliance/dataplane", exports / "lib/appliance/dataplane", ignore=shutil.ignore_patterns("tests")
-    )
-    (exports / "lib/appliance/__init__.py").touch()
-    shutil.chown(exports, "nobody")
-    exports.chmod(0o755)
-
-    def asks(user: int, bus: str, store: Path) -> subprocess.CompletedProcess[str]:
-        words = [
-            "setpriv",
-            f"--reuid={user}",
-            f"--regid={user}",
-            "--clear-groups",
-            "python3",
-            "-c",
-            ASKING,
-            str(exports),
-            bus,
-            str(store),
-        ]
-        settings = {**os.environ, "PYTHONPATH": str(exports / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=settings, cwd="/")
-
-    try:
-        with mounted_xfs(tmp_path / "store") as store, message_bus(exports / "bus", debian, ours) as bus:
-            (exports / "bus" / "socket").chmod(0o666)
-            # As configured, it starts with nothing exported.
-            block = tmp_path / "vaai-nas.conf"
-            socket = tmp_path / "vaai-nas.socket"
-            text = VAAI_NAS.read_text().replace("/run/zvaai-nfs/vaai-nas.socket", str(socket)).replace("= zvaai;", "= nobody;")
-            block.write_text(text.replace("/srv/zvaai", str(store.parent)))
-            listed = re.findall(r"^FSAL_LIST \{.*?^\}", CONFIGURATION.read_text(), re.MULTILINE | re.DOTALL)[0]
-            blocks = f'{listed}\n%include "{block}"\n'
-            with running_ganesha(tmp_path / "ganesha", [], environment={"DBUS_SYSTEM_BUS_ADDRESS": bus}, blocks=blocks):
-                done = asks(65534, bus, store)
-                assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
-                done = asks(2, bus, store)
-                assert done.returncode != 0 and "AccessDenied" in done.stderr or "rejected" in done.stderr.lower(), done.stderr
-    finally:
-        shutil.rmtree(exports)
 
 
 ASKED = """#!/bin/sh

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
+from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys
@@ -24,6 +25,7 @@ def served(
     *,
     users: Collection[int] | None = None,
     policy: Policy | None = None,
+    exports: Exports | None = None,
     log: Log | None = None,
 ) -> Iterator[None]:
     """Serves the engine at this path meanwhile."""
@@ -37,6 +39,7 @@ def served(
         users={os.geteuid()} if users is None else users,
         policy=policy or Policy(),
         keys=KeptKeys(engine, path.with_suffix(".keys")),
+        exports=exports,
         log=log,
     )
     thread = threading.Thread(target=server.serve, daemon=True)

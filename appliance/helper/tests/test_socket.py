@@ -18,6 +18,7 @@ import pytest
 
 from appliance.helper import protocol
 from appliance.helper.client import HelperClient
+from appliance.helper.exports import Exports
 from appliance.helper.tests.served import client_of, served
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import DatasetExists, EngineUnavailable, Refused, Timeout
@@ -39,8 +40,9 @@ def simulator() -> Simulator:
 
 def test_the_client_has_the_interface() -> None:
     """The same names, arguments, defaults and results."""
-    for name in ZfsEngine.__abstractmethods__:
-        assert inspect.signature(getattr(HelperClient, name)) == inspect.signature(getattr(ZfsEngine, name)), name
+    for interface in (ZfsEngine, Exports):
+        for name in interface.__abstractmethods__:
+            assert inspect.signature(getattr(HelperClient, name)) == inspect.signature(getattr(interface, name)), name
 
 
 @pytest.mark.parametrize("refused_before_it_asks", [False, True])

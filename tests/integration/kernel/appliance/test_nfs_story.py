@@ -47,9 +47,10 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
             bus = stack.enter_context(message_bus(tmp_path / "bus"))
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
             stack.enter_context(running_ganesha(tmp_path / "ganesha", [], environment=environment, blocks=blocks))
-            stack.enter_context(running_helper(HELPER))
+            of_nfs = ("--exports", str(exports), "--with-exports", str(block), "--bus", bus)
+            stack.enter_context(running_helper(HELPER, *of_nfs))
             statistics = sockets / "vaai-nas.socket"
-            nfs = f'exports = "{exports}"\nvaai_nas = "{block}"\nbus = "{bus}"\nstatistics = "{statistics}"'
+            nfs = f'exports = "{exports}"\nbus = "{bus}"\nstatistics = "{statistics}"'
             yield stack.enter_context(running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER, nfs=nfs))
     finally:
         run("ip", "address", "del", f"{ESX}/32", "dev", "lo")

@@ -1,0 +1,129 @@
+"""ganesha's exports, as the worker may have them: of file systems that are mounted where datastores are, and of nothing else.
+
+ganesha is root, and exports what it is told by DBus: who may tell it could have any folder exported, by any FSAL. So the bus lets
+the worker only look (packaging/dbus), and the helper composes each export from a dataset's name, its GUID and what clients may.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from appliance.dataplane.ganesha import ClientRights, Export, ExportControl
+from appliance.helper.mounts import is_allowed, is_of_reservations, its_own
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import Refused
+from appliance.zfs.mountinfo import topmost
+
+
+class Exports(ABC):
+    """What changes exports. Any method may raise GaneshaUnreachableError."""
+
+    @abstractmethod
+    def add_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """Serves a mounted file system to these addresses and networks, which may read and write; nobody else may.
+
+        `share` is the path that they mount; `squash` and `versions` (as `protocols`) are those of dataplane.ganesha.Export.
+        Raises ExportRefusedError where ganesha refuses; NoSuchDataset; Refused when the dataset has another GUID, or is not
+        what is seen at its mountpoint, or that is not below the mount directories.
+        """
+
+    @abstractmethod
+    def change_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """Serves it otherwise from now on. Raises as `add_export`, and NoSuchExportError, Refused for somebody else's export."""
+
+    @abstractmethod
+    def remove_export(self, number: int) -> None:
+        """Serves it no longer. Raises NoSuchExportError, ExportRefusedError, Refused for somebody else's export."""
+
+    @abstractmethod
+    def forget_export(self, number: int) -> None:
+        """It does not come back after a restart of ganesha. Asks no daemon."""
+
+
+class CheckedExports(Exports):
+    """Those of a ganesha. `seen_at` tells what is mounted at a path. Threads may share it."""
+
+    def __init__(
+        self,
+        engine: ZfsEngine,
+        control: ExportControl,
+        directories: Collection[str],
+        seen_at: Callable[[str], str | None] = topmost,
+    ) -> None:
+        self._engine, self._control = engine, control
+        self._directories = tuple(directories)
+        self._seen_at = seen_at
+        self._one_after_the_other = threading.Lock()
+
+    def add_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """See Exports."""
+        with self._one_after_the_other:
+            self._control.add(self._export(dataset, guid, number, share, clients, squash, versions))
+
+    def change_export(
+        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> None:
+        """See Exports."""
+        with self._one_after_the_other:
+            self._ours(number)
+            self._control.change(self._export(dataset, guid, number, share, clients, squash, versions))
+
+    def remove_export(self, number: int) -> None:
+        """See Exports."""
+        with self._one_after_the_other:
+            self._ours(number)
+            self._control.remove(number)
+
+    def forget_export(self, number: int) -> None:
+        """See Exports."""
+        with self._one_after_the_other:
+            self._control.forget(number)
+
+    def _export(
+        self, dataset: str, guid: int, number: int, share: str, clients: Sequence[str], squash: str, versions: Sequence[int]
+    ) -> Export:
+        rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
+        place = self._place(dataset, guid)
+        return Export(
+            number,
+            place,
+            share,
+            access="None",
+            squash=squash,
+            clients=rights,
+            protocols=tuple(versions),
+            dataset=dataset,
+            guid=guid,
+        )
+
+    def _place(self, dataset: str, guid: int) -> Path:
+        """Where it is mounted, and seen."""
+        found = self._engine.filesystem(dataset)
+        place = found.mountpoint or "none"
+        if found.guid != guid:
+            raise Refused(f"the GUID of {dataset} is {found.guid} instead of {guid}: it is another dataset")
+        if not is_allowed(place, self._directories):
+            raise Refused(
+                f"{dataset} is mounted at {place}: only what is one name below {' or '.join(self._directories)} is exported"
+            )
+        if is_of_reservations(dataset, place):
+            raise Refused(f"{dataset} has persistent reservations, which are the target's")
+        its_own(found)
+        if not found.mounted or (there := self._seen_at(place)) != dataset:
+            raise Refused(f"at {place} is {(there if found.mounted else None) or 'nothing'} mounted, and not {dataset}")
+        return Path(place)
+
+    def _ours(self, number: int) -> None:
+        """Others' exports are left alone: those that lie elsewhere and have no file in the folder, which is root's."""
+        for one in self._control.served():
+            if one.export_id == number and one.text is None and not one.path.startswith(self._directories):
+                raise Refused(f"export {number} ({one.path}) is none of the appliance's")

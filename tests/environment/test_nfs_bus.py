@@ -1,0 +1,157 @@
+"""Who may have ganesha export what, with the real daemon on a message bus with Debian's policy and ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.ganesha import Export, mounted_xfs, running_ganesha
+from support.message_bus import message_bus
+from support.programs import REPOSITORY
+
+from appliance.dataplane.ganesha import Ganesha
+from appliance.helper.checks import Policy
+from appliance.helper.exports import CheckedExports
+from appliance.helper.tests.served import served
+from appliance.zfs.model import VdevSpec
+from appliance.zfs.simulator import Simulator
+
+CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
+VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
+POLICY = REPOSITORY / "packaging/dbus/zvaai-nfs.conf"
+
+ASKING = """
+import os, sys
+from pathlib import Path
+from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, Ganesha, GaneshaDeniedError
+from appliance.dataplane.ganesha import _EXPORTS as MANAGER
+from appliance.helper.client import HelperClient
+from appliance.worker.exports import ExportsByHelper
+
+folder, bus, socket, path, guid, outside = sys.argv[1:]
+look = Ganesha(Path(folder), bus)
+control = ExportsByHelper(look, HelperClient(Path(socket)))
+
+def refused(error, call, *arguments):
+    before = control.served()
+    try:
+        call(*arguments)
+    except error:
+        assert control.served() == before, control.served()
+        return
+    raise AssertionError(f"{arguments} was done")
+
+# Who took the worker over asks by himself, with a file of his own.
+own = Path("/tmp") / f"of-{os.getpid()}.conf"
+own.write_text('EXPORT { Export_Id = 7; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }')
+try:
+    for method, signature, *arguments in (
+        ("AddExport", "ss", str(own), "EXPORT(Export_Id=7)"),
+        ("UpdateExport", "ss", str(own), "EXPORT(Export_Id=9)"),
+        ("RemoveExport", "q", 9),
+    ):
+        refused(GaneshaDeniedError, look._call, MANAGER, method, signature, *arguments)
+finally:
+    own.unlink()
+refused(PermissionError, look.add, Export(7, Path("/"), "/all"))
+
+# By the helper he gets datastores, and nothing else.
+CLIENTS = "127.0.0.1, 192.0.2.0/24"
+
+def datastore(number=1, dataset="tank/one", of=int(guid), share="/one", squash="No_Root_Squash", clients=CLIENTS):
+    rights = [ClientRights(clients, "RW", squash)]
+    return Export(number, Path(path), share, squash=squash, clients=rights, dataset=dataset, guid=of)
+
+for wrong in (
+    datastore(of=4711),
+    datastore(dataset="tank"),
+    datastore(dataset="tank/none"),
+    datastore(dataset="tank/outside", of=int(outside)),
+    datastore(share='/one"; FSAL { Name = VFS; } Tag = "x'),
+    datastore(share="/../one"),
+    datastore(squash="No_Root_Squash; FSAL { Name = VFS; }"),
+    datastore(clients="127.0.0.1; } FSAL { Name = VFS; } CLIENT { Clients = 127.0.0.2"),
+    datastore(number=70000),
+    datastore(number=9),
+):
+    refused(ExportRefusedError, control.add, wrong)
+refused(ExportRefusedError, control.change, datastore(number=9))
+refused(ExportRefusedError, control.remove, 9)
+
+control.add(datastore())
+assert [(one.export_id, one.path, one.pseudo) for one in control.served()] == [(1, path, "/one"), (9, "/usr", "/others")]
+assert control.files() == {1: datastore().block()} and control.clients().known == () and look.statistics(1) == ()
+control.change(datastore(squash="All_Squash"))
+(served, _) = control.served()
+assert served.text == datastore(squash="All_Squash").block()
+assert served.clients == {"127.0.0.1 RW All_Squash v3,4", "192.0.2.0/24 RW All_Squash v3,4"}, served.clients
+control.remove(1)
+assert [one.pseudo for one in control.served()] == ["/others"] and control.files() == {}
+print(os.getuid())
+"""
+
+
+@contextlib.contextmanager
+def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> Iterator[tuple[Path, int, int]]:
+    """The root helper for this user: its socket, and the GUIDs of tank/one, which the store is, and of tank/outside at /usr."""
+    simulator = Simulator()
+    simulator.create_pool("tank", [VdevSpec(devices=(simulator.disks()[0].path,))], force=True)
+    one = simulator.create_filesystem("tank/one", properties={"mountpoint": str(store)})
+    outside = simulator.create_filesystem("tank/outside", properties={"mountpoint": "/usr"})
+    policy = Policy(mount_directories=(f"{store.parent}/",))
+    seen = {str(store): "tank/one", "/usr": "tank/outside"}
+    checked = CheckedExports(simulator, Ganesha(exports, bus, block), policy.mount_directories, seen.get)
+    path = exports.parent / "helper.sock"
+    with served(simulator, path, users={user}, policy=policy, exports=checked):
+        path.chmod(0o666)
+        yield path, one.guid, outside.guid
+
+
+def test_the_worker_may_look_on_the_system_bus_and_has_exports_by_the_helper(tmp_path: Path) -> None:
+    """With Debian's policy and ours, the worker's user being nobody here."""
+    debian = next(Path("/usr/share/dbus-1/system.d").glob("*ganesha*"), None) or next(
+        Path("/etc/dbus-1/system.d").glob("*ganesha*")
+    )
+    ours = tmp_path / "zvaai-nfs.conf"
+    ours.write_text(POLICY.read_text().replace('user="zvaai"', 'user="nobody"'))
+    room = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    room.chmod(0o755)
+    exports, nobody, other = room / "exports.d", 65534, 2
+    exports.mkdir()
+    shutil.copytree(REPOSITORY / "appliance", room / "lib/appliance", ignore=shutil.ignore_patterns("tests"))
+
+    def asks(user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        settings = {**os.environ, "PYTHONPATH": str(room / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
+        words = [*as_user, "python3", "-c", ASKING, str(exports), *arguments]
+        return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, env=settings, cwd="/")
+
+    try:
+        with mounted_xfs(tmp_path / "store") as store, message_bus(room / "bus", debian, ours) as bus:
+            (room / "bus" / "socket").chmod(0o666)
+            # As configured, it starts with no export of ours: the first one brings what FSAL_ZVAAI is to know.
+            block = tmp_path / "vaai-nas.conf"
+            socket = tmp_path / "vaai-nas.socket"
+            text = VAAI_NAS.read_text().replace("/run/zvaai-nfs/vaai-nas.socket", str(socket)).replace("= zvaai;", "= nobody;")
+            block.write_text(text.replace("/srv/zvaai", str(store.parent)))
+            listed = re.findall(r"^FSAL_LIST \{.*?^\}", CONFIGURATION.read_text(), re.MULTILINE | re.DOTALL)[0]
+            blocks = f'{listed}\n%include "{block}"\n'
+            others = [Export(9, Path("/usr"), "/others", fsal="VFS", access="RO")]
+            environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
+            with (
+                running_ganesha(tmp_path / "ganesha", others, environment=environment, blocks=blocks),
+                helper_of(exports, bus, block, store, nobody) as (helper, one, outside),
+            ):
+                words = (bus, str(helper), str(store), str(one), str(outside))
+                done = asks(nobody, *words)
+                assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
+                done = asks(other, *words)
+                assert done.returncode != 0 and "GaneshaDeniedError" in done.stderr, done.stderr
+    finally:
+        shutil.rmtree(room)
