@@ -149,7 +149,7 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
       {problem !== null && <ProblemAlert problem={problem} knownFields={["name"]} />}
       {plan !== null && (
         <section aria-label={words.review}>
-          <h3>{words.review}</h3>
+          <h3 className="zv-review">{words.review}</h3>
           <p>{words.reviewLead}</p>
           <CodeBlock>
             <CodeBlockCode>{plan.join("\n")}</CodeBlockCode>
