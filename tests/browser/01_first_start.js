@@ -74,6 +74,14 @@ test("without a pool the first start goes on with it, can be left, and is found 
   await page.getByRole("button", { name: "Show what will be made" }).click();
   await page.getByText("mirror-0").waitFor();
   await look(page, "first-start-pool");
+  // A session that ends here is asked for over the page: what was chosen stays.
+  await page.context().clearCookies();
+  await page.getByRole("button", { name: "Make the pool" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
+  await page.getByRole("button", { name: "Log in again" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  assert.ok((await disks.nth(0).isChecked()) && (await disks.nth(1).isChecked()));
   await page.getByRole("button", { name: "Make the pool" }).click();
   await page.getByRole("heading", { name: "Check the portals" }).waitFor();
   await look(page, "first-start-portals");

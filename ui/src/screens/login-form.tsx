@@ -2,6 +2,7 @@
 
 import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";
 import { useCallback, useState, type FormEvent } from "react";
+import { asProblem } from "../api/problem";
 import { TextField } from "../parts/field";
 import { ProblemAlert } from "../parts/problem-alert";
 import { useSubmission } from "../parts/use-submission";
@@ -18,14 +19,26 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
   const [name, setName] = useState(session?.name ?? "");
   const [password, setPassword] = useState("");
   const { send, pending, problem } = useSubmission(
-    useCallback((asked: Asked) => logIn(asked.name, asked.password), [logIn]),
+    useCallback(
+      async (asked: Asked) => {
+        try {
+          await logIn(asked.name, asked.password);
+          setPassword("");
+        } catch (error) {
+          // It was wrong; what could not be asked is sent again as it is.
+          if (asProblem(error).isSession) setPassword("");
+          throw error;
+        }
+      },
+      [logIn],
+    ),
     onDone,
   );
   const words = text.session.login;
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
-    void send({ name, password }).then(() => setPassword(""));
+    void send({ name, password });
   }
 
   return (

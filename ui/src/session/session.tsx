@@ -20,13 +20,17 @@ interface Known {
 
 export const sessionQuery = queryOptions({
   queryKey: KEY,
-  queryFn: async ({ signal }): Promise<Known> => {
+  queryFn: async ({ client, signal }): Promise<Known> => {
     try {
       const session = await told(api.GET("/api/v1/session", { signal }));
       setCsrfToken(session.csrf_token ?? null);
       return { session, ended: false };
     } catch (error) {
-      if (error instanceof ApiProblem && error.isSession) return { session: null, ended: false };
+      if (error instanceof ApiProblem && error.isSession) {
+        // Who was logged in keeps the page, and what was typed there.
+        const known = client.getQueryData<Known>(KEY);
+        return known?.session ? { ...known, ended: true } : { session: null, ended: false };
+      }
       throw error;
     }
   },

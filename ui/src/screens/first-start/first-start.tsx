@@ -8,6 +8,7 @@ import { poolsQuery, setupQuery } from "../../api/queries";
 import { Alone } from "../../parts/alone";
 import { Told } from "../../parts/states";
 import { sessionQuery, useMay } from "../../session/session";
+import { LoginAgain } from "../../shell/login-again";
 import { text } from "../../text";
 import { AccountStep } from "./account-step";
 import { PoolStep } from "./pool-step";
@@ -32,6 +33,7 @@ export function FirstStartScreen() {
           </Told>
         )}
       </Told>
+      {session.data?.ended && <LoginAgain />}
     </Alone>
   );
 }
