@@ -144,6 +144,8 @@ class Forwarder:
 
     def __init__(self, forwards: Sequence[Forward], address: str = GUEST_ADDRESS) -> None:
         self._address = address
+        self._carrying: set[asyncio.Task[None]] = set()
+        """The loop alone does not hold one whose client has said all that it has to say."""
         self._listening: list[tuple[socket.socket, int]] = []
         for forward in forwards:
             listener = socket.create_server((forward.host_address, forward.host_port), backlog=64)
@@ -157,8 +159,13 @@ class Forwarder:
 
     async def _serve(self) -> None:
         for listener, guest_port in self._listening:
-            await asyncio.start_server(functools.partial(self._carry, port=guest_port), sock=listener)
+            await asyncio.start_server(functools.partial(self._begin, port=guest_port), sock=listener)
         await asyncio.Event().wait()
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        task = asyncio.create_task(self._carry(reader, writer, port))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -289,12 +296,15 @@ class GuestProcess:
 
     def stop(self) -> None:
         """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console."""
+        self._send(b"cad")
+
+    def _send(self, data: bytes) -> None:
+        """To the management console. Its queue is short, and a guest that is stuck reads nothing of it."""
         if self._process is None or self._process.poll() is not None:
             return
-        data = b"cad"
         request = struct.pack(f"=III{MCONSOLE_MAX_DATA}s", MCONSOLE_MAGIC, MCONSOLE_VERSION, len(data), data)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as console, contextlib.suppress(OSError):
-            console.sendto(request, str(self._state / "guest" / "mconsole"))
+            console.sendto(request, socket.MSG_DONTWAIT, str(self._state / "guest" / "mconsole"))
 
     def kill(self) -> None:
         """Ends the guest at once, as a power cut would: nothing the guest held in memory reaches its disks."""

@@ -1,0 +1,36 @@
+"""The ports of a guest, and of the demo, as this machine's clients meet them."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+
+from support.programs import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "packaging/uml"))
+
+import guest
+
+
+def test_who_has_said_all_is_still_answered() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        forwarder = guest.Forwarder([guest.Forward(port)], "127.0.0.1")
+        forwarder.start()
+        with socket.create_connection(("127.0.0.1", forwarder.ports[port]), timeout=60) as client:
+            served, _ = server.accept()
+            with served:
+                served.settimeout(60)
+                client.sendall(b"question")
+                client.shutdown(socket.SHUT_WR)
+                asked = b""
+                while more := served.recv(100):
+                    asked += more
+                assert asked == b"question"
+                gc.collect()  # the loop alone does not hold what waits for nothing but the server
+                served.sendall(b"answer")
+            answer = b""
+            while more := client.recv(100):
+                answer += more
+            assert answer == b"answer"
