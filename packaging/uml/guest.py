@@ -37,6 +37,9 @@ GUEST_ADDRESS = "192.0.2.2"
 MAX_MAP_COUNT = 1048576
 """Every page a guest process maps is a mapping of the host; at the default 65530 a busy guest panics."""
 
+SHOW_SECONDS = 2.0
+"""For a guest to say what it was doing, before it is killed."""
+
 MCONSOLE_MAGIC = 0xCAFEBABE
 MCONSOLE_VERSION = 2
 MCONSOLE_MAX_DATA = 512
@@ -297,6 +300,14 @@ class GuestProcess:
     def stop(self) -> None:
         """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console."""
         self._send(b"cad")
+
+    def show(self) -> None:
+        """Has the guest print what it was doing on its console, as far as it still can, within SHOW_SECONDS."""
+        # The log level first, or the console does not get it. No answer is waited for: a guest that is stuck gives none.
+        self._send(b"sysrq 9")
+        self._send(b"sysrq p")
+        with contextlib.suppress(subprocess.TimeoutExpired, GuestError):
+            self.wait(SHOW_SECONDS)
 
     def _send(self, data: bytes) -> None:
         """To the management console. Its queue is short, and a guest that is stuck reads nothing of it."""

@@ -72,6 +72,8 @@ def main(words: Sequence[str]) -> int:
             try:
                 return guest.wait(options.timeout)
             except subprocess.TimeoutExpired:
+                report(f"the time limit of {options.timeout:.0f} s passed: killed; on its console is what it was doing")
+                guest.show()
                 return 124
     except GuestError as error:
         report(str(error))

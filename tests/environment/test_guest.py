@@ -158,6 +158,16 @@ def test_nothing_is_left_behind() -> None:
     assert sysctl_is_put_back()
 
 
+def test_a_time_limit_is_told_with_what_the_guest_was_doing() -> None:
+    for seconds in (6, 60):  # a loaded machine may not have booted it in the first time
+        result = guest("--timeout", str(seconds), "sh", "-c", "while :; do :; done")
+        assert result.returncode == 124
+        assert f"the time limit of {seconds} s passed" in result.stderr
+        if "comm: sh " in result.stdout:
+            return
+    raise AssertionError(result.stdout)
+
+
 def test_a_guest_that_panics_is_reported() -> None:
     result = guest("sh", "-c", "echo c >/proc/sysrq-trigger; sleep 60")
     assert result.returncode == 125
