@@ -42,7 +42,9 @@ APPLIANCE = CACHE / "demo"
 IQN = "iqn.2026-11.example.zvaai:demo"
 ISCSI_PORT = 3260
 READY_SECONDS = 180.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 240.0
+"""More than all that serve.py ends takes at most: each process is killed when its time is up."""
+ASK_AGAIN_SECONDS = 2.0
 
 
 def report(message: str) -> None:
@@ -56,14 +58,18 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """A demo that was started: where its portal is, whether it has ended, how to stop it and wait for its end."""
+    """A demo that was started: where its portal is, whether it has ended, how to ask it to end.
+
+    `wait` returns the exit code once it has ended; raises subprocess.TimeoutExpired, GuestError.
+    """
 
     where: str
     portal: tuple[str, int]
     clients: str
     """The address that the NFS server sees clients of this machine at."""
     ended: Callable[[], bool]
-    stop: Callable[[], None]
+    ask: Callable[[], None]
+    wait: Callable[[float], int]
 
 
 @dataclass(frozen=True)
@@ -128,12 +134,11 @@ def in_guest(ports: Ports) -> Iterator[Running]:
     )
     with GuestProcess(options) as guest:
 
-        def stop() -> None:
-            guest.stop()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                guest.wait(STOP_SECONDS)
+        def ask() -> None:
+            if guest.booted:  # before, it would reboot
+                guest.stop()
 
-        yield Running("a User-Mode Linux guest of this machine", portal, HOST_ADDRESS, guest.poll, stop)
+        yield Running("a User-Mode Linux guest of this machine", portal, HOST_ADDRESS, guest.poll, ask, guest.wait)
 
 
 @contextlib.contextmanager
@@ -148,19 +153,26 @@ def on_host(ports: Ports) -> Iterator[Running]:
     command += own_network
     process = subprocess.Popen(command, start_new_session=True)
 
-    def stop() -> None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-
+    where, portal = "this host's own OpenZFS", ("127.0.0.1", ports.iscsi)
     try:
-        yield Running(
-            "this host's own OpenZFS", ("127.0.0.1", ports.iscsi), "127.0.0.1", lambda: process.poll() is not None, stop
-        )
+        yield Running(where, portal, "127.0.0.1", lambda: process.poll() is not None, process.terminate, process.wait)
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def end(running: Running, seconds: float = STOP_SECONDS) -> None:
+    """Returns once it has ended in order. Raises DemoFailed, GuestError: who leaves its context then kills it."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        running.ask()  # again: a guest that boots may miss it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = running.wait(min(ASK_AGAIN_SECONDS, seconds))
+            if code != 0:
+                raise DemoFailed(f"ended, but not in order (exit code {code}); the data is kept")
+            return
+    raise DemoFailed(f"did not end within {seconds:.0f} s and is killed: the data is as a power cut leaves it")
 
 
 def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
@@ -296,8 +308,8 @@ def main() -> int:
                 time.sleep(0.1)
             if not interrupted:
                 raise DemoFailed("the demo ended by itself")
-            report("stopping")
-            running.stop()
+            report(f"stopping; usually some seconds, at most {STOP_SECONDS:.0f}")
+            end(running)
     except (DemoFailed, GuestError) as error:
         report(str(error))
         return 1

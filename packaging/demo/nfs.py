@@ -11,19 +11,17 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
 from guest import Forward, Forwarder  # noqa: E402
+from programs import END_WITH_US, DemoError, Ending, Stopped, StopSignal, end, report, run, wait_until  # noqa: E402
 from service import BUS, HERE, NFS_STATISTICS, OWN_MOUNTS, USER  # noqa: E402
 
 EXPORT = "/demo"
@@ -41,26 +39,6 @@ SHOWN = {
 }
 LOOK_SECONDS = 1.0
 READY_SECONDS = 30.0
-END_SECONDS = 20.0
-END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
-
-
-class NfsError(Exception):
-    """The export can't be served; the text says why."""
-
-
-def run(*command: str | Path) -> str:
-    """Standard output of a command. Raises NfsError with its standard error."""
-    words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise NfsError(f"{' '.join(words)}: {result.stderr.strip()}")
-    return result.stdout
-
-
-def report(message: str) -> None:
-    """Says on standard error what goes on."""
-    print(f"demo: {message}", file=sys.stderr, flush=True)
 
 
 def mount_store(dataset: str) -> None:
@@ -99,30 +77,18 @@ EXPORT {{
 """
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], what: str, until: float) -> None:
-    """Returns once somebody listens there, before the clock says `until`. Raises NfsError."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        if process.poll() is not None or time.monotonic() > until:
-            raise NfsError(f"{what} does not answer at port {port}")
-        time.sleep(0.02)
+def listens(port: int) -> bool:
+    """Whether somebody does, here."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
-@contextlib.contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in a session of its own, that it gets no signal but ours; ended afterwards."""
+def started(ending: Ending, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """A program in a session of its own, that it gets no signal but ours."""
     process = subprocess.Popen([*END_WITH_US, *command], start_new_session=True, **options)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            report(f"{command[0]} did not end within {END_SECONDS:.0f} s and was killed")
-            process.kill()
-            process.wait()
+    ending.add(lambda: end(process, command[0]))
+    return process
 
 
 def counters() -> dict[str, int]:
@@ -148,44 +114,32 @@ def show_offloads(known: dict[str, int]) -> None:
     known.update(found)
 
 
-def serve(options: argparse.Namespace) -> None:
-    """Serves until SIGTERM or SIGINT."""
-    stopping = False
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-
-    until = time.monotonic() + READY_SECONDS
+def serve(options: argparse.Namespace, stop: StopSignal) -> None:
+    """Serves until SIGTERM or SIGINT. Raises DemoError, Stopped."""
     if not Path("/etc/mtab").exists():  # ganesha ends without it; systemd makes it on a host
         if not Path("/.zvaai-rootfs").exists():
-            raise NfsError("/etc/mtab is missing: ln -s ../proc/self/mounts /etc/mtab")
+            raise DemoError("/etc/mtab is missing: ln -s ../proc/self/mounts /etc/mtab")
         Path("/etc/mtab").symlink_to("/proc/self/mounts")
     mount_store(options.dataset)
-    try:
+    with Ending() as ending:
+        ending.add(lambda: run("umount", STORE))
         (HERE / "ganesha.conf").write_text(configuration(options.fsal))
         environment = {**os.environ, "LD_LIBRARY_PATH": str(options.library), "BLKID_FILE": str(HERE / "blkid.tab")}
         environment["DBUS_SYSTEM_BUS_ADDRESS"] = BUS
         daemon = ["ganesha.nfsd", "-F", "-x", "-f", str(HERE / "ganesha.conf"), "-L", str(options.log), "-N", "NIV_EVENT"]
         daemon += ["-p", str(HERE / "ganesha.pid")]
-        with started(["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL) as rpcbind:
-            wait_for_port(RPCBIND_PORT, rpcbind, "rpcbind", until)
-            with started(daemon, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ganesha:
-                for port in PORTS:
-                    wait_for_port(port, ganesha, f"ganesha.nfsd (log: {options.log})", until)
-                options.ready.touch()
-                known: dict[str, int] = {}
-                while not stopping and ganesha.poll() is None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        ganesha.wait(LOOK_SECONDS)
-                    show_offloads(known)
-                if not stopping:
-                    raise NfsError(f"ganesha.nfsd ended by itself (exit code {ganesha.returncode}; log: {options.log})")
-    finally:
-        run("umount", STORE)
+        rpcbind = started(ending, ["rpcbind", "-f", "-w"], stderr=subprocess.DEVNULL)
+        wait_until(lambda: listens(RPCBIND_PORT), [rpcbind], "rpcbind", READY_SECONDS, stop)
+        ganesha = started(ending, daemon, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: all(map(listens, PORTS)), [ganesha], f"ganesha.nfsd (log: {options.log})", READY_SECONDS, stop)
+        options.ready.touch()
+        known: dict[str, int] = {}
+        while not stop.came and ganesha.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                ganesha.wait(LOOK_SECONDS)
+            show_offloads(known)
+        if not stop.came:
+            raise DemoError(f"ganesha.nfsd ended by itself (exit code {ganesha.returncode}; log: {options.log})")
 
 
 def enter_network(forwards: Sequence[Forward]) -> None:
@@ -207,11 +161,14 @@ def main(words: Sequence[str]) -> int:
     ports_help = "serve at these ports of 127.0.0.1 from a network of its own, instead of at the usual ones of all addresses"
     parser.add_argument("--own-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT", "PROGRAM"), help=ports_help)
     options = parser.parse_args(words)
+    stop = StopSignal()
     try:
         if options.own_network:
             enter_network([Forward(port, at) for port, at in zip(PORTS, options.own_network, strict=True)])
-        serve(options)
-    except (NfsError, OSError) as error:
+        serve(options, stop)
+    except Stopped:
+        return 0
+    except (DemoError, OSError) as error:
         report(f"NFS: {error}")
         return 1
     return 0

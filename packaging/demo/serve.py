@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,11 +18,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import service
-from service import Appliance, ApplianceError
+from programs import END_WITH_US, DemoError, Ending, Stopped, StopSignal, end, report, run, wait_until
+from service import Appliance
 
 VOLUME_BYTES = 4 << 30
 VOLBLOCKSIZE = 16384
@@ -39,26 +38,11 @@ SHOWN = {
 LOOK_SECONDS = 1.0
 DEVICE_SECONDS = 20.0
 READY_SECONDS = 20.0
-NFS_READY_SECONDS = 40.0  # it ends by itself when it does not serve within 30
+NFS_READY_SECONDS = 70.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 30
+TARGET_END_SECONDS = 30.0
+NFS_END_SECONDS = 50.0  # it gives ganesha and rpcbind 20 each
+SETTLE_SECONDS = 20
 UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
-END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
-
-
-class DemoError(Exception):
-    """The demo can't be served; the text says why and what to do."""
-
-
-def run(*command: str) -> str:
-    """Standard output of a command. Raises DemoError with its standard error."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise DemoError(f"{' '.join(command)}: {result.stderr.strip()}")
-    return result.stdout
-
-
-def report(message: str) -> None:
-    """Says on standard error what goes on."""
-    print(f"demo: {message}", file=sys.stderr, flush=True)
 
 
 def open_pool(pool: str, device: str) -> None:
@@ -146,81 +130,54 @@ def bind_library(library: Path) -> Path:
     return place
 
 
-def serve(options: argparse.Namespace) -> None:
-    """Serves until SIGTERM or SIGINT."""
-    stopping = False
-    target: subprocess.Popen[bytes] | None = None
-    nfs: subprocess.Popen[bytes] | None = None
-    bus: subprocess.Popen[bytes] | None = None
-    appliance: Appliance | None = None
+def serve(options: argparse.Namespace, stop: StopSignal) -> None:
+    """Serves until SIGTERM or SIGINT, then ends in order: the appliance, the target, the NFS server, the bus, the pool.
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-        if target is not None:
-            target.terminate()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-
+    Raises DemoError; Stopped when it is to end before it serves.
+    """
     own_folders()
     open_pool(options.pool, options.device)
-    try:
+    with Ending() as ending:
+        ending.add(lambda: close_pool(options.pool))
         volumes = [f"{options.pool}/lun{number}" for number in LUNS]
         devices = [open_volume(volume) for volume in volumes]
         clones = load_zvol_clone(options.zvol_clone)
         options.state.mkdir(parents=True, exist_ok=True)
         control = service.HERE / "target.sock"
         report("starting the NFS server, the target and the appliance")
-        bus = service.start_bus()
+        service.start_bus(ending, stop)  # who is on a bus that ends, ends at once
         nfs = start_nfs(options)
+        ending.add(lambda: end(nfs, "the NFS server", NFS_END_SECONDS))
+        # In a session of its own, as the others: a signal to all of this one would end it before its turn.
         target = subprocess.Popen(
             [*END_WITH_US, options.target, "serve", "--config", options.state / "target.json", "--control", control]
             + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn", "--allow-user", service.USER],
             stdout=sys.stderr,  # standard output is the demo's own
+            start_new_session=True,
         )
+        ending.add(lambda: end(target, "the target", TARGET_END_SECONDS))
         appliance = Appliance(service_options(options, control))
+        ending.add(appliance.stop)
         appliance.start()
 
         def call(method: str, parameters: dict[str, Any]) -> str:
             return run(options.target, "call", "--control", str(control), method, json.dumps(parameters))
 
-        wait_until_it_answers(call, target)
+        wait_until(lambda: answers(call), [target], "the target", READY_SECONDS, stop)
         call("targets.create", {"name": options.iqn, "initiators": "any"})
         for number, volume, device in zip(LUNS, volumes, devices, strict=True):
             lun = {"number": number, "uuid": identity(volume), "path": str(device), "product": "ZVAAI DEMO"}
             call("luns.create", {"target": options.iqn, "lun": lun})
-        wait_for_nfs(options, nfs)
-        appliance.wait_until_ready()
+        wait_until(nfs_ready(options).exists, [nfs], "the NFS server", NFS_READY_SECONDS, stop)
+        appliance.wait_until_ready(stop)
         tell_ready(options.state / "ready", {"luns": LUNS, "zvol_clone": clones, "console": appliance.facts})
-        if stopping:
-            target.terminate()
-        look(partial(call, "statistics.get", {"target": options.iqn}), target, nfs, appliance)
-        if not stopping and nfs.poll() is not None:
-            raise DemoError(f"the NFS server ended by itself (exit code {nfs.returncode})")
-        code = target.wait()
-        if not stopping:
-            raise DemoError(f"the target ended by itself (exit code {code})")
-    finally:
-        if appliance is not None:
-            appliance.stop()
-        end_all([target, nfs])
-        end_all([bus])  # who is on a bus that ends, ends at once
-        close_pool(options.pool)
-
-
-def end_all(processes: Sequence[subprocess.Popen[bytes] | None]) -> None:
-    """Ends those that were started."""
-    started = [process for process in processes if process is not None]
-    for process in started:
-        process.terminate()
-    for process in started:
-        process.wait()
+        look(partial(call, "statistics.get", {"target": options.iqn}), {"target": target, "NFS server": nfs}, appliance, stop)
 
 
 def close_pool(pool: str) -> None:
     """Exports it, when nobody uses its volumes any more."""
-    run("udevadm", "settle")  # it looks at the zvol after the target has closed it, and keeps the pool busy
+    # It looks at the zvol after the target has closed it, and keeps the pool busy.
+    run("udevadm", "settle", f"--timeout={SETTLE_SECONDS}")
     run("zpool", "export", pool)
 
 
@@ -245,17 +202,13 @@ def tell_ready(path: Path, facts: Mapping[str, Any]) -> None:
         file.write(json.dumps(facts))
 
 
-def wait_until_it_answers(call: Callable[[str, dict[str, Any]], str], target: subprocess.Popen[bytes]) -> None:
-    """Returns once the control socket answers. Raises DemoError."""
-    until = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            call("status", {})
-            return
-        except DemoError as error:
-            if target.poll() is not None or time.monotonic() > until:
-                raise DemoError(f"the target does not answer: {error}") from error
-            time.sleep(0.05)
+def answers(call: Callable[[str, dict[str, Any]], str]) -> bool:
+    """Whether the target's control socket does."""
+    try:
+        call("status", {})
+    except DemoError:
+        return False
+    return True
 
 
 def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
@@ -265,7 +218,7 @@ def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
     words += ["--log", options.state / "ganesha.log", "--ready", nfs_ready(options)]
     if options.nfs_own_network:
         words += ["--own-network", *map(str, options.nfs_own_network)]
-    return subprocess.Popen([*END_WITH_US, "python3", NFS, *words], stdout=sys.stderr)
+    return subprocess.Popen([*END_WITH_US, "python3", NFS, *words], stdout=sys.stderr, start_new_session=True)
 
 
 def nfs_ready(options: argparse.Namespace) -> Path:
@@ -274,35 +227,23 @@ def nfs_ready(options: argparse.Namespace) -> Path:
     return path
 
 
-def wait_for_nfs(options: argparse.Namespace, nfs: subprocess.Popen[bytes]) -> None:
-    """Returns once the NFS export is served. Raises DemoError."""
-    until = time.monotonic() + NFS_READY_SECONDS
-    while not nfs_ready(options).exists():
-        if nfs.poll() is not None:
-            raise DemoError("the NFS server ended before it served")
-        if time.monotonic() > until:
-            raise DemoError(f"the NFS server does not serve within {NFS_READY_SECONDS:.0f} s")
-        time.sleep(0.05)
-
-
 def look(
-    statistics: Callable[[], str], target: subprocess.Popen[bytes], nfs: subprocess.Popen[bytes], appliance: Appliance
+    statistics: Callable[[], str], needed: Mapping[str, subprocess.Popen[bytes]], appliance: Appliance, stop: StopSignal
 ) -> None:
-    """Until the target or the NFS server ends: says what the target did for hosts with the demo's own LUNs, whenever it did more,
-    and sees to it that the appliance runs.
+    """Until it is to end: says what the target did for hosts with the demo's own LUNs, whenever it did more, and sees to it
+    that the appliance runs. Raises DemoError when one of the needed processes ends by itself.
     """
     known: dict[tuple[int, str], int] = {}
-    while nfs.poll() is None:
-        try:
-            target.wait(LOOK_SECONDS)
-            return
-        except subprocess.TimeoutExpired:
-            pass
+    while not stop.came:
+        time.sleep(LOOK_SECONDS)
+        for name, process in needed.items():
+            if not stop.came and process.poll() is not None:
+                raise DemoError(f"the {name} ended by itself (exit code {process.returncode})")
         appliance.look()
         try:
             luns = json.loads(statistics())["luns"]
         except DemoError:
-            continue  # it is about to end
+            continue  # it has ended
         for lun in luns:
             for counter, what in SHOWN.items():
                 key, count = (lun["number"], counter), lun["offload"][counter]
@@ -330,9 +271,13 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--nfs-own-network", type=int, nargs=3, help="--own-network of nfs.py")
     parser.add_argument("--appliance", required=True, type=Path, help="folder with the package `appliance` and the console")
     parser.add_argument("--console", required=True, help="ADDRESS:PORT of the API and the console")
+    options = parser.parse_args(words)
+    stop = StopSignal()
     try:
-        serve(parser.parse_args(words))
-    except (DemoError, ApplianceError) as error:
+        serve(options, stop)
+    except Stopped:
+        return 0
+    except (DemoError, OSError) as error:
         report(str(error))
         return 1
     return 0

@@ -12,10 +12,10 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from programs import END_WITH_US, Ending, KeptRunning, StopSignal, end, report, run, wait_until
 
 PORT = 8443
 IQN = "iqn.2026-11.example.zvaai:datastores"
@@ -31,8 +31,6 @@ DATASET = "appliance"
 ROOM = "256M"
 """Reserved for the database: hosts that fill the pool don't end the appliance."""
 READY_SECONDS = 120.0
-END_SECONDS = 20.0
-END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _WITHOUT_PRIVILEGES = ("--reuid", USER, "--regid", "nogroup", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
 _BUS_POLICY = Path(__file__).resolve().parents[1] / "dbus/zvaai-nfs.conf"
 _BUS_CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
@@ -53,10 +51,6 @@ _BUS_CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bu
 """
 
 
-class ApplianceError(Exception):
-    """The appliance can't be served; the text says why."""
-
-
 @dataclass(frozen=True)
 class Options:
     """Where it finds what it needs: the package `appliance` with the console, the pool, sockets, a folder for keys and logs."""
@@ -72,42 +66,33 @@ class Options:
     """Where the devices of the pool lie."""
 
 
-def report(message: str) -> None:
-    """Says on standard error what goes on."""
-    print(f"demo: {message}", file=sys.stderr, flush=True)
-
-
-def run(*command: str) -> str:
-    """Standard output of a command. Raises ApplianceError with its standard error."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ApplianceError(f"{' '.join(command)}: {result.stderr.strip()}")
-    return result.stdout
-
-
-def start_bus() -> subprocess.Popen[bytes]:
-    """The message bus, before ganesha: root may do all, the worker what packaging/dbus lets it. Raises ApplianceError."""
+def start_bus(ending: Ending, stop: StopSignal) -> None:
+    """The message bus, before ganesha: root may do all, the worker what packaging/dbus lets it. Raises DemoError, Stopped."""
     policy, configuration = HERE / "zvaai-nfs.conf", HERE / "bus.conf"
     policy.write_text(_BUS_POLICY.read_text().replace('user="zvaai"', f'user="{USER}"'))
     configuration.write_text(_BUS_CONFIGURATION.format(address=BUS, policy=policy))
     command = [*END_WITH_US, "dbus-daemon", f"--config-file={configuration}", "--nofork", "--nopidfile", "--nosyslog"]
     process = subprocess.Popen(command, start_new_session=True)
-    _wait(Path(BUS.partition("=")[2]).exists, [process], "the message bus")
-    return process
+    ending.add(lambda: end(process, "the message bus"))
+    wait_until(Path(BUS.partition("=")[2]).exists, [process], "the message bus", READY_SECONDS, stop)
 
 
 class Appliance:
-    """Its processes. What ends by itself is started anew a second later, as the units have it."""
+    """Its processes, kept running, the database's dataset, and what they are told."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._state = OWN_MOUNTS / "appliance"
         self._runtime = HERE / "appliance"
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._ended_at: dict[str, float] = {}
+        environment = {
+            "ZVAAI_CONFIG": f"{HERE}/appliance.toml",
+            "PYTHONPATH": str(options.library),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._processes = KeptRunning({**os.environ, **environment})
 
     def start(self) -> None:
-        """Begins; `wait_until_ready` waits. Raises ApplianceError."""
+        """Begins; `wait_until_ready` waits. Raises DemoError."""
         self._mount_state()
         self._runtime.mkdir(mode=0o700)
         os.chown(self._runtime, USER_ID, USER_ID)
@@ -115,8 +100,8 @@ class Appliance:
         (self._options.state / "keys").mkdir(mode=0o700, exist_ok=True)
         configuration = HERE / "appliance.toml"
         configuration.write_text(self._configuration())
-        for name in ("helper", "worker", "api"):
-            self._start(name)
+        for name in ("helper", "worker", "api"):  # who is asked first
+            self._processes.start(f"the appliance's {name}", self._command(name), self._options.state / f"{name}.log")
 
     def _mount_state(self) -> None:
         dataset = f"{self._options.pool}/{DATASET}"
@@ -148,28 +133,20 @@ class Appliance:
             helper = "{HERE}/helper.sock"
             """
 
-    def _start(self, name: str) -> None:
+    def _command(self, name: str) -> list[str]:
         command = [*END_WITH_US, *(_WITHOUT_PRIVILEGES if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
         if name == "helper":
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             command += ["--keys", str(self._options.state / "keys"), "--device-directory", self._options.device_directory]
             command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
             command += ["--exports", f"{HERE}/exports.d", "--bus", BUS]  # the demo's own export has loaded FSAL_ZVAAI already
-        environment = {
-            **os.environ,
-            "ZVAAI_CONFIG": f"{HERE}/appliance.toml",
-            "PYTHONPATH": str(self._options.library),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        with (self._options.state / f"{name}.log").open("wb") as log:
-            self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, cwd="/", start_new_session=True
-            )
+        return command
 
-    def wait_until_ready(self) -> None:
-        """Returns once the API answers and the worker can be asked. Raises ApplianceError."""
-        ready = (self._runtime / "worker.sock").exists
-        _wait(lambda: ready() and self._listens(), list(self._processes.values()), f"the appliance (logs: {self._options.state})")
+    def wait_until_ready(self, stop: StopSignal) -> None:
+        """Returns once the API answers and the worker can be asked. Raises DemoError, Stopped."""
+        asked = self._runtime / "worker.sock"
+        what = f"the appliance (logs: {self._options.state})"
+        wait_until(lambda: asked.exists() and self._listens(), self._processes.processes, what, READY_SECONDS, stop)
 
     def _listens(self) -> bool:
         try:
@@ -180,15 +157,7 @@ class Appliance:
 
     def look(self) -> None:
         """Starts anew what has ended."""
-        for name, process in self._processes.items():
-            if process.poll() is None:
-                continue
-            since = self._ended_at.setdefault(name, time.monotonic())
-            if time.monotonic() - since >= 1:
-                report(f"the appliance's {name} ended by itself (exit code {process.returncode}) and is started anew")
-                del self._ended_at[name]
-                self._start(name)
-                return
+        self._processes.look()
 
     @property
     def facts(self) -> dict[str, str | None]:
@@ -202,31 +171,6 @@ class Appliance:
 
     def stop(self) -> None:
         """Who asks first: the API, the worker, then the helper. The pool is not exported while the database is mounted."""
-        for name in ("api", "worker", "helper"):
-            process = self._processes.get(name)
-            if process is not None:
-                end(process, name)
+        self._processes.stop()
         if os.path.ismount(self._state):
             run("umount", str(self._state))
-
-
-def end(process: subprocess.Popen[bytes], name: str) -> None:
-    """Terminates a process and waits; one that does not end is killed."""
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        report(f"{name} did not end within {END_SECONDS:.0f} s and was killed")
-        process.kill()
-        process.wait()
-
-
-def _wait(ready: Callable[[], bool], processes: Sequence[subprocess.Popen[bytes]], what: str) -> None:
-    until = time.monotonic() + READY_SECONDS
-    while not ready():
-        if any(process.poll() is not None for process in processes):
-            raise ApplianceError(f"{what} ended before it served")
-        if time.monotonic() > until:
-            raise ApplianceError(f"{what} does not serve within {READY_SECONDS:.0f} s")
-        time.sleep(0.05)

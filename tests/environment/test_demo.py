@@ -59,10 +59,14 @@ class Demo:
         )
 
     def interrupt(self) -> str:
-        """Ctrl-C: the signal goes to the whole foreground group. Returns the rest of standard output."""
+        """Ctrl-C: the signal goes to the whole foreground group. Returns the rest of standard output once all has ended."""
         assert self._process is not None
+        started = time.monotonic()
         os.killpg(self._process.pid, signal.SIGINT)
-        rest, _ = self._process.communicate(timeout=60)
+        rest, _ = self._process.communicate(timeout=300)
+        print(f"demo: stopped after {time.monotonic() - started:.1f} s")
+        said = self.log.read_text()
+        assert "demo: stopped; the data is kept" in said, said
         return rest
 
     def close(self) -> None:
@@ -193,6 +197,8 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
         run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
         assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
     demo.interrupt()
+    log = (demo.state / "worker.log").read_text()
+    assert log.count("ready at") == 2, log
     assert demo.make("demo-reset").returncode == 0
     assert not demo.state.exists()
 

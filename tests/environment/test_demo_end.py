@@ -1,0 +1,87 @@
+"""How the demo's parts are ended and kept running, whatever they do; the demo as a whole: test_demo.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs import REPOSITORY, wait_for
+
+sys.path.insert(0, str(REPOSITORY / "packaging/demo"))
+
+import demo
+import programs
+
+
+def up(*command: str) -> subprocess.Popen[bytes]:
+    """A process that has said that it is up."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None and process.stdout.readline() == b"up\n"
+    return process
+
+
+@pytest.fixture
+def deaf() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does not end when it is asked to."""
+    process = up("bash", "-c", 'trap "" TERM; echo up; while :; do sleep 0.1; done')
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def running(process: subprocess.Popen[bytes]) -> demo.Running:
+    return demo.Running("", ("", 0), "", lambda: process.poll() is not None, process.terminate, process.wait)
+
+
+def test_every_step_of_the_end_is_taken_in_order(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    taken = []
+    with pytest.raises(programs.DemoError, match="not end in order"), programs.Ending() as ending:
+        ending.add(lambda: taken.append("pool"))
+        ending.add(lambda: programs.run("rmdir", tmp_path / "none"))
+        ending.add(lambda: taken.append("target"))
+        ending.add(lambda: programs.run(tmp_path / "no such program"))
+        ending.add(lambda: taken.append("appliance"))
+    assert taken == ["appliance", "target", "pool"]
+    said = capfd.readouterr().err
+    assert "rmdir" in said and "no such program" in said
+
+
+def test_what_went_wrong_before_the_end_is_what_is_told() -> None:
+    with pytest.raises(programs.DemoError, match="the target ended"), programs.Ending() as ending:
+        ending.add(lambda: programs.run("false"))
+        raise programs.DemoError("the target ended")
+
+
+def test_a_deaf_process_is_killed_in_its_time(deaf: subprocess.Popen[bytes], capfd: pytest.CaptureFixture[str]) -> None:
+    programs.end(deaf, "it", 0.2)
+    assert deaf.returncode == -9 and "it did not end" in capfd.readouterr().err
+
+
+def test_stopped_is_said_of_what_stopped_only(deaf: subprocess.Popen[bytes]) -> None:
+    exits = 'trap "exit %d" TERM; echo up; while :; do sleep 0.1; done'
+    demo.end(running(up("bash", "-c", exits % 0)))
+    with pytest.raises(demo.DemoFailed, match="not in order"):
+        demo.end(running(up("bash", "-c", exits % 3)))
+    with pytest.raises(demo.DemoFailed, match="did not end"):
+        demo.end(running(deaf), 0.2)
+
+
+def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    kept = programs.KeptRunning({"PATH": "/usr/bin:/bin"})
+    kept.start(
+        "it",
+        ["sh", "-c", f"[ -e {tmp_path}/again ] || {{ touch {tmp_path}/again; echo first; exit 1; }}; echo second; exec sleep 60"],
+        log,
+    )
+
+    def said_both() -> bool:
+        kept.look()
+        return log.read_text() == "first\nsecond\n"
+
+    wait_for(said_both, "it is started anew, and its log is one")
+    kept.stop()
+    assert kept.processes[0].returncode == -15
