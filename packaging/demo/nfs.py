@@ -171,6 +171,8 @@ def main(words: Sequence[str]) -> int:
     except (DemoError, OSError) as error:
         report(f"NFS: {error}")
         return 1
+    finally:
+        stop.ignore()
     return 0
 
 

@@ -31,6 +31,11 @@ class StopSignal:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
+    def ignore(self) -> None:
+        """From now on: a process that is ending by itself would be killed by one that is sent again."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
     def _note(self, _signal: int, _frame: FrameType | None) -> None:
         self.came = True
 

@@ -280,6 +280,8 @@ def main(words: Sequence[str]) -> int:
     except (DemoError, OSError) as error:
         report(str(error))
         return 1
+    finally:
+        stop.ignore()
     return 0
 
 

@@ -85,3 +85,11 @@ def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
     wait_for(said_both, "it is started anew, and its log is one")
     kept.stop()
     assert kept.processes[0].returncode == -15
+
+
+def test_who_is_asked_again_while_ending_ends_well() -> None:
+    """Python gives signals back their default before it takes modules down."""
+    late = "class Late:\n def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM): kill(me, number)\n"
+    code = f"import os, signal, programs\n{late}late = Late()\nprograms.StopSignal().ignore()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY / "packaging/demo", check=False)
+    assert done.returncode == 0
