@@ -6,6 +6,7 @@ There are two kinds: "vmfs" is a volume that hosts see as a LUN, "nfs" a file sy
 from __future__ import annotations
 
 import re
+import time
 import uuid as uuids
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -118,6 +119,11 @@ class Inventory:
     """Where volumes are opened, and file systems mounted."""
     filesystems: tuple[Filesystem, ...] = ()
     _told: dict[str, tuple[Shown, list[Datastore]]] = field(default_factory=dict, compare=False)
+
+    @property
+    def looked_at(self) -> float:
+        """When, in seconds since 1970; `at` is by the monotonic clock."""
+        return time.time() - (time.monotonic() - self.at)
 
     def volume(self, dataset: str) -> Volume | None:
         """By name."""

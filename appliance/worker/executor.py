@@ -12,7 +12,8 @@ from appliance.database.models import Job
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
 from appliance.worker.under_way import NOT_NOTED, UnderWay
 from appliance.zfs.model import Health
@@ -178,7 +179,7 @@ class Executor:
 
     def _back_in_service(self) -> None:
         try:
-            self._context.reconcile("back in service")
+            self._context.reconciling.reconcile("back in service")
         except DomainError as error:  # told as an alert, and tried again
             _log.warning("reconciling after a job: %s", error)
 

@@ -14,7 +14,8 @@ from appliance.domain import jobs
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, StorageError
 from appliance.domain.files import check_path
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, Parameters, Plan
 
 MEASURING_SECONDS = 10.0

@@ -9,7 +9,8 @@ from typing import Any
 from appliance.domain import datastores as domain
 from appliance.domain import holds
 from appliance.domain.errors import NotFoundError
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, Parameters, Plan
 from appliance.zfs import errors as zfs
 

@@ -12,7 +12,8 @@ from appliance.dataplane.ganesha import ExportRefusedError, GaneshaUnreachableEr
 from appliance.domain import exports
 from appliance.domain.errors import DomainError
 from appliance.worker import nfs_serving
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 
 
 def collect(context: Context, newest: float) -> dict[str, Any]:
@@ -21,8 +22,8 @@ def collect(context: Context, newest: float) -> dict[str, Any]:
         "storage": None,
         "target": None,
         "nfs": None,
-        "reconciled_at": context.reconciled_at or None,
-        "reconcile_problem": context.reconcile_problem,
+        "reconciled_at": context.reconciling.at or None,
+        "reconcile_problem": context.reconciling.problem,
     }
     with contextlib.suppress(DomainError):
         told["storage"] = _storage(context, newest)

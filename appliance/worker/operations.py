@@ -235,7 +235,7 @@ class Quota(Operation):
         advance("setting the quota", 10)
         context.engine.set_properties(decided["dataset"], {"refquota": str(decided["size"])})
         context.look()
-        return {"datastore": decided["uuid"], "served": decided["uuid"] in context.serving, "problem": None}
+        return {"datastore": decided["uuid"], "served": decided["uuid"] in context.reconciling.serving, "problem": None}
 
 
 class Delete(Operation):

@@ -20,7 +20,8 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.worker.picture import Picture
 from appliance.worker.watch import Watch
@@ -133,8 +134,8 @@ class Service:
             "target": iscsi,
             "pools": pools,
             "storage_problem": storage_problem,
-            "reconciled_at": context.reconciled_at or None,
-            "reconcile_problem": context.reconcile_problem,
+            "reconciled_at": context.reconciling.at or None,
+            "reconcile_problem": context.reconciling.problem,
         }
 
     def _pools(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
@@ -277,7 +278,7 @@ class Service:
         if not asked.get("wait"):
             self._changed()
             return {}
-        outcome = self.context.reconcile(str(asked.get("cause", "asked")))
+        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "asked")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
     def _roots(self) -> list[Filesystem]:
@@ -332,7 +333,7 @@ class Service:
     def _by_the_clock(self) -> None:
         cause, settings = "start", self.context.configuration.worker
         while not self._stopping.is_set():
-            for step in (lambda cause=cause: self.context.reconcile(cause), self._schedules, self._capacity, self.watch.pools):
+            for step in (lambda cause=cause: self.context.reconciling.reconcile(cause), self._schedules, self._capacity, self.watch.pools):
                 try:
                     step()
                 except DomainError as error:

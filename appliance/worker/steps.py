@@ -22,7 +22,8 @@ from appliance.domain import identity, jobs
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, UnavailableError
 from appliance.domain.hosts import group
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Filesystem, KeyStatus, Volume
 
@@ -111,11 +112,11 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
     """Reconciles; says whether the datastore is served, and else why not. That is no failure of the job: it is tried again."""
     try:
         _wait_for_device(context, uuid)
-        outcome = context.reconcile(cause, _kind(context, uuid))
+        outcome = context.reconciling.reconcile(cause, _kind(context, uuid))
     except DomainError as error:
         return {"served": False, "problem": str(error)}
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
-    if problem is None and uuid not in context.serving:
+    if problem is None and uuid not in context.reconciling.serving:
         problem = "neither the target nor the NFS server serves it"
     return {"served": problem is None, "problem": problem}
 
@@ -123,7 +124,7 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
 def problems_serving(context: Context, cause: str) -> list[str]:
     """Reconciles; what could not be served, or taken away, and why. What was asked for is done: the rest is tried again."""
     try:
-        return [failure.text for failure in context.reconcile(cause).failures]
+        return [failure.text for failure in context.reconciling.reconcile(cause).failures]
     except DomainError as error:
         return [str(error)]
 
@@ -165,7 +166,7 @@ def out_of_service(context: Context, uuid: str, force: bool) -> None:
     Refused while hosts use it, unless forced: they may have come since the job was asked for.
     """
     still_unused(context, uuid, force)
-    outcome = context.reconcile("out of service", _kind(context, uuid))
+    outcome = context.reconciling.reconcile("out of service", _kind(context, uuid))
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid and not failure.still_open), None)
     if problem:
         raise ConflictError(problem)

@@ -30,7 +30,8 @@ from appliance.domain import backup, support
 from appliance.domain.secrets import SealedError
 from appliance.domain.webhooks import url_of
 from appliance.worker import measures
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, Parameters, Plan
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.log import Log
@@ -222,8 +223,8 @@ def _versions(context: Context) -> dict[str, Any]:
         "debian": first_of("/etc/debian_version"),
         "openzfs_module": first_of("/sys/module/zfs/version"),
         "zvol_clone_module": first_of("/sys/module/zvol_clone/version"),
-        "reconciled_at": context.reconciled_at,
-        "reconcile_problem": context.reconcile_problem,
+        "reconciled_at": context.reconciling.at,
+        "reconcile_problem": context.reconciling.problem,
         "at": time.time(),
     }
 

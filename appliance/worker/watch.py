@@ -17,7 +17,8 @@ from appliance.database.models import Alert, Setting
 from appliance.domain import disks, pool_health
 from appliance.domain.errors import DomainError
 from appliance.domain.journal import Finding, note, settle, tell
-from appliance.worker.context import Context, as_domain_errors
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Disk, DiskHealth
 

@@ -114,7 +114,7 @@ class World:
     def check(self) -> None:
         """What is wanted is what is: no orphan volume, file system, number, LUN or export."""
         context = self.executor._context
-        context.reconcile("test")
+        context.reconciling.reconcile("test")
         stores = context.datastores()
         own = {one.name for one in self.simulator.filesystems() if one.name.count("/") == 2}
         assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()} | own
@@ -130,7 +130,7 @@ class World:
         assert mounted == {store.dataset for store in stores if store.uuid in exported}
         served = {lun.lun.uuid: lun.lun.number for target in self.target.targets() for lun in target.luns}
         assert served == active
-        assert context.reconcile("again").differences == ()
+        assert context.reconciling.reconcile("again").differences == ()
 
 
 @pytest.fixture

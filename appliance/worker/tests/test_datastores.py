@@ -500,7 +500,7 @@ def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, applia
     store = appliance.datastore("first", lun=5)
     volume = appliance.simulator.volumes()[0]
     appliance.simulator.set_properties(volume.name, {"zvaai:lun": number})
-    with appliance.service.context._reconciling, appliance.store.session() as session:
+    with appliance.service.context.reconciling.lock, appliance.store.session() as session:
         domain.forget(session, store)
         appliance.target.delete_lun(appliance.configuration.target.name, 5)
     told = appliance.request("POST", "/reconcile")

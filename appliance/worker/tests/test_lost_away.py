@@ -35,7 +35,7 @@ def luns(appliance: Appliance) -> str:
 def lose(appliance: Appliance, *older: Presentation) -> None:
     """All that the database knows, between two rounds; but for what an older one has."""
     tables: tuple[Any, ...] = (ExportGroup, Export, PresentationGroup, Presentation, Host, HostGroup)
-    with appliance.service.context._reconciling, appliance.store.session() as session:
+    with appliance.service.context.reconciling.lock, appliance.store.session() as session:
         for table in (*tables, *((Setting,) if not older else ())):
             session.execute(delete(table))
         session.add_all(older)

@@ -31,7 +31,7 @@ def exported(appliance: Appliance) -> tuple[str, Any]:
 
 def lose(appliance: Appliance, *older: Presentation) -> None:
     """All that the database knows of hosts and exports, between two rounds; but for what an older one has."""
-    with appliance.service.context._reconciling, appliance.store.session() as session:
+    with appliance.service.context.reconciling.lock, appliance.store.session() as session:
         for table in (ExportGroup, Export, PresentationGroup, Presentation, Host, HostGroup):
             session.execute(delete(table))
         session.add_all(older)

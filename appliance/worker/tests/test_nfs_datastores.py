@@ -555,7 +555,7 @@ def test_ganesha_is_looked_at_once_for_all_of_them(appliance: Appliance, monkeyp
         looks.append(1)
         return real()
 
-    with appliance.service.context._reconciling:  # which looks too
+    with appliance.service.context.reconciling.lock:  # which looks too
         monkeypatch.setattr(appliance.nfs, "served", counted)
         (client,) = appliance.get("/nfs-clients")["items"]
         assert client["datastores"] == sorted(stores) and len(looks) == 1

@@ -13,6 +13,7 @@ from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores as domain
 from appliance.testing import GIB, Appliance
 from appliance.worker import steps
+from appliance.worker.presenting import present_found
 from appliance.worker.reservations import DATASET
 from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolUnavailable
 
@@ -288,7 +289,7 @@ def test_a_look_that_is_old_gives_no_number_to_what_was_deleted_since(appliance:
     with appliance.store.reading() as session:
         stores = domain.datastores(old, session)
     assert [one.state for one in stores] == ["active"]
-    context._present_found(stores)
+    present_found(context, stores)
     assert appliance.get(f"/datastores/{store}")["lun"] is None
 
 
@@ -301,7 +302,7 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
     def clock() -> None:
         while not stopping.is_set():
             try:
-                problems.extend(appliance.service.context.reconcile("periodic").failures)
+                problems.extend(appliance.service.context.reconciling.reconcile("periodic").failures)
             except Exception as error:
                 problems.append(error)
 
@@ -321,7 +322,7 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
     assert not problems
     assert {store: lun.number for store, lun in luns(appliance).items()} == {stores[0]: 60, stores[1]: 61}
     assert {one["size"] for one in appliance.get("/datastores")["items"]} == {str(7 * GIB)}
-    assert appliance.service.context.reconcile("again").differences == ()
+    assert appliance.service.context.reconciling.reconcile("again").differences == ()
 
 
 # --- alerts

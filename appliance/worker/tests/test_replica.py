@@ -68,7 +68,7 @@ def test_it_takes_the_place_of_what_was_lost(kind: str, appliance: Appliance) ->
     after = appliance.get(f"/datastores/{store}")
     assert after["state"] == "active" and after["dataset"] == "rust/received" and shown(after) == shown(before)
     assert serves(appliance) == served, "under the number and path, to the hosts"
-    assert store in appliance.service.context.serving
+    assert store in appliance.service.context.reconciling.serving
 
 
 def test_on_another_server_it_has_the_number_that_lies_with_its_data(appliance: Appliance) -> None:

@@ -133,7 +133,7 @@ def test_a_lost_database_takes_it_from_no_host_and_what_is_forgotten_is_gone(rig
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     with mounted("/first", server=ESX1) as host:
         host.write_file("/kept", b"data")
-        with rig.appliance.service.context._reconciling, rig.appliance.store.session() as session:
+        with rig.appliance.service.context.reconciling.lock, rig.appliance.store.session() as session:
             session.execute(delete(ExportRow))
         assert rig.reconcile() == {"differences": [], "failures": []}
         assert host.read_file("/kept") == b"data" and rig.told(store)["clients"] == [ESX1]

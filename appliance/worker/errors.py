@@ -1,0 +1,72 @@
+"""The one border where the engine's, the target's and ganesha's errors become the domain's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from appliance.dataplane.ganesha import ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
+from appliance.dataplane.target import TargetRefusedError, TargetUnreachableError
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, StorageError, UnavailableError
+from appliance.zfs import errors as zfs
+
+
+def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
+    """What a refusal of ZFS is for who asked."""
+    match error:
+        case zfs.HasDependants():
+            return ConflictError(f"{error.name} has dependants", error.dependants)
+        case zfs.NewerSnapshots():
+            return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer, can_force=True)
+        case zfs.SnapshotHeld() | zfs.DatasetBusy() | zfs.KeyLoaded() | zfs.KeyNotLoaded() | zfs.KeyToldAlready():
+            return ConflictError(str(error))
+        case zfs.DatasetExists() | zfs.SnapshotExists():
+            return ConflictError(str(error), [error.name])
+        case zfs.DifferentPools():
+            return ConflictError("they are not in one pool", error.names)
+        case zfs.ScanRunning() | zfs.NoScanRunning() | zfs.OutOfSpace():
+            return ConflictError(str(error))
+        case zfs.PoolExists():
+            return ConflictError(str(error), [error.pool])
+        case zfs.DeviceInUse() | zfs.InvalidLayout():
+            return ConflictError(str(error), can_force=error.can_force)
+        case zfs.DeviceTooSmall() | zfs.InsufficientReplicas():
+            return ConflictError(str(error), [error.device])
+        case zfs.PoolInUseElsewhere():
+            return ConflictError(str(error), [error.host] if error.host else [], can_force=True)
+        case zfs.NoSuchDevice():
+            return InvalidError("device", str(error), "what disks or the pool tell")
+        case zfs.NoKeptKey():
+            return NotFoundError("key that is kept, of", error.name)
+        case zfs.WrongKey():
+            return InvalidError("secret", str(error), "64 hexadecimal digits, as the key was exported")
+        case zfs.NoSuchPool():
+            return NotFoundError("pool", error.pool)
+        case zfs.NoSuchDataset() | zfs.NoSuchSnapshot():
+            return NotFoundError("dataset or snapshot", error.name)
+        case zfs.InvalidProperty():
+            return InvalidError(error.property, error.reason, ", ".join(error.allowed))
+        case zfs.InvalidName():
+            return InvalidError("name", str(error))
+        case zfs.EngineUnavailable() | zfs.PoolUnavailable() | zfs.Timeout():
+            return UnavailableError(str(error))
+        case _:
+            plain = {name: value for name, value in error.details().items() if isinstance(value, (str, int, float, bool))}
+            return StorageError(error.code, str(error), plain)
+
+
+@contextmanager
+def as_domain_errors() -> Iterator[None]:
+    """For what is done within."""
+    try:
+        yield
+    except zfs.ZfsError as error:
+        raise domain_error(error) from error
+    except TargetUnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except TargetRefusedError as error:
+        raise ConflictError(f"the iSCSI target refuses: {error}") from error
+    except GaneshaUnreachableError as error:
+        raise UnavailableError(str(error)) from error
+    except (ExportRefusedError, NoSuchExportError) as error:
+        raise ConflictError(f"the NFS server refuses: {error}") from error

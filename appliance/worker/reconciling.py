@@ -1,0 +1,254 @@
+"""Target and NFS server made to serve what they should, on change, at the start and by the clock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Export, Host, Presentation
+from appliance.dataplane import reconcile as planes
+from appliance.dataplane import reconcile_pools
+from appliance.dataplane.target import ServedLun
+from appliance.domain import capacity, exports, kept_chap, kept_initiators
+from appliance.domain import datastores as domain
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import DomainError, InternalError, UnavailableError
+from appliance.domain.journal import Finding, settle, tell
+from appliance.worker import copies, lost_database, nfs_serving, reservations
+from appliance.worker.errors import as_domain_errors, domain_error
+from appliance.worker.presenting import present_found, unnumbered
+from appliance.worker.wanted import out_of_service
+from appliance.worker.wanted import wanted as wanted_of
+from appliance.zfs import errors as zfs
+from appliance.zfs.model import KeyStatus
+
+if TYPE_CHECKING:
+    from appliance.worker.context import Context
+
+_REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
+_log = logging.getLogger(__name__)
+DEVICE_SECONDS = 10.0
+"""For udev to make the links of volumes whose key was loaded; what comes later is served later."""
+
+
+class Reconciling:
+    """Of one worker: one round at a time, and how the last one ended."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.lock = threading.Lock()
+        """Held while a round lasts."""
+        self.at = 0.0
+        """When one came to its end last, in seconds since 1970."""
+        self.problem: str | None = "not yet reconciled"
+        self.serving: set[str] = set()
+        """Datastores whose LUNs and exports were serving when last looked at."""
+        self._given: set[int] = set()
+        """Pools, by GUID, whose folder was given to the target since the start."""
+
+    def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
+        """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
+
+        What the one does not answer keeps nothing from the other. Raises UnavailableError, with a `kind` of datastores only when
+        who serves that kind does not answer.
+        """
+        with self.lock:
+            try:
+                stores = self._context.datastores()
+                locked = self._unlock(stores)
+                if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
+                    stores = self._context.datastores()
+                present_found(self._context, stores)
+                inventory = self._context.inventory
+                with self._context.store.reading() as session:
+                    stores = domain.datastores(inventory, session)
+                    about = self._context.about_since(session, inventory)
+            except DomainError as error:
+                self._unavailable(
+                    [Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")]
+                )
+                self.problem = str(error)
+                raise
+            except Exception as error:
+                self.problem = f"the worker is at fault: {error}"
+                raise
+            outcomes, away = {}, {}
+            serving = {store.uuid for store in stores if store.uuid in self.serving}
+            for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
+                try:
+                    outcomes[plane], served = serve(stores, about)
+                    serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
+                except DomainError as error:
+                    away[plane] = error
+                except Exception as error:
+                    _log.exception("serving %s", plane)
+                    away[plane] = InternalError(f"the worker is at fault: {error}")
+            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
+
+    def _reconciled(
+        self,
+        cause: str,
+        kind: str | None,
+        outcomes: dict[str, planes.Outcome],
+        away: dict[str, DomainError],
+        serving: set[str],
+        locked: Sequence[planes.Failure],
+    ) -> planes.Outcome:
+        mended = self.problem is not None
+        self.at, self.serving = time.time(), serving
+        outcome = planes.Outcome(
+            tuple(text for one in outcomes.values() for text in one.differences),
+            (*locked, *(failure for one in outcomes.values() for failure in one.failures)),
+        )
+        problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
+        self.problem = "; ".join(problems) or None
+        if outcome.differences or problems or mended or cause != "periodic":
+            with self._context.store.session() as session:
+                self._settle(session, outcome, outcomes, locked, cause)
+            keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
+            self._unavailable(
+                [
+                    Finding(keys[plane], "critical", "appliance", str(error), _REMEDIES.get(error.code, ""))
+                    for plane, error in away.items()
+                ]
+            )
+        for plane, error in away.items():
+            if kind in (None, plane):
+                raise error
+        return outcome
+
+    def _unavailable(self, findings: list[Finding]) -> None:
+        with self._context.store.session() as session:
+            settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
+
+    def _reconcile_target(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
+        with as_domain_errors():
+            folders, unmounted = reservations.folders(
+                self._context.engine, self._context.inventory.pools, stores, self._given, self._context.folder, self._context.topmost
+            )
+        self._look_at_chap()
+        with self._context.store.reading() as session:
+            wanted = wanted_of(self._context, stores, session, folders)
+            shown = set(session.scalars(select(Presentation.datastore))) - about
+            revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
+        with as_domain_errors():
+            outcome = planes.reconcile(self._context.target, wanted)
+            limits = {name: one.warning for name, one in capacity.thresholds(self._context.inventory).items()}
+            of_pools = reconcile_pools.reconcile(self._context.target, limits)
+        failed = {failure.subject for failure in outcome.failures}
+        if outcome.differences:
+            with self._context.store.session() as session:
+                kept_chap.now_known(session, wanted.accounts.keys() - failed)
+                for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
+                    if host.chap_name not in failed:
+                        host.chap_applied = revisions.get(host.chap_name, 0)
+        served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
+        unnumbered = [*unnumbered(stores, served), *self._keep_of_pools_away(wanted, list(served.values()))]
+        failing = {
+            uuid: planes.Failure(
+                uuid,
+                f"LUN {lun.lun.number} is {lun.state}: {lun.reason}",
+                remedy=capacity.COPY_REMEDY if lun.found_guid is not None else "",
+            )
+            for uuid, lun in served.items()
+            if lun.state == "failed"
+        }
+        reasons = {uuid: failure.text for uuid, failure in failing.items()}
+        failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
+        self._seen_without(set(served))
+        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *unnumbered)
+        outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
+        return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
+
+    def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
+        """Loads the keys of what is to be served, and waits for the devices that then come; why a key can't be had."""
+        locked: dict[str, list[Datastore]] = {}
+        for store in stores:
+            if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
+                locked.setdefault(store.encryption_root, []).append(store)
+        failures, coming = [], []
+        for root, waiting in locked.items():
+            try:
+                self._context.keys.load_kept_key(root)
+                coming += waiting
+            except (zfs.EngineUnavailable, zfs.Timeout) as error:
+                raise domain_error(error) from error
+            except zfs.ZfsError as error:
+                text = f"it is encrypted, and its key can't be loaded: {error}"
+                failures += [planes.Failure(store.uuid or "", text) for store in waiting]
+        limit = time.monotonic() + DEVICE_SECONDS
+        while any(not Path(store.device).exists() for store in coming) and time.monotonic() < limit:
+            time.sleep(0.05)
+        return failures
+
+    def _look_at_chap(self) -> None:
+        """A database that does not know whether CHAP is required takes it over from the target."""
+        with self._context.store.reading() as session:
+            if kept_chap.is_known(session):
+                return
+        served = next(iter(self._context.served_targets()), None)
+        with self._context.store.session() as session:
+            accounts = [one.name for one in served.accounts] if served else []
+            kept_chap.first_look(session, served is not None and served.chap_required, accounts)
+
+    def _keep_of_pools_away(self, wanted: planes.Wanted, served: list[ServedLun]) -> list[planes.Failure]:
+        staying = planes.of_pools_away(wanted, served)
+        if not staying:
+            return []
+        with self._context.store.reading() as session:
+            if not lost_database.unknown(session, staying):
+                return []
+        with self._context.store.session() as session:
+            return lost_database.keep(session, staying, self._context.about_since(session, self._context.inventory))
+
+    def _seen_without(self, served: set[str]) -> None:
+        """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
+        with self._context.store.reading() as session:
+            gone = kept_initiators.forgotten(session) - served
+        if gone:
+            with self._context.store.session() as session:
+                kept_initiators.remember_no_longer(session, gone)
+
+    def _reconcile_exports(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
+        with self._context.store.reading() as session:
+            out = out_of_service(session)
+            numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
+            groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
+            addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
+        if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
+            self._context.outdated.set()  # it is mounted below
+        pools = lost_database.visible(self._context.inventory.pools)
+        certain = frozenset(store.dataset for store in copies.certain(stores, self._context.inventory))
+        serving = nfs_serving.Serving(
+            self._context.engine, self._context.nfs, self._context.mounts, out, addresses, self._context.topmost, numbers, pools, certain, about
+        )
+        with as_domain_errors():
+            return serving.reconcile(stores)
+
+    def _settle(
+        self,
+        session: Session,
+        outcome: planes.Outcome,
+        outcomes: dict[str, planes.Outcome],
+        locked: Sequence[planes.Failure],
+        cause: str,
+    ) -> None:
+        if outcome.differences:
+            told = "drift" if cause in ("periodic", "event") else "reconciled"
+            tell(session, told, "target", cause=cause, differences=list(outcome.differences))
+        areas = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
+        found = {areas[plane]: list(one.failures) for plane, one in outcomes.items()}
+        if "reconcile" in found:
+            found["reconcile"] += locked
+        for area, failures in found.items():
+            findings = [
+                Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
+            ]
+            settle(session, area, findings)
