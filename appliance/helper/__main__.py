@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from appliance.dataplane.ganesha import Ganesha
+from appliance.helper import places
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
 from appliance.helper.log import Kept
@@ -60,6 +61,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--bus", default="SYSTEM", metavar="ADDRESS", help="where nfs-ganesha is asked (the system's bus unless told)"
+    )
+    parser.add_argument(
+        "--settle-mounts",
+        action="store_true",
+        help="no service: unmount copies of datastores that are mounted at their places, mount these, and end",
     )
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
     parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
@@ -110,6 +116,8 @@ def main() -> int:
     except ZfsError as problem:
         logging.error("%s", problem)
         return 69
+    if options.settle_mounts:
+        return 0 if places.settle(engine, policy.mount_directories) else 1
     if options.under_way:
         LATE.keep_in(options.under_way)
     system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)

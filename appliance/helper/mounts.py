@@ -85,6 +85,16 @@ def _reservations_of_its_own(engine: ZfsEngine, name: str, mountpoint: str | Non
         raise Refused(f"{mountpoint} is not the place of {name}: the persistent reservations of each pool have one of their own")
 
 
+def is_its_own(engine: ZfsEngine, filesystem: Filesystem) -> bool:
+    """Whether the place it has is its own: it is no copy of a datastore, nor of a pool's persistent reservations."""
+    try:
+        its_own(filesystem)
+        _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
+    except Refused:
+        return False
+    return True
+
+
 class Mounts:
     """What is done before and after the operations that mount."""
 

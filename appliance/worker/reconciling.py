@@ -131,7 +131,12 @@ class Reconciling:
     def _reconcile_target(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
-                self._context.engine, self._context.inventory.pools, stores, self._given, self._context.folder, self._context.topmost
+                self._context.engine,
+                self._context.inventory.pools,
+                stores,
+                self._given,
+                self._context.folder,
+                self._context.topmost,
             )
         self._look_at_chap()
         with self._context.store.reading() as session:
@@ -150,7 +155,7 @@ class Reconciling:
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
         served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
-        unnumbered = [*unnumbered(stores, served), *self._keep_of_pools_away(wanted, list(served.values()))]
+        without_number = [*unnumbered(stores, served), *self._keep_of_pools_away(wanted, list(served.values()))]
         failing = {
             uuid: planes.Failure(
                 uuid,
@@ -163,7 +168,7 @@ class Reconciling:
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
         self._seen_without(set(served))
-        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *unnumbered)
+        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *without_number)
         outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
@@ -227,7 +232,16 @@ class Reconciling:
         pools = lost_database.visible(self._context.inventory.pools)
         certain = frozenset(store.dataset for store in copies.certain(stores, self._context.inventory))
         serving = nfs_serving.Serving(
-            self._context.engine, self._context.nfs, self._context.mounts, out, addresses, self._context.topmost, numbers, pools, certain, about
+            self._context.engine,
+            self._context.nfs,
+            self._context.mounts,
+            out,
+            addresses,
+            self._context.topmost,
+            numbers,
+            pools,
+            certain,
+            about,
         )
         with as_domain_errors():
             return serving.reconcile(stores)

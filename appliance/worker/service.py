@@ -333,7 +333,12 @@ class Service:
     def _by_the_clock(self) -> None:
         cause, settings = "start", self.context.configuration.worker
         while not self._stopping.is_set():
-            for step in (lambda cause=cause: self.context.reconciling.reconcile(cause), self._schedules, self._capacity, self.watch.pools):
+            for step in (
+                lambda cause=cause: self.context.reconciling.reconcile(cause),
+                self._schedules,
+                self._capacity,
+                self.watch.pools,
+            ):
                 try:
                     step()
                 except DomainError as error:

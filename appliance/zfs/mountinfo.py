@@ -11,11 +11,16 @@ def topmost(path: str, table: Path = Path("/proc/self/mountinfo")) -> str | None
 
     Of several that are mounted over each other it is the one that is seen.
     """
-    found = None
+    return next(reversed(stack(path, table)), None)
+
+
+def stack(path: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
+    """The sources of all that is mounted at a path, the one that is seen last."""
+    found = []
     for line in table.read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         if _plain(before.split(" ")[4]) == path:
-            found = _plain(after.split(" ")[1])  # later lines were mounted later
+            found.append(_plain(after.split(" ")[1]))  # later lines were mounted later
     return found
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from support import cdb
 from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
+
+from appliance.zfs.mountinfo import stack
 
 POOL = "replaced"
 DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(2))
@@ -75,17 +79,27 @@ def guid(dataset: str) -> str:
     return run("zfs", "get", "-H", "-p", "-o", "value", "guid", dataset).strip()
 
 
+def send(snapshot: str, stream: Path) -> None:
+    """Into a file, with all properties."""
+    with stream.open("wb") as file:
+        subprocess.run(["zfs", "send", "-p", snapshot], stdout=file, check=True, timeout=60)
+
+
+def receive(dataset: str, stream: Path) -> None:
+    """It is not mounted."""
+    with stream.open("rb") as file:
+        subprocess.run(["zfs", "receive", "-u", dataset], stdin=file, check=True, timeout=60)
+
+
 def lose_the_pool(dataset: str, stream: Path) -> None:
     """A new pool of its name has what was sent of one of its datasets, with all properties."""
     run("zfs", "snapshot", f"{dataset}@sent")
-    with stream.open("wb") as file:
-        subprocess.run(["zfs", "send", "-p", f"{dataset}@sent"], stdout=file, check=True, timeout=60)
+    send(f"{dataset}@sent", stream)
     run("udevadm", "settle")
     run("zpool", "destroy", "-f", POOL)
     run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[1])
     run("zfs", "create", dataset.rpartition("/")[0])
-    with stream.open("rb") as file:
-        subprocess.run(["zfs", "receive", "-u", dataset], stdin=file, check=True, timeout=60)
+    receive(dataset, stream)
     run("udevadm", "settle")
     wait_for(Path("/dev/zvol", dataset).exists, "the replica has the original's name")
 
@@ -118,6 +132,27 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
     wait_for(lambda: appliance.luns() == {int(adopted["lun"]): store["uuid"]}, "it is served")
     read = does(appliance, int(adopted["lun"]), cdb.read(0, 1), BLOCK)
     assert (read.status, read.data) == (GOOD, CONTENT)
+
+
+@pytest.mark.parametrize("last", ["original", "replica"])
+def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tmp_path: Path) -> None:
+    """In whatever order both were mounted, one over the other."""
+    original, replica, place = f"{POOL}/original", f"{POOL}/replica", Path(f"/srv/zvaai/{POOL}")
+    with disks():
+        run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
+        run("zfs", "create", "-o", f"mountpoint={place}", original)
+        run("zfs", "set", f"zvaai:guid={guid(original)}", original)
+        (place / "whose").write_text("the original's")
+        run("zfs", "snapshot", f"{original}@sent")
+        send(f"{original}@sent", tmp_path / "stream")
+        receive(replica, tmp_path / "stream")
+        run("zfs", "unmount", original)
+        for dataset in (replica, original) if last == "original" else (original, replica):
+            run("zfs", "mount", dataset)
+        assert stack(str(place)) == ([replica, original] if last == "original" else [original, replica])
+        run(sys.executable, "-m", "appliance.helper", "--settle-mounts", env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+        assert stack(str(place)) == [original]
+        assert (place / "whose").read_text() == "the original's"
 
 
 def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:
