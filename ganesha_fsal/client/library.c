@@ -79,12 +79,13 @@ static enum vaainas_error find_file(struct vaainas_session *session, const char 
 
 /*
  * A server may tell a name's file from its cache, and find that it was replaced when it is asked to do something with it
- * (NFS3ERR_STALE, RFC 1813 section 2.6): nothing was done then, and the second walk tells the file that is there now.
+ * (NFS3ERR_STALE, RFC 1813 section 2.6): the second walk tells the file that is there now. A clone that the server has taken is
+ * never begun a second time.
  */
 #define WALKS 2u
 
 static enum vaainas_error clone_found(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
+                                      struct vaainas_clone_result *result, bool *begun, struct vaainas_failure *failure)
 {
     struct found source, destination;
     enum vaainas_error error = find_file(session, clone->source, &source, failure);
@@ -104,7 +105,7 @@ static enum vaainas_error clone_found(struct vaainas_session *session, const str
         return fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
     if (!destination.exists && clone->range)
         return fail(failure, VAAINAS_NOT_FOUND, "%s is not there; nothing was changed: a range is cloned into a file that is", clone->destination);
-    return session->functions->clone(session, clone, &source, &destination, result, failure);
+    return session->functions->clone(session, clone, &source, &destination, result, begun, failure);
 }
 
 enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
@@ -119,8 +120,9 @@ enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const str
     if (!STRUCTURE_TAKE(&own, clone, context) || !STRUCTURE_BEGIN(&own_result, result, reason))
         return unknown_size(failure);
     enum vaainas_error error = VAAINAS_STALE;
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++)
-        error = clone_found(session, &own, &own_result, failure);
+    bool begun = false;
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
+        error = clone_found(session, &own, &own_result, &begun, failure);
     STRUCTURE_GIVE(&own_result, result);
     return error;
 }

@@ -242,7 +242,7 @@ static enum vaainas_error poll_until_done(struct vaainas_session *session, const
 }
 
 static enum vaainas_error clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                                     const struct found *destination, struct vaainas_clone_result *result,
+                                     const struct found *destination, struct vaainas_clone_result *result, bool *begun,
                                      struct vaainas_failure *failure)
 {
     struct procedure22_request request = {.kind = PROCEDURE22_NEED_SOURCE, .command = PROCEDURE22_CLONE_FILE};
@@ -263,6 +263,7 @@ static enum vaainas_error clone_file(struct vaainas_session *session, const stru
     to_wire(&way.handle, &request.destination);
     to_wire(&source->object, &request.source);
     error = exchange(session, &request, way.by_name ? ONCE : REPEATABLE, &answer, failure);
+    *begun = error == VAAINAS_OK;
     if (error == VAAINAS_OK) {
         result->done_bytes = answer.clone_offset;
         if (answer.clone_flag != PROCEDURE22_COMPLETE && way.by_name) /* and no handle to ask with */

@@ -175,7 +175,7 @@ static enum vaainas_error wait_for_end(struct vaainas_session *session, const st
 }
 
 static enum vaainas_error clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                                     const struct found *destination, struct vaainas_clone_result *result,
+                                     const struct found *destination, struct vaainas_clone_result *result, bool *begun,
                                      struct vaainas_failure *failure)
 {
     const struct handle *to = destination->exists ? &destination->object : &destination->parent;
@@ -198,6 +198,7 @@ static enum vaainas_error clone_file(struct vaainas_session *session, const stru
         return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
     enum vaainas_error error =
         call_job(session, VAAI_NAS_PROC_CLONE, (xdrproc_t)xdr_vaai_clone_arguments, &arguments, &job, failure);
+    *begun = error == VAAINAS_OK;
     if (error == VAAINAS_OK && !arguments.dry_run)
         error = wait_for_end(session, clone, to, &job, failure);
     result->job = job.id;

@@ -53,8 +53,8 @@ struct door {
     enum vaainas_error (*supported)(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
                                     struct vaainas_failure *failure);
     enum vaainas_error (*clone)(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                                const struct found *destination, struct vaainas_clone_result *result,
-                                struct vaainas_failure *failure);
+                                const struct found *destination, struct vaainas_clone_result *result, bool *begun,
+                                struct vaainas_failure *failure); /* *begun: set once the server has taken it */
     enum vaainas_error (*statistics)(struct vaainas_session *session, const struct handle *file, bool reserve,
                                      struct vaainas_statistics *statistics, struct vaainas_failure *failure);
     enum vaainas_error (*jobs)(struct vaainas_session *session, struct vaainas_job *jobs, size_t *count,

@@ -67,6 +67,8 @@ int space_hold_lifted(struct fileops_space *space, uint64_t bytes)
     lift = (lift + FIRST - 1) / FIRST * FIRST; /* whole blocks are shared, of up to 16 MiB */
     if (lift > room)
         lift = room;
+    if (lift == 0)
+        return ENOSPC;
     const int file = openat(space->folder, NAME, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return errno;

@@ -179,28 +179,43 @@ def test_half_an_answer_is_forgotten_before_the_call_is_said_again() -> None:
     assert f"from {'h' * 63}: {'n' * 255}; {'r' * 255}" in found.stdout
 
 
-@pytest.mark.parametrize(("stale", "walks", "code"), [(1, 2, 0), (9, 2, 1)])
-def test_a_name_is_looked_up_again_when_its_file_was_replaced(stale: int, walks: int, code: int) -> None:
-    lookups: list[int] = []
-    statistics: list[int] = []
+REPLACED = struct.pack(">I", VAAI_ERROR_STALE) + opaque(b"replaced")
+OF_FILE = struct.pack(">I3QIQ", 0, 4096, 4096, 0, 1, 0)
+RUNNING, COMPLETE = (struct.pack(">IQ16xII4QI", 0, 7, state, 0, 4096, 4096, 4096, 0, 1) + opaque(b"") * 3 for state in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("words", "answers", "lookups", "code"),
+    [
+        (["stat", "disk"], [REPLACED, OF_FILE], 2, 0),
+        (["stat", "disk"], [REPLACED, REPLACED], 2, 1),
+        (["clone", "disk", "copy"], [REPLACED, COMPLETE], 4, 0),
+        (["clone", "disk", "copy"], [REPLACED, REPLACED], 4, 1),
+        (["clone", "disk", "copy"], [RUNNING, REPLACED], 2, 1),
+    ],
+    ids=["replaced", "always", "replaced, cloned", "always, cloned", "a clone that was taken is not begun again"],
+)
+def test_a_name_is_looked_up_again_when_its_file_was_replaced(
+    words: list[str], answers: list[bytes], lookups: int, code: int
+) -> None:
+    looked: list[int] = []
+    asked: list[int] = []
 
     def answer(program: int, procedure: int) -> bytes | None:
         if program == PROGRAM and procedure == CAPABILITIES:
             return struct.pack(">6I", 0, 1, 1, 0, 1, 1)
         if program == PROGRAM:
-            statistics.append(procedure)
-            if len(statistics) <= stale:
-                return struct.pack(">I", VAAI_ERROR_STALE) + opaque(b"replaced")
-            return struct.pack(">I3QIQ", 0, 4096, 4096, 0, 1, 0)
+            asked.append(procedure)
+            return answers[min(len(asked), len(answers)) - 1]
         if program == NFS_PROGRAM and procedure == NFSPROC3_LOOKUP:
-            lookups.append(procedure)
-            return struct.pack(">I", 0) + opaque(bytes([len(lookups)]) * 8) + struct.pack(">II", 0, 0)
+            looked.append(procedure)
+            return struct.pack(">I", 0) + opaque(bytes([len(looked)]) * 8) + struct.pack(">II", 0, 0)
         return struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 1, 1) if procedure == 1 else b""
 
     with serving(answer, b"") as port:
         ports = (word for name in ("nfs", "mount", "program") for word in (f"--{name}-port", str(port)))
-        found = vaai_nas(*ports, "--door", "program", "stat", "127.0.0.1:/one", "disk")
-    assert (len(lookups), len(statistics), found.returncode) == (walks, walks, code), found.stderr
+        found = vaai_nas(*ports, "--door", "program", words[0], "127.0.0.1:/one", *words[1:])
+    assert (len(looked), len(asked), found.returncode) == (lookups, len(answers), code), found.stderr
 
 
 @pytest.mark.skipif(not IN_GUEST, reason="XFS holds no space")
