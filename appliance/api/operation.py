@@ -106,6 +106,12 @@ class Call:
         with self.services.store.reading() as session:
             return JobTold.model_validate(jobs.job(session, job_id))
 
+    def begun_before(self) -> BaseModel | None:
+        """The job of this very request, whose answer was lost: who was to give it was killed. What it changes may be another by now."""
+        with self.services.store.reading() as session:
+            job_id = jobs.asked_before(session, self.key)
+            return JobTold.model_validate(jobs.job(session, job_id)) if job_id is not None else None
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[Session]:
         """The transaction of this request, once.
@@ -237,7 +243,12 @@ class Resource:
             )
             DECLARATIONS[endpoint] = declared
             function: Any = view
-            plain: Any = wraps(function)(lambda **asked: _as_response(function(g.zvaai_call, **asked), status))
+
+            def answered(**asked: Any) -> BaseModel | Response:
+                call: Call = g.zvaai_call
+                return _as_response((call.begun_before() if status == 202 else None) or function(call, **asked), status)
+
+            plain: Any = wraps(function)(answered)
             plain = self.blueprint.output(answer, status_code=status)(plain)
             if body is not None:
                 plain = self.blueprint.input(body, location="json", arg_name="body")(plain)

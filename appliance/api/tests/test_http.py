@@ -105,6 +105,23 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
     assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
 
 
+def test_a_job_that_was_begun_is_told_though_its_answer_was_lost(appliance: Appliance) -> None:
+    """What it was about is not there any more, and has no version that the request could name."""
+    store = appliance.datastore("one")
+    appliance.job("DELETE", f"/datastores/{store}")
+    tag = appliance.get(f"/datastores/{store}")["etag"]
+    headers = {"Idempotency_Key": "cut", "If_Match": tag}
+    first = appliance.request("POST", f"/datastores/{store}/purge", **headers)
+    assert first.status_code == 202 and first.json is not None
+    appliance.ended(first.json["id"])
+    assert appliance.request("GET", f"/datastores/{store}").status_code == 404
+    with appliance.store.session() as session:
+        session.execute(update(IdempotencyKey).where(IdempotencyKey.key == "cut").values(status=None))
+    forget_unfinished(appliance.store)
+    again = appliance.request("POST", f"/datastores/{store}/purge", **headers)
+    assert again.status_code == 202 and again.json is not None and again.json["id"] == first.json["id"]
+
+
 def test_a_key_of_a_request_that_was_cut_off_can_be_used_again(appliance: Appliance) -> None:
     assert appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="cut").status_code == 201
     with appliance.store.session() as session:
