@@ -2,7 +2,7 @@
 
 What is exported is kept in a folder of files, one for each export, that the daemon's own configuration includes, so that it is
 served again after a restart: `%dir "FOLDER/*.conf"`. A file is changed first and the daemon asked then; when it refuses, the file
-is as it was.
+is as it was. The daemon is root, and so may be who writes the folder: where others may write there, nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -253,13 +254,22 @@ def _understood(method: str) -> Iterator[None]:
 
 
 def _content(path: Path) -> bytes | None:
-    """None where there is no file; nothing of one that can't be read, so that it is no export's as it should be."""
+    """None where there is no file; nothing of one that can't be read, or is a link, so that it is no export's as it should be."""
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError:
         return b""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _check(holds: bool, problem: str) -> None:
@@ -314,6 +324,14 @@ class Ganesha(ExportControl):
     def _file(self, export_id: int) -> Path:
         return self._folder / f"{export_id}.conf"
 
+    def _check_folder(self) -> None:
+        """Whose the folder was may have left links in it, and may put other files in the place of ours before the daemon reads."""
+        found = self._folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise ExportRefusedError(
+                f"{self._folder} has to be a folder of user {os.geteuid()} in which nobody else writes: nothing was changed"
+            )
+
     @contextlib.contextmanager
     def _written(self, export: Export) -> Iterator[Path]:
         """The export's file with its new content; as it was when what is done with it fails."""
@@ -328,6 +346,15 @@ class Ganesha(ExportControl):
             else:
                 _replace(path, before)
             raise
+
+    @contextlib.contextmanager
+    def _told(self, path: Path, text: str) -> Iterator[Path]:
+        """A file for the daemon to read, as long as it is asked."""
+        _write(path, text.encode())
+        try:
+            yield path
+        finally:
+            path.unlink()
 
     def exports(self) -> dict[int, str]:
         """What is exported: number to the path that clients mount (with mount_path_pseudo). Without the root of these paths."""
@@ -381,35 +408,30 @@ class Ganesha(ExportControl):
 
     def add(self, export: Export) -> None:
         """See ExportControl."""
+        self._check_folder()
         if export.export_id in self.exports():
             raise ExportRefusedError(f"export {export.export_id} is there already")
-        with self._written(export) as path:
-            new = path.with_suffix(".add")
-            also = f"%include {_quoted(str(self._with_each))}\n" if self._with_each and self._with_each.exists() else ""
-            new.write_text(also + export.block())
-            try:
-                self._call(_EXPORTS, "AddExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
-            finally:
-                new.unlink()
+        also = f"%include {_quoted(str(self._with_each))}\n" if self._with_each and self._with_each.exists() else ""
+        with self._written(export) as path, self._told(path.with_suffix(".add"), also + export.block()) as new:
+            self._call(_EXPORTS, "AddExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
 
     def change(self, export: Export) -> None:
         """See ExportControl. Raises NoSuchExportError."""
+        self._check_folder()
         if export.export_id not in self.exports():
             raise NoSuchExportError(f"there is no export {export.export_id}")
         # The daemon first: who dies between leaves a file that tells what was not done.
-        path, new = self._file(export.export_id), self._file(export.export_id).with_suffix(".change")
-        new.write_text(export.block())
-        try:
+        path = self._file(export.export_id)
+        with self._told(path.with_suffix(".change"), export.block()) as new:
             self._call(_EXPORTS, "UpdateExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
-        finally:
-            new.unlink()
         _replace(path, export.block().encode())
 
     def remove(self, export_id: int) -> None:
         """See ExportControl. Raises NoSuchExportError where there is no file of it either."""
+        self._check_folder()
         path = self._file(export_id)
         if export_id not in self.exports():
-            if not path.exists():
+            if not path.exists(follow_symlinks=False):
                 raise NoSuchExportError(f"there is no export {export_id}")
             path.unlink()
             _sync(path.parent)
@@ -427,6 +449,7 @@ class Ganesha(ExportControl):
 
     def forget(self, export_id: int) -> None:
         """See ExportControl."""
+        self._check_folder()
         self._file(export_id).unlink(missing_ok=True)
         _sync(self._folder)
 
@@ -462,13 +485,19 @@ def _address(text: str) -> str:
 def _replace(path: Path, data: bytes) -> None:
     """Writes a file in one step, stable."""
     new = path.with_suffix(".new")
-    with new.open("wb") as file:
+    _write(new, data)
+    new.rename(path)
+    _sync(path.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file in the place of whatever was there, stable."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
         os.fchmod(file.fileno(), 0o644)  # the worker reads what the helper has written, whatever that one's umask is
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    new.rename(path)
-    _sync(path.parent)
 
 
 def _sync(directory: Path) -> None:

@@ -59,7 +59,7 @@ try:
         refused(GaneshaDeniedError, look._call, MANAGER, method, signature, *arguments)
 finally:
     own.unlink()
-refused(PermissionError, look.add, Export(7, Path("/"), "/all"))
+refused(ExportRefusedError, look.add, Export(7, Path("/"), "/all"))
 
 # By the helper he gets datastores, and nothing else.
 CLIENTS = "127.0.0.1, 192.0.2.0/24"
