@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from appliance.dataplane.export_file import read
 from appliance.dataplane.ganesha import ClientRights, Export, ExportControl
 from appliance.helper.mounts import is_allowed, is_of_reservations, its_own
 from appliance.zfs.engine import ZfsEngine
@@ -44,7 +45,7 @@ class Exports(ABC):
 
     @abstractmethod
     def forget_export(self, number: int) -> None:
-        """It does not come back after a restart of ganesha. Asks no daemon."""
+        """It does not come back after a restart of ganesha. Asks no daemon. Raises Refused for a file that is no datastore's."""
 
 
 class CheckedExports(Exports):
@@ -86,6 +87,10 @@ class CheckedExports(Exports):
     def forget_export(self, number: int) -> None:
         """See Exports."""
         with self._one_after_the_other:
+            text = self._control.files().get(number)
+            export = read(text) if text is not None else None
+            if text is not None and (export is None or not is_allowed(str(export.path), self._directories)):
+                raise Refused(f"the file of export {number} is none that the appliance has written: remove it by hand")
             self._control.forget(number)
 
     def _export(

@@ -13,7 +13,7 @@ MAY = {
     "domain": {"database", "zfs.model"},
     "zfs": set(),
     "dataplane": set(),
-    "helper": {"zfs", "dataplane.ganesha"},
+    "helper": {"zfs", "dataplane.ganesha", "dataplane.export_file"},
     "worker": {"domain", "database", "dataplane", "zfs", "helper.client"},
     "notify": {"domain", "database"},
     "api": {"domain", "database", "worker.client", "notify"},

@@ -163,6 +163,23 @@ def test_others_exports_are_left_alone(rig: Rig) -> None:
     assert rig.ganesha.served() == before
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", 'EXPORT {\n  Export_Id = 3;\n  Path = "/srv/zvaai/one";\n}\n', Export(3, Path("/home"), "/admins").block()],
+    ids=["nothing", "written by hand", "elsewhere"],
+)
+def test_only_files_of_datastores_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    rig.add()
+    rig.ganesha.add(Export(3, Path("/home"), "/admins"))
+    really = rig.ganesha.files
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.ganesha, "files", lambda: {**really(), 3: text})
+        with pytest.raises(Refused, match="none that the appliance has written"):
+            rig.client.forget_export(3)
+    assert set(really()) == {1, 3}
+    rig.client.forget_export(4)  # what has no file is forgotten already
+
+
 def test_what_ganesha_says_comes_back_as_it_was(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.add()
     with pytest.raises(ExportRefusedError, match="1 is there"):
