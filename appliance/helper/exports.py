@@ -15,7 +15,7 @@ from appliance.dataplane.export_file import read
 from appliance.dataplane.ganesha import ClientRights, Export, ExportControl
 from appliance.helper.mounts import is_allowed, is_of_reservations, its_own
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import Refused
+from appliance.zfs.errors import Refused, ZfsError
 from appliance.zfs.mountinfo import topmost
 
 
@@ -68,7 +68,14 @@ class CheckedExports(Exports):
     ) -> None:
         """See Exports."""
         with self._one_after_the_other:
-            self._control.add(self._export(dataset, guid, number, share, clients, squash, versions))
+            export = self._export(dataset, guid, number, share, clients, squash, versions)
+            self._control.add(export)
+            try:  # ganesha holds it by now; before, the same caller could unmount it on another connection
+                if self._place(dataset, guid) != export.path:
+                    raise Refused(f"{dataset} has another mountpoint by now")
+            except ZfsError:
+                self._control.remove(number)
+                raise
 
     def change_export(
         self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]

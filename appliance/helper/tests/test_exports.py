@@ -139,6 +139,25 @@ def test_what_is_not_seen_where_it_is_mounted(rig: Rig) -> None:
     assert set(rig.served) == {1, 9}
 
 
+@pytest.mark.parametrize("instead", [None, "tank/copy"])
+def test_what_is_unmounted_before_ganesha_has_it(rig: Rig, monkeypatch: pytest.MonkeyPatch, instead: str | None) -> None:
+    """By the same caller, on another connection."""
+    real = rig.ganesha.add
+
+    def late(export: Export) -> None:
+        rig.seen.pop(PLACE)
+        if instead:
+            rig.seen[PLACE] = instead
+        else:
+            rig.simulator.unmount("tank/one")
+        real(export)
+
+    monkeypatch.setattr(rig.ganesha, "add", late)
+    with pytest.raises(Refused, match=f"{instead or 'nothing'} mounted"):
+        rig.add()
+    assert set(rig.served) == {9}
+
+
 def test_what_is_no_datastore(rig: Rig) -> None:
     rig.filesystem("tank/zvaai-reservations", "/srv/zvaai/any")
     rig.filesystem("tank/else", "/srv/zvaai/.reservations-4711")
