@@ -13,19 +13,22 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Export, Rpcbind, mounted_xfs
+from support.ganesha import FSAL_LIBRARY, PACKAGED_FSALS, PATCHED_LIBRARY, Rpcbind, mounted_xfs
 from support.libnfs import mounted
 from support.programs import REPOSITORY, run, wait_for
 from support.vaai_nas import ask_control_socket, vaai_nas
+
+from appliance.dataplane.ganesha import ClientRights, Export
 
 DEBIAN_UNIT = Path("/usr/lib/systemd/system/nfs-ganesha.service")
 DROP_IN = REPOSITORY / "packaging/systemd/nfs-ganesha.service.d/zvaai.conf"
 CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
 VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
+NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted-exports"
 
 
@@ -75,24 +78,25 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
 def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
     """One that is to be served, 1.conf, and seven that are not."""
     source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
-    (exports / "1.conf").write_text(f"# dataset {source}\n{Export(1, store, '/one').block()}")
+
+    def write(number: int, dataset: str, path: Path) -> Path:
+        file = exports / f"{number}.conf"
+        file.write_text(Export(number, path, f"/{NAMES[number - 1]}", access="RW", dataset=dataset).block())
+        return file
+
+    write(1, source, store)
     # Of pools that are not imported: the folder where one was mounted, and not even that.
     (elsewhere / "folder").mkdir()
-    (exports / "2.conf").write_text(f"# dataset pool/two\n{Export(2, elsewhere / 'folder', '/two').block()}")
-    (exports / "3.conf").write_text(f"# dataset pool/three\n{Export(3, elsewhere / 'nothing', '/three').block()}")
+    write(2, "pool/two", elsewhere / "folder")
+    write(3, "pool/three", elsewhere / "nothing")
     # A copy has the mountpoint of what it is of; and a file that names nothing, or lies elsewhere, is none of ours.
-    (exports / "4.conf").write_text(f"# dataset pool/four\n{Export(4, store, '/four').block()}")
-    (exports / "5.conf").write_text(Export(5, store, "/five").block())
-    (exports / "6.conf").write_text(f"# dataset {source}\n{Export(6, Path('/'), '/six').block()}")
+    write(4, "pool/four", store)
+    write(5, "", store)
+    write(6, source, Path("/"))
     # Whose files these are could have any folder exported: root's only.
-    for number, owner in ((7, "nobody"), (8, "")):
-        file = exports / f"{number}.conf"
-        file.write_text(f"# dataset {source}\n{Export(number, store, f'/{number}').block()}")
-        if owner:
-            shutil.chown(file, owner)
-        else:
-            file.rename(elsewhere / "elsewhere.conf")
-            file.symlink_to(elsewhere / "elsewhere.conf")
+    shutil.chown(write(7, source, store), "nobody")
+    write(8, source, store).rename(elsewhere / "elsewhere.conf")
+    (exports / "8.conf").symlink_to(elsewhere / "elsewhere.conf")
 
 
 @pytest.fixture
@@ -189,8 +193,7 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
             run("mount", "-t", "tmpfs", dataset, place)
             stack.callback(run, "umount", place)
             guid = 4712 if dataset == "well/e" else 4711
-            text = f'EXPORT {{\n  # dataset {dataset}\n  # guid {guid}\n  Path = "{place}";\n}}\n'
-            (exports / f"{number}.conf").write_text(text)
+            (exports / f"{number}.conf").write_text(Export(number + 1, place, f"/{number}", dataset=dataset, guid=guid).block())
         environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "ZVAAI_POOL_STATES": str(states)}
         words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(tmp_path / "mounted"), "5"]
         try:
@@ -202,3 +205,64 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
     assert done.stderr.count("not exported") == 3, done.stderr
     asked = sorted((tmp_path / "asked").read_text().splitlines())
     assert [line.partition(" -- ")[2] for line in asked] == ["hangs/a", "well/c well/d well/e"], "each pool once"
+
+
+@contextlib.contextmanager
+def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list[str], str]]]]:
+    """A folder of exports, what is mounted, as an export, and what the daemon would start with of that folder, with what is told."""
+    exports, to, place = folder / "exports.d", folder / "to", folder / "mounted" / "one"
+    exports.mkdir()
+    place.mkdir(parents=True)
+    rights = (ClientRights("192.0.2.1, 2001:db8::/32, @netgroup, *.example.org"), ClientRights("192.0.2.2", "RO", "Root_Squash"))
+    export = Export(1, place, "/one", clients=rights, dataset="tank/one")
+
+    def taken() -> tuple[list[str], str]:
+        words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(place.parent)]
+        told = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stderr
+        return sorted(path.name for path in to.iterdir()), told
+
+    run("mount", "-t", "tmpfs", export.dataset, place)
+    try:
+        yield exports, export, taken
+    finally:
+        run("umount", place)
+
+
+def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
+    """Files of before are root's by now, whatever somebody wrote into them."""
+    all_of = 'EXPORT { Export_Id = 66; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }\n'
+    with of_one(tmp_path) as (exports, export, taken):
+        right = export.block()
+        wrong = (
+            right + all_of, all_of + right, right + right, right + all_of.lower(), right + "EXPORT {\n" + all_of[8:],
+            right.replace("Name = ZVAAI", "Name = VFS"), right.replace("FSAL { Name = ZVAAI; }", "FSAL { Name = ZVAAI; Name = VFS; }"),
+            right.replace("  FSAL", "  FSAL { Name = VFS; }\n  FSAL"), right.replace("  FSAL { Name = ZVAAI; }\n", ""),
+            right.replace("  Pseudo", '  Path = "/";\n  Pseudo'), right.replace("  Pseudo", '  path = "/";\n  Pseudo'),
+            right.replace("  Pseudo", '  Path = "/"; \n  Pseudo'), right.replace('one";', 'one"; Path = "/";', 1),
+            right + '%include "/tmp/all.conf"\n', right.replace("  Pseudo", '  %include "/tmp/all.conf"\n  Pseudo'),
+            right.replace("Clients = 192.0.2.2", 'Clients = 192.0.2.2; } FSAL { Name = VFS; } CLIENT { Clients = 192.0.2.3'), "",
+        )  # fmt: skip
+        (exports / "0.conf").write_text(right)
+        for number, text in enumerate(wrong, 1):
+            assert text != right
+            (exports / f"{number}.conf").write_text(text)
+        found, told = taken()
+        assert found == ["0.conf"] and told.count("not as the appliance writes it") == len(wrong), told
+
+
+@pytest.mark.parametrize("wrong", ["somebody's", "writable", "a link", "a writable file"])
+def test_what_others_may_write_is_not_exported(wrong: str, tmp_path: Path) -> None:
+    with of_one(tmp_path) as (exports, export, taken):
+        (exports / "1.conf").write_text(export.block())
+        assert taken() == (["1.conf"], "")
+        if wrong == "somebody's":
+            shutil.chown(exports, "nobody")
+        elif wrong == "writable":
+            exports.chmod(0o775)
+        elif wrong == "a link":
+            exports.rename(tmp_path / "aside")
+            exports.symlink_to(tmp_path / "aside")
+        else:
+            (exports / "1.conf").chmod(0o646)
+        found, told = taken()
+        assert found == [] and "is not a f" in told, told

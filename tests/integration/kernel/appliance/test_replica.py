@@ -17,6 +17,7 @@ from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 
+from appliance.dataplane.ganesha import Export
 from appliance.zfs.mountinfo import stack
 
 POOL = "replaced"
@@ -169,8 +170,8 @@ def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:
     with disks():
         run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
         run("zfs", "create", "-o", f"mountpoint={place}", dataset)
-        for name, line in (("own", f"  # guid {guid(dataset)}\n"), ("other", "  # guid 4711\n"), ("before", "")):
-            (exports / f"{name}.conf").write_text(f'EXPORT {{\n  # dataset {dataset}\n{line}  Path = "{place}";\n}}\n')
+        for name, number in (("own", int(guid(dataset))), ("other", 4711), ("before", None)):
+            (exports / f"{name}.conf").write_text(Export(1, place, "/files", dataset=dataset, guid=number).block())
         assert taken() == ["before.conf", "own.conf"], "a file of before guids has only the name"
         run("zfs", "destroy", dataset)
         run("zfs", "create", "-o", f"mountpoint={place}", dataset)
