@@ -99,6 +99,8 @@ def kept_by_files(
     numbers, shares = set(), set()
     for number, text in files.items():
         export = export_file.read(text)
+        if not text.strip() and (kept is None or kept.export != number):  # whose it is nobody can say
+            numbers.add(number)
         if export is None or not export.dataset:
             continue
         own = kept is not None and (number, export.pseudo) == (kept.export, kept.share)
@@ -195,7 +197,14 @@ class Serving:
         unsure = copies | {store.dataset for store in stores if store.state == "active" and store.export is None}
         kept, failures = set(), []
         for number, text in self.control.files().items():
-            export = export_file.read(text) if number not in self.numbers.values() else None
+            if number in self.numbers.values():
+                continue
+            if not text.strip():
+                kept.add(number)
+                what = f"the file {number}.conf of an export unknown to the database can't be read, or is empty"
+                failures.append(Failure("", f"{what}: put it right, or remove it"))
+                continue
+            export = export_file.read(text)
             if export is None or not export.dataset:
                 continue
             away = export.dataset.split("/", 1)[0] not in self.pools

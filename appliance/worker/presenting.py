@@ -52,7 +52,7 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
                     continue  # it can't be told who sees it; or hosts use it under a number that is kept: unnumbered tells
                 others = [number for uuid, number in of_found.items() if uuid != store.uuid]
                 _present_lun(session, kept, lun, [*luns, *others])
-            else:
+            elif kept.export is None or files.get(kept.export, "-").strip():  # else who may can't be read yet: nfs_serving tells
                 other_numbers, other_shares = nfs_serving.kept_by_files(files, kept, store.dataset, store.guid)
                 share = exports.free_share(session, store.name, store.uuid, kept.share, [*shares, *other_shares])
                 number = exports.free_number(session, kept.export, [*numbers, *other_numbers])
