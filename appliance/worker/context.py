@@ -26,7 +26,7 @@ from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import NotFoundError
 from appliance.domain.secrets import Seal
-from appliance.worker import nfs_serving, reservations
+from appliance.worker import lost_database, nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
 from appliance.zfs.engine import ZfsEngine
@@ -122,11 +122,12 @@ class Context:
     def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
         with as_domain_errors():
+            before = self.engine.pools()
             volumes, filesystems = tuple(self.engine.volumes()), tuple(self.engine.filesystems())
             found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
             return Inventory(
                 at=asked,
-                pools=tuple(self.engine.pools()),
+                pools=lost_database.seen_throughout(before, self.engine.pools()),
                 volumes=volumes,
                 filesystems=filesystems,
                 snapshots=tuple(self._snapshots()),

@@ -22,6 +22,13 @@ def visible(pools: Sequence[Pool]) -> frozenset[str]:
     return frozenset(pool.name for pool in pools if pool.health not in _UNSEEN)
 
 
+def seen_throughout(before: Sequence[Pool], after: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Pools that were there before and after datasets were asked for; one that came meanwhile may not have been asked."""
+    first = {pool.guid: pool for pool in before}
+    there = [(first[pool.guid], pool) for pool in after if pool.guid in first]
+    return tuple(was if was.health in _UNSEEN else now for was, now in there)
+
+
 def unknown(session: Session, luns: Sequence[ServedLun]) -> list[ServedLun]:
     """Those that the database does not know."""
     known = set(session.scalars(select(Presentation.datastore)))

@@ -71,6 +71,35 @@ def test_its_lun_stays_with_its_number_and_hosts(appliance: Appliance, luns: str
         assert IQN in alerts(appliance)[luns], "until somebody says who sees it"
 
 
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+@pytest.mark.parametrize("how", ["exported", "suspended"])
+def test_a_pool_that_comes_while_it_is_looked_takes_nothing(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, how: str, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Its datasets were asked for before it was there, and are not all that it has."""
+    if kind == "vmfs":
+        request.getfixturevalue("luns")
+    else:
+        exported(appliance)
+    before, simulator, pending = (target(appliance), exports(appliance)), appliance.simulator, [True]
+    go, come = {"exported": (simulator.export_pool, simulator.import_pool), "suspended": (simulator.suspend, simulator.clear)}[how]
+    go("tank")
+    lose(appliance)
+    really = simulator.filesystems
+
+    def filesystems(*arguments: Any) -> Any:
+        found = really(*arguments)
+        if pending and appliance.service.context.reconciling.lock.locked():
+            pending.clear()
+            come("tank")
+        return found
+
+    monkeypatch.setattr(simulator, "filesystems", filesystems)
+    for _ in range(2):
+        reconcile(appliance)
+        assert not pending and (target(appliance), exports(appliance)) == before
+
+
 def test_what_is_forgotten_goes_though_its_pool_is_away(appliance: Appliance, luns: str) -> None:
     appliance.simulator.export_pool("tank")
     lose(appliance)
