@@ -8,7 +8,7 @@ import threading
 import time
 
 from appliance import logs
-from appliance.database.models import Job
+from appliance.database.models import Job, Setting
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
@@ -27,6 +27,9 @@ _TRIES_BESIDE = 40
 """About five minutes: who is waited for may be started anew, and tells then."""
 _BESIDE = 4
 """Jobs that wait beside others, at once."""
+_NOTED = "jobs_noted"
+"""The setting that is there once a worker has noted its jobs (under_way.py): an earlier version's database has none."""
+_AS_IT_WAS = "it had begun by the database, and whatever it had done by then was not taken back"
 _log = logging.getLogger(__name__)
 
 
@@ -42,18 +45,29 @@ class Executor:
         self._beside: dict[str, threading.Thread] = {}
         """By the jobs that they have."""
         self._under_way = UnderWay(context.configuration.jobs_under_way)
+        self._sorted_out = False
+        """Whether what is under way by the database may be taken up."""
 
     def start(self) -> None:
         """Begins with what was under way."""
-        self._fail_what_was_not_noted()
         self._thread.start()
 
-    def _fail_what_was_not_noted(self) -> None:
-        """Jobs of an older copy of the database: nobody asks for them now, and what they would take back may be in use."""
+    def _sort_out(self) -> None:
+        """Jobs of an older copy of the database fail: nobody asks for them now, and what they would take back may be in use."""
         with self._context.store.reading() as session:
-            others = [job for job in jobs.active(session) if not self._under_way.has(job.id)]
+            active, noted = jobs.active(session), session.get(Setting, _NOTED) is not None
+        if not noted:  # by no worker yet that notes its jobs, or an older copy's
+            if not self._under_way.was_there:
+                self._under_way.adopt([job.id for job in active])
+            with self._context.store.session() as session:
+                session.merge(Setting(name=_NOTED, value={}))
+        others = [job for job in active if not self._under_way.has(job.id)]
         for job in others:
-            self._end(job, jobs.FAILED, problem=to_wire(ConflictError(NOT_NOTED)))
+            left = _AS_IT_WAS if job.state == jobs.RUNNING else None
+            self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(NOT_NOTED)), "left": left})
+        self._sorted_out = True
+        if any(job.parameters.get("out_of_service") for job in others):
+            self._back_in_service()
 
     def _note(self) -> None:
         """What has ended need not be taken up again."""
@@ -126,6 +140,8 @@ class Executor:
 
     def _start_beside(self) -> None:
         """Each job in a thread of its own, as long as they are few."""
+        if not self._sorted_out:
+            return
         try:
             with self._wake:
                 while not self._stopping.is_set() and len(self._beside) < _BESIDE and (job := self._next(beside=True)):
@@ -154,6 +170,8 @@ class Executor:
                 self._stopping.wait(1)
 
     def _turn(self) -> None:
+        if not self._sorted_out:
+            self._sort_out()
         self._start_beside()
         job = self._next()
         if job is None:

@@ -1,7 +1,8 @@
 """Which jobs may be under way, in a file beside the database: so that an older copy of the database, put back, begins none anew.
 
 A job is in the file before it is in the database, and until the database has its end. So one that is under way by the database
-but not in the file has ended since, or was another installation's.
+but not in the file has ended since, or was another installation's. Where neither file nor database tells that jobs were ever noted,
+the worker before was of an earlier version, and what is under way is its own.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ class UnderWay:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.was_there = path.exists(follow_symlinks=False)
+        """Whether there was a file at the start: of an earlier version, or of an installation that had no job yet, there is none."""
         self.lock = threading.RLock()
         self._known = self._read()
-        self._written = frozenset(self._known)
+        self._written: frozenset[str] | None = frozenset(self._known) if self.was_there else None
 
     def _read(self) -> set[str]:
         try:
@@ -42,6 +45,12 @@ class UnderWay:
         with self.lock:
             return job_id in self._known
 
+    def adopt(self, active: Collection[str]) -> None:
+        """An earlier version's, which noted none. On stable storage. Raises OSError."""
+        with self.lock:
+            self._write(frozenset(self._known | set(active)))
+            self._known |= set(active)
+
     def add(self, job_id: str, active: Collection[str]) -> None:
         """A new one, before it is in the database; `active` are those that are. On stable storage. Raises OSError."""
         with self.lock:
@@ -51,8 +60,9 @@ class UnderWay:
     def keep(self, active: Collection[str]) -> None:
         """Only these are under way by now. Raises OSError."""
         with self.lock:
-            self._write(frozenset(self._known & set(active)))
-            self._known = set(self._written)
+            still = self._known & set(active)
+            self._write(frozenset(still))
+            self._known = still
 
     def _write(self, ids: frozenset[str]) -> None:
         if ids == self._written:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -82,7 +83,11 @@ def test_a_pool_that_comes_while_it_is_looked_takes_nothing(
     else:
         exported(appliance)
     before, simulator, pending = (target(appliance), exports(appliance)), appliance.simulator, [True]
-    go, come = {"exported": (simulator.export_pool, simulator.import_pool), "suspended": (simulator.suspend, simulator.clear)}[how]
+    ways: dict[str, tuple[Callable[[str], object], Callable[[str], object]]] = {
+        "exported": (simulator.export_pool, simulator.import_pool),
+        "suspended": (simulator.suspend, simulator.clear),
+    }
+    go, come = ways[how]
     go("tank")
     lose(appliance)
     really = simulator.filesystems

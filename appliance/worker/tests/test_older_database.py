@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
+from sqlalchemy.exc import OperationalError
 
+from appliance.database.models import Setting
+from appliance.domain import jobs
 from appliance.testing import GIB, Appliance
 
 
@@ -40,6 +45,21 @@ def put_back(appliance: Appliance, older: Path) -> None:
     appliance.service.executor.stop()
     _copied(older, appliance.configuration.database)
     appliance.restart_worker()
+
+
+def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
+    """A job that is asked for and does not begin: the worker ends."""
+    appliance.service.executor.stop()
+    answer = request()
+    assert answer.status_code == 202, answer.text
+    return str(answer.json["id"])
+
+
+def as_of_an_earlier_version(appliance: Appliance) -> None:
+    """What the worker, which is stopped, has noted is gone: versions before noted nothing."""
+    appliance.configuration.jobs_under_way.unlink()
+    with appliance.store.session() as session:
+        session.execute(delete(Setting).where(Setting.name == "jobs_noted"))
 
 
 def test_a_datastore_that_is_there_again_is_not_deleted(
@@ -91,6 +111,68 @@ def test_another_installations_database(appliance: Appliance) -> None:
     appliance.configuration.jobs_under_way.unlink()
     appliance.restart_worker()
     assert appliance.ended(answer.json["id"])["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_what_had_begun_by_another_installations_database_may_be_there_still(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    with appliance.store.session() as session:
+        jobs.begin(session, job)
+    appliance.configuration.jobs_under_way.unlink()
+    appliance.restart_worker()
+    ended = appliance.ended(job)
+    assert ended["state"] == "failed" and "not taken back" in ended["problem"]["left"], ended
+    assert appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_jobs_of_an_earlier_version_are_taken_up_once(appliance: Appliance) -> None:
+    store, other = appliance.datastore("first"), appliance.datastore("second")
+    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    as_of_an_earlier_version(appliance)
+    appliance.restart_worker()
+    assert appliance.ended(job)["state"] == "succeeded" and appliance.get(f"/datastores/{store}")["state"] == "deleted"
+    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{other}"))
+    appliance.configuration.jobs_under_way.unlink()
+    appliance.restart_worker()
+    assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{other}")["state"] == "active"
+
+
+def test_an_older_copy_of_an_earlier_versions_database_begins_nothing(appliance: Appliance, tmp_path: Path) -> None:
+    """It does not say that jobs were ever noted, but the file beside it does."""
+    store = appliance.datastore("first")
+    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    as_of_an_earlier_version(appliance)
+    _copied(appliance.configuration.database, tmp_path / "older")
+    appliance.restart_worker()
+    assert appliance.ended(job)["state"] == "succeeded"
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    put_back(appliance, tmp_path / "older")
+    assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_a_worker_starts_though_it_can_note_nothing_in_the_database(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk; what is under way waits until it can."""
+    store = appliance.datastore("first")
+    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    appliance.configuration.jobs_under_way.unlink()
+    full, tried, really = [True], threading.Event(), jobs.end
+
+    def end(*arguments: Any, **named: Any) -> None:
+        if full:
+            tried.set()
+            raise OperationalError("UPDATE jobs", None, Exception("database or disk is full"))
+        really(*arguments, **named)
+
+    monkeypatch.setattr(jobs, "end", end)
+    appliance.restart_worker()
+    new = appliance.request("POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB)}).json
+    assert new is not None and tried.wait(60)
+    assert {appliance.get(f"/jobs/{one}")["state"] for one in (job, new["id"])} == {"queued"}
+    full.clear()
+    assert [appliance.ended(one)["state"] for one in (job, new["id"])] == ["failed", "succeeded"]
+    assert appliance.get(f"/datastores/{store}")["state"] == "active"
 
 
 def test_what_can_not_be_noted_is_not_begun(appliance: Appliance) -> None:
