@@ -107,7 +107,7 @@ class Call:
             return JobTold.model_validate(jobs.job(session, job_id))
 
     def begun_before(self) -> BaseModel | None:
-        """The job of this very request, whose answer was lost: who was to give it was killed. What it changes may be another by now."""
+        """The job of this very request, whose answer was lost with who was to give it. What it changes may be another by now."""
         with self.services.store.reading() as session:
             job_id = jobs.asked_before(session, self.key)
             return JobTold.model_validate(jobs.job(session, job_id)) if job_id is not None else None

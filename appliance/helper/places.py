@@ -1,8 +1,8 @@
 """Before anything is served: what is mounted at a datastore's place is the datastore, and no copy of it.
 
 At the start of the system `zfs mount -a` mounts file systems in any order, one over the other (overlay=on), and a received copy
-has the mountpoint of what it is of. Copies are unmounted then, and the datastore mounted alone. Nobody uses either yet: NFS server
-and target start afterwards (packaging/systemd/zvaai-mounts.service).
+has the mountpoint of what it is of. Copies are unmounted then, and the datastore mounted alone. Nobody uses either yet: NFS
+server and target start afterwards (packaging/systemd/zvaai-mounts.service).
 """
 
 from __future__ import annotations
