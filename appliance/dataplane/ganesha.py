@@ -325,7 +325,7 @@ class Ganesha(ExportControl):
         return self._folder / f"{export_id}.conf"
 
     def _check_folder(self) -> None:
-        """Whose the folder was may have left links in it, and may put other files in the place of ours before the daemon reads."""
+        """Whose the folder was may have left links in it, and may put other files in the place of ours before they are read."""
         found = self._folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise ExportRefusedError(

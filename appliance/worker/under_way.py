@@ -1,8 +1,8 @@
 """Which jobs may be under way, in a file beside the database: so that an older copy of the database, put back, begins none anew.
 
 A job is in the file before it is in the database, and until the database has its end. So one that is under way by the database
-but not in the file has ended since, or was another installation's. Where neither file nor database tells that jobs were ever noted,
-the worker before was of an earlier version, and what is under way is its own.
+but not in the file has ended since, or was another installation's. Where neither file nor database tells that jobs were ever
+noted, the worker before was of an earlier version, and what is under way is its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnderWay:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.was_there = path.exists(follow_symlinks=False)
-        """Whether there was a file at the start: of an earlier version, or of an installation that had no job yet, there is none."""
+        """Whether there was a file at the start: an earlier version, and who begins anew, has none."""
         self.lock = threading.RLock()
         self._known = self._read()
         self._written: frozenset[str] | None = frozenset(self._known) if self.was_there else None

@@ -209,7 +209,7 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
 
 @contextlib.contextmanager
 def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list[str], str]]]]:
-    """A folder of exports, what is mounted, as an export, and what the daemon would start with of that folder, with what is told."""
+    """A folder of exports, what is mounted, as an export, and what the daemon would start with of it, with what is told."""
     exports, to, place = folder / "exports.d", folder / "to", folder / "mounted" / "one"
     exports.mkdir()
     place.mkdir(parents=True)
@@ -235,7 +235,7 @@ def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
         right = export.block()
         wrong = (
             right + all_of, all_of + right, right + right, right + all_of.lower(), right + "EXPORT {\n" + all_of[8:],
-            right.replace("Name = ZVAAI", "Name = VFS"), right.replace("FSAL { Name = ZVAAI; }", "FSAL { Name = ZVAAI; Name = VFS; }"),
+            right.replace("Name = ZVAAI", "Name = VFS"), right.replace("Name = ZVAAI;", "Name = ZVAAI; Name = VFS;"),
             right.replace("  FSAL", "  FSAL { Name = VFS; }\n  FSAL"), right.replace("  FSAL { Name = ZVAAI; }\n", ""),
             right.replace("  Pseudo", '  Path = "/";\n  Pseudo'), right.replace("  Pseudo", '  path = "/";\n  Pseudo'),
             right.replace("  Pseudo", '  Path = "/"; \n  Pseudo'), right.replace('one";', 'one"; Path = "/";', 1),
