@@ -24,6 +24,8 @@ COPY_REMEDY = (
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
+HIDDEN_SECONDS = 300.0
+"""A job that runs for longer, as one that is tried again without end, hides nothing of what it is about."""
 _KEPT = "pool_thresholds"
 """The setting that remembers them."""
 

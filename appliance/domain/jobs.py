@@ -89,12 +89,13 @@ def subjects_since(session: Session, since: float) -> set[str]:
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
 
 
-def about_since(session: Session, since: float) -> set[str]:
+def about_since(session: Session, since: float, begun_since: float = 0) -> set[str]:
     """Subjects and datasets of jobs that run, or have ended since then: what was looked at since may be half of what they do.
 
-    Not of those that only wait: they have changed nothing.
+    Not of those that only wait: they have changed nothing. `begun_since` leaves out such as have run for longer.
     """
-    found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
+    running = (Job.state == RUNNING) & (Job.started_at >= begun_since)
+    found = session.scalars(select(Job).where(running | (Job.ended_at >= since)))
     return {str(one) for job in found for one in (job.subject, job.parameters.get("dataset")) if one}
 
 

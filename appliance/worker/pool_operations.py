@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from appliance.domain import capacity
+from appliance.domain import capacity, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import settle
@@ -101,11 +102,15 @@ def check_replacement(context: Context, pool: Pool, old: Vdev, asked: Parameters
 
 
 def tell_capacity(context: Context) -> None:
-    """Alerts of what gets full, as last looked at. Of what jobs are about they stay as they are until a look after their end."""
+    """Alerts of what gets full, as last looked at.
+
+    Of what jobs are about they stay as they are until a look after their end, for capacity.HIDDEN_SECONDS at most.
+    """
     inventory = context.look(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
-        unsure = capacity.unsure(stores, context.about_since(session, inventory))
+        about = jobs.about_since(session, inventory.looked_at, time.time() - capacity.HIDDEN_SECONDS)
+        unsure = capacity.unsure(stores, about)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
     with context.store.session() as session:
         settle(session, "capacity", findings, unsure)

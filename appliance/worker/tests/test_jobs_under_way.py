@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from appliance.database.models import WebhookDelivery
+from appliance.domain import jobs
+from appliance.domain.capacity import HIDDEN_SECONDS
 from appliance.testing import GIB, Appliance
 
 
@@ -102,6 +105,19 @@ def test_what_is_gone_when_its_job_has_ended_is_told_then(hooked: Appliance, hol
     assert hooked.ended(job)["state"] == "failed"
     key = f"capacity:missing:{store}"
     assert look(hooked) == {key} and told(hooked) == [("alert.raised", key)]
+
+
+def test_a_job_that_does_not_end_hides_nothing(hooked: Appliance, hold: Callable[..., Held]) -> None:
+    store = hooked.datastore("first")
+    waits = hold("rename")
+    job = begin(hooked, "DELETE", f"/datastores/{store}")
+    with waits:
+        hooked.simulator.destroy(hooked.simulator.volumes()[0].name)
+        assert look(hooked) == set()
+        with hooked.store.session() as session:
+            jobs.job(session, job).started_at = time.time() - HIDDEN_SECONDS
+        assert look(hooked) == {f"capacity:missing:{store}"}
+    assert hooked.ended(job)["state"] == "failed"
 
 
 def test_an_open_alert_stays_until_the_job_has_ended(hooked: Appliance, hold: Callable[..., Held]) -> None:
