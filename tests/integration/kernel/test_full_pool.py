@@ -204,8 +204,8 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
 @pytest.mark.parametrize(
     ("full", "blk_mq"),
     [
-        ("quota", 0),
         ("pool", 1),
+        pytest.param("quota", 0, marks=pytest.mark.long),
         pytest.param("quota", 1, marks=pytest.mark.long),
         pytest.param("pool", 0, marks=pytest.mark.long),
     ],

@@ -87,7 +87,9 @@ def assert_equal_paths(name: str, groups: list[int]) -> None:
     assert "TPGS=1" in run("sg_inq", disk)
 
 
-@pytest.mark.parametrize("tags", [(1, 1), (1, 2)], ids=["one group", "two groups"])
+@pytest.mark.parametrize(
+    "tags", [pytest.param((1, 1), marks=pytest.mark.long, id="one group"), pytest.param((1, 2), id="two groups")]
+)
 def test_a_path_is_cut_and_returns(
     tmp_path: Path, make_volume: VolumeMaker, multipathd: None, seed: int, tags: tuple[int, int]
 ) -> None:

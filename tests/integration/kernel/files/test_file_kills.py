@@ -32,7 +32,7 @@ def operate(crowd: Crowd, tool: FileTool, seconds: float) -> int:
     return len(answers)
 
 
-@pytest.mark.parametrize("kills", [25, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.long)])
 def test_kills_leave_right_books_and_no_lost_space(
     short_pool: ShortPool, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
 ) -> None:
