@@ -47,6 +47,29 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   await context.close();
 });
 
+/** Has the page ask who is logged in, and holds the answer, until what is returned is called: by then it is of a time that is over. */
+async function holdSession(page) {
+  let letGo;
+  const held = new Promise((resolve) => (letGo = resolve));
+  const of = (request) => new URL(request.url()).pathname === "/api/v1/session";
+  const asked = new Promise((resolve) => {
+    void page.route("**/api/v1/session", async (route) => {
+      const response = await route.fetch();
+      resolve(response.status());
+      await held;
+      await route.fulfill({ response });
+    }, { times: 1 });
+  });
+  const over = Promise.race(["requestfinished", "requestfailed"].map((event) => page.waitForEvent(event, of)));
+  // As when the stream of events was interrupted: everything is asked for anew.
+  await page.evaluate(() => new BroadcastChannel("zvaai-events").postMessage({ kind: "missed" }));
+  assert.equal(await asked, 200);
+  return async () => {
+    letGo();
+    await over;
+  };
+}
+
 test("who logs in again in one tab goes on working in the others, and who logs out is logged out in all", async () => {
   const one = await openPage(browser);
   await logIn(one);
@@ -55,10 +78,12 @@ test("who logs in again in one tab goes on working in the others, and who logs o
   await other.getByRole("button", { name: "Make a support bundle" }).waitFor();
   const ended = (page) => page.getByRole("heading", { name: "Your session has ended" });
 
+  const late = await holdSession(one);
   await one.context().clearCookies(); // as after half an hour without anybody there
   // By an event, which gets through also where the page has asked for something by itself and tells of the end already.
   for (const page of [one, other]) await page.locator("a[href='/audit']").first().dispatchEvent("click");
   await Promise.all([ended(one).waitFor(), ended(other).waitFor()]);
+  await late();
   await one.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
   await one.getByRole("button", { name: "Log in again" }).click();
   await Promise.all([ended(one), ended(other)].map((heading) => heading.waitFor({ state: "detached" })));

@@ -38,17 +38,25 @@ export const sessionQuery = queryOptions({
   gcTime: Infinity,
 });
 
+/** Takes what is known now: an answer that is still on its way was asked for before, and would put back what was. */
+function setKnown(client: QueryClient, known: Known): void {
+  void client.cancelQueries({ queryKey: KEY });
+  client.setQueryData<Known>(KEY, known);
+}
+
 /** A 401 came: the cookie is worth nothing any more. */
 export function endSession(client: QueryClient): void {
   setCsrfToken(null);
-  client.setQueryData<Known>(KEY, (known) => (known?.session ? { ...known, ended: true } : known));
+  const known = client.getQueryData<Known>(KEY);
+  // The page's first question goes on: nothing is shown until it is answered.
+  if (known?.session) setKnown(client, { ...known, ended: true });
 }
 
 /** Takes who is logged in now. What another user was shown is not this one's to see: the page is loaded anew. */
 function take(client: QueryClient, session: Session): void {
   setCsrfToken(session.csrf_token ?? null);
   const before = client.getQueryData<Known>(KEY)?.session;
-  client.setQueryData<Known>(KEY, { session, ended: false });
+  setKnown(client, { session, ended: false });
   if (before && before.user !== session.user) window.location.assign("/");
   else void client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
 }
@@ -119,7 +127,7 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
     others.current?.postMessage(null);
     setCsrfToken(null);
     // Who looks at the session is told of its end: it stays in the cache, where what was shown to its user does not.
-    client.setQueryData<Known>(KEY, { session: null, ended: false });
+    setKnown(client, { session: null, ended: false });
     client.removeQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
   }, [client]);
 
