@@ -21,6 +21,8 @@ async function openGrow(size = "3 TiB") {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Grow" }).click();
   await page.getByRole("textbox", { name: "New size" }).fill(size);
+  // It has read by then what the datastore is now.
+  await page.getByRole("dialog").getByRole("button", { name: "Grow", disabled: false }).waitFor();
 }
 
 for (const [status, code, detail, shown] of [

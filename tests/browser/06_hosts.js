@@ -61,7 +61,7 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
   const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
   await look(page, "host-chap");
-  await dialog.getByRole("button", { name: "Set the secret" }).press("Enter");
+  await dialog.getByRole("button", { name: "Set the secret", disabled: false }).press("Enter");
   await dialog.waitFor({ state: "detached" });
   await page.waitForFunction((name) => document.activeElement?.getAttribute("aria-label") === name, "Actions for esx9");
   assert.equal((await host()).chap_name, IQN);
@@ -93,6 +93,8 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await name.fill("esx9-mine");
+  // It has read by then what the host is: what others do from now on, it does not know.
+  await dialog.getByRole("button", { name: "Change", disabled: false }).waitFor();
   await other.told("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Somebody changed it meanwhile").waitFor();
@@ -107,7 +109,9 @@ test("of two who change a host the later one is told what it is now, keeps what 
   assert.deepEqual([(await host()).name, (await host()).addresses], ["esx9-mine", ["192.0.2.99"]]);
 });
 
-test("deleting says what is lost, and asks for the name", async () => {
+test("deleting says what is lost, and asks for the name; a dialog opens with what is there by then", async () => {
+  const { id } = await host();
+  await apiOf(page).told("PATCH", `/hosts/${id}`, { addresses: ["192.0.2.98"] });
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const dialog = page.getByRole("dialog");

@@ -60,6 +60,7 @@ test("it is paused, run all the same, and changed", async () => {
   await choose("Change");
   // Somebody else is faster: it is told, and what was not touched here follows, or the next run would destroy snapshots.
   const [{ id }] = await told();
+  await dialog().getByRole("button", { name: "Change", disabled: false }).waitFor(); // it has read what is there
   await apiOf(page).told("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByLabel("Unit").selectOption({ label: "Days" });
   await dialog().getByRole("button", { name: "Change" }).click();

@@ -34,7 +34,7 @@ interface Props<Asked, Answer> {
 }
 
 export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
-  const { asked, ask, known, changes, done, onDone, onClose, children, ...dialog } = props;
+  const { asked, ask, known, ready = true, changes, done, onDone, onClose, children, ...dialog } = props;
   const client = useQueryClient();
   const tell = useToast();
   const { send, pending, problem } = useSubmission(
@@ -49,6 +49,7 @@ export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
   return (
     <SendDialog
       {...dialog}
+      ready={!known?.opening && ready}
       asked={JSON.stringify(asked(false))}
       pending={pending}
       problem={problem}

@@ -55,7 +55,7 @@ export function JobDialog<Asked>({ asked, ask, known, ready, onBegin, onClose, c
     <SendDialog
       {...dialog}
       asked={JSON.stringify(asked(false))}
-      ready={ready?.(problem) ?? true}
+      ready={!known?.opening && (ready?.(problem) ?? true)}
       pending={pending}
       problem={problem}
       news={known?.news}

@@ -1,7 +1,8 @@
+import { QueryClient } from "@tanstack/react-query";
 import { describe, expect, it, vi } from "vitest";
 import type { Outcome } from "../api/client";
 import { ApiProblem } from "../api/problem";
-import { newsOf, sendKnown, type Known, type SentWith } from "./known";
+import { newsOf, readNow, sendKnown, type Known, type SentWith } from "./known";
 
 // Where the service is: there is no page here.
 vi.hoisted(() => vi.stubGlobal("window", { location: { origin: "https://appliance.example" } }));
@@ -13,7 +14,7 @@ const REFUSED: Outcome<string> = {
 
 /** Counts how often it was read anew. */
 function knownOf(readAnew: () => Promise<void>): Known {
-  return { thing: {}, etag: '"one"', news: [], readAnew };
+  return { thing: {}, etag: '"one"', opening: false, news: [], readAnew };
 }
 
 describe("newsOf", () => {
@@ -28,6 +29,25 @@ describe("newsOf", () => {
     ] as const;
     expect(newsOf(before, now)).toEqual([{ name: "Group", now: "cluster", before: "None" }]);
     expect(newsOf(before, before)).toEqual([]);
+  });
+});
+
+describe("readNow", () => {
+  it("has what it is now, not what was asked for before and is on its way", async () => {
+    const client = new QueryClient();
+    const queryKey = ["hosts", "1"];
+    let answer: (etag: string) => void = () => undefined;
+    const late = new Promise<{ etag: string }>((resolve) => {
+      answer = (etag) => resolve({ etag });
+    });
+    client.setQueryData(queryKey, { etag: "first" });
+    const shown = client.query({ queryKey, queryFn: () => late, staleTime: 0 });
+    const now = await readNow(client, { queryKey, queryFn: () => Promise.resolve({ etag: "third" }) });
+    answer("second");
+    await shown;
+    expect(now).toEqual({ etag: "third" });
+    expect(client.getQueryData(queryKey)).toEqual({ etag: "third" });
+    client.clear();
   });
 });
 

@@ -1,7 +1,7 @@
 /** The version of a thing that a dialog was opened with: of two who change it the later one is told so, and decides. */
 
-import { useQueryClient, type QueryExecuteOptions } from "@tanstack/react-query";
-import { useState } from "react";
+import { useQueryClient, type QueryClient, type QueryExecuteOptions } from "@tanstack/react-query";
+import { useEffect, useEffectEvent, useState } from "react";
 import { idempotent, told, type Outcome } from "../api/client";
 import { asProblem } from "../api/problem";
 import { mergedOf } from "./changed";
@@ -19,10 +19,12 @@ export interface News {
   readonly before: string;
 }
 
-/** What a dialog is about, as its reader knows it: as when it was opened, or as a refusal told since. */
+/** What a dialog is about, as its reader knows it: as it was read when it was opened, or since, after a refusal. */
 export interface Known<Thing = unknown> {
   readonly thing: Thing;
   readonly etag: string;
+  /** While it is read as the dialog opens: what the page shows may be older than what its reader has just done. */
+  readonly opening: boolean;
   /** Of the last refusal. */
   readonly news: readonly News[];
   /** Reads it, and takes over what it is now. Throws ApiProblem. */
@@ -32,6 +34,15 @@ export interface Known<Thing = unknown> {
 /** How one thing is read, by itself and not in a list; its key begins with the list's. */
 type Reading<Thing, Key extends readonly unknown[]> = QueryExecuteOptions<Thing, Error, Thing, Thing, Key>;
 
+/** What it is now: a question that is under way may have been asked before it changed. Throws ApiProblem. */
+export async function readNow<Thing, Key extends readonly unknown[]>(
+  client: QueryClient,
+  reading: Reading<Thing, Key>,
+): Promise<Thing> {
+  await client.cancelQueries({ queryKey: reading.queryKey, exact: true });
+  return client.query({ ...reading, staleTime: 0, retry: false });
+}
+
 export function newsOf(before: readonly Fact[], now: readonly Fact[]): readonly News[] {
   const known = new Map(before);
   return now
@@ -39,7 +50,10 @@ export function newsOf(before: readonly Fact[], now: readonly Fact[]): readonly 
     .filter((fact) => fact.now !== fact.before);
 }
 
-/** `facts` are what a reader is told of it when it is otherwise; `onNews` is told of what was known, and of what is. */
+/**
+ * `facts` are what a reader is told of it when it is otherwise after a refusal; `onNews` is told of what was known, and of what is, also
+ * of what is read as the dialog opens.
+ */
 export function useKnown<Thing extends Versioned, Key extends readonly unknown[]>(
   opened: Thing,
   reading: Reading<Thing, Key>,
@@ -49,14 +63,32 @@ export function useKnown<Thing extends Versioned, Key extends readonly unknown[]
   const client = useQueryClient();
   const [thing, setThing] = useState(opened);
   const [news, setNews] = useState<readonly News[]>([]);
-  const readAnew = async () => {
-    const now = await client.query({ ...reading, staleTime: 0, retry: false });
-    void client.invalidateQueries({ queryKey: reading.queryKey.slice(0, 1) });
+  const [opening, setOpening] = useState(true);
+  const take = (now: Thing) => {
     setThing(now);
-    setNews(newsOf(facts(thing), facts(now)));
     onNews?.(thing, now);
   };
-  return { thing, etag: thing.etag, news, readAnew };
+  const open = useEffectEvent(async (isOpen: () => boolean) => {
+    // Where it can't be read what the page shows has to do: what is sent is for that version only.
+    const now = await readNow(client, reading).catch(() => undefined);
+    if (!isOpen()) return;
+    if (now !== undefined) take(now);
+    setOpening(false);
+  });
+  useEffect(() => {
+    let isOpen = true;
+    void open(() => isOpen);
+    return () => {
+      isOpen = false;
+    };
+  }, []);
+  const readAnew = async () => {
+    const now = await readNow(client, reading);
+    void client.invalidateQueries({ queryKey: reading.queryKey.slice(0, 1) });
+    take(now);
+    setNews(newsOf(facts(thing), facts(now)));
+  };
+  return { thing, etag: thing.etag, opening, news, readAnew };
 }
 
 /** With a form over it: what was typed stays, what was not touched follows. `first` is the form as nobody has touched it. */
