@@ -78,6 +78,17 @@ def test_holds_of_the_appliance_and_of_a_send_are_told_and_not_released(applianc
     assert len(tags(appliance, store)) == 4
 
 
+def test_a_hold_by_a_tag_that_is_none_here_is_refused_when_it_is_asked_for(appliance: Appliance, store: str) -> None:
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    # As `zfs hold` makes it: the engine takes no such tag.
+    *_, snapshot = appliance.simulator.find_snapshot(f"{dataset}@one")
+    snapshot.holds["my backup"] = snapshot.holds["audit"]
+    jobs = appliance.get("/jobs")
+    problem = refused(appliance, "DELETE", f"/datastores/{store}/snapshots/one/holds/my%20backup")
+    assert "zfs release" in problem["detail"] and problem["blocking"] == ["my backup"]
+    assert appliance.get("/jobs") == jobs and "my backup" in tags(appliance, store)
+
+
 def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
     path = f"/datastores/{store}/snapshots/one/holds"
     before = tags(appliance, store), appliance.get("/jobs")
