@@ -11,6 +11,11 @@ before(async () => {
 });
 after(() => browser.close());
 
+/** Until it has the focus: a dialog gives it back to where it was when it opened. */
+async function hasFocus(place) {
+  await place.and(page.locator(":focus")).waitFor();
+}
+
 test("a wrong password is told, and nothing else", async () => {
   await ensureAdmin(page);
   await page.goto("/login");
@@ -107,6 +112,7 @@ test("snapshots are taken", async () => {
     await page.getByRole("textbox", { name: "Name" }).fill(name);
     await page.getByRole("button", { name: "Take it" }).click();
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
+    await hasFocus(page.getByRole("button", { name: "Actions", exact: true }));
   }
   await look(page, "datastore-snapshots");
 });
@@ -130,6 +136,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await dialog.getByText("It is held: audit-2026").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
+  await hasFocus(page.getByRole("button", { name: "Actions for snapshot after" }));
 
   // One that the appliance needs can't be chosen.
   const holds = [["audit-2026", "user"], ["zvaai:replica", "appliance"]];

@@ -1,21 +1,14 @@
 /** What can be done with a datastore: a menu, and a dialog for each. Each begins a job, and says so. */
 
-import {
-  Checkbox,
-  Dropdown,
-  DropdownItem,
-  DropdownList,
-  FormGroup,
-  MenuToggle,
-  type MenuToggleElement,
-} from "@patternfly/react-core";
+import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useState, type Ref } from "react";
+import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { groupsQuery } from "../../api/queries";
 import type { Datastore } from "../../api/types";
 import { formatBytes, parseBytes } from "../../format/bytes";
+import { ActionsMenu } from "../../parts/actions-menu";
 import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
@@ -36,7 +29,6 @@ export interface DialogProps extends Place {
 type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof DELETED)[number];
 
 export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
-  const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : store.state === "deleted" ? DELETED : [];
@@ -45,25 +37,14 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   return (
     <>
-      <Dropdown
-        isOpen={open}
-        onOpenChange={setOpen}
-        onSelect={() => setOpen(false)}
-        popperProps={{ position: "right" }}
-        toggle={(ref: Ref<MenuToggleElement>) => (
-          <MenuToggle ref={ref} variant="primary" isExpanded={open} onClick={() => setOpen(!open)}>
-            {words.menu}
-          </MenuToggle>
-        )}
-      >
-        <DropdownList>
-          {allowed.map((one) => (
-            <DropdownItem key={one} isDanger={one === "delete" || one === "purge"} onClick={() => setChosen(one)}>
-              {words[one].action}
-            </DropdownItem>
-          ))}
-        </DropdownList>
-      </Dropdown>
+      <ActionsMenu
+        label={words.menu}
+        choices={allowed.map((one) => ({
+          name: words[one].action,
+          danger: one === "delete" || one === "purge",
+          onChoose: () => setChosen(one),
+        }))}
+      />
       {chosen === "grow" && <Grow {...dialog} />}
       {chosen === "quota" && <Quota {...dialog} />}
       {chosen === "present" && <Present {...dialog} />}

@@ -1,24 +1,14 @@
 /** Snapshots of one datastore, the newest first, with what each keeps. */
 
-import {
-  Dropdown,
-  DropdownItem,
-  DropdownList,
-  EmptyState,
-  EmptyStateBody,
-  List,
-  ListItem,
-  MenuToggle,
-  type MenuToggleElement,
-} from "@patternfly/react-core";
-import EllipsisIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
+import { EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useState, type Ref } from "react";
+import { useCallback, useState } from "react";
 import { api } from "../../api/client";
 import { snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
 import { formatExactTime } from "../../format/time";
+import { ActionsMenu } from "../../parts/actions-menu";
 import { JobNews } from "../../parts/job";
 import { JobDialog } from "../../parts/job-dialog";
 import { Told } from "../../parts/states";
@@ -121,7 +111,6 @@ interface MenuProps {
 }
 
 function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
-  const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   // Of a deleted datastore holds are released only, so that it can be purged.
@@ -130,30 +119,11 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
   );
   return (
     <>
-      <Dropdown
-        isOpen={open}
-        onOpenChange={setOpen}
-        onSelect={() => setOpen(false)}
-        popperProps={{ position: "right" }}
-        toggle={(ref: Ref<MenuToggleElement>) => (
-          <MenuToggle
-            ref={ref}
-            variant="plain"
-            icon={<EllipsisIcon />}
-            isExpanded={open}
-            aria-label={words.actions(snapshot.name)}
-            onClick={() => setOpen(!open)}
-          />
-        )}
-      >
-        <DropdownList>
-          {shown.map((one) => (
-            <DropdownItem key={one} isDanger={one === "delete"} onClick={() => setChosen(one)}>
-              {ACTIONS[one]}
-            </DropdownItem>
-          ))}
-        </DropdownList>
-      </Dropdown>
+      <ActionsMenu
+        row
+        label={words.actions(snapshot.name)}
+        choices={shown.map((one) => ({ name: ACTIONS[one], danger: one === "delete", onChoose: () => setChosen(one) }))}
+      />
       {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
       {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
       {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
