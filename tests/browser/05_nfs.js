@@ -14,6 +14,11 @@ before(async () => {
 });
 after(() => browser.close());
 
+const unavailable = {
+  status: 503,
+  contentType: "application/problem+json",
+  body: JSON.stringify(problem(503, "unavailable", "the NFS server does not answer")),
+};
 const nfsStores = async () => (await apiOf(page).told("GET", "/datastores?kind=nfs")).items;
 
 test("the wizard asks of NFS what NFS has, and makes it so", async () => {
@@ -115,19 +120,25 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.getByRole("row", { name: "vm/new-flat.vmdk 4 MiB 4 MiB 0 B 0 B" }).waitFor();
   await page.getByRole("row", { name: "vm/new-flat.vmdk Done 4 MiB shared" }).waitFor();
 
-  // A clone that somebody else began, half way; and files of which some could not be measured, on two pages.
+  // A clone that somebody else began, half way; files of which some could not be measured, on two pages; the second can't be had at first.
   const half = { id: "1", kind: "file.clone", subject: `${id}/vm/half-flat.vmdk`, state: "running", step: "cloning", percent: 50 };
   const jobs = { items: [{ ...half, actor: "b", created_at: new Date().toISOString() }], next_cursor: null };
   await page.route("**/api/v1/jobs?*", (route) => route.fulfill({ json: jobs }));
   const pages = { null: { next_cursor: "x" }, x: { next_cursor: null, complete: false } };
   const slow = { total: "1", allocated: "1", unique: null, unique_exact: false, reserved: null };
+  let refusals = 1; // of the second page
   await page.route("**/files?*", (route) => {
     const cursor = new URL(route.request().url()).searchParams.get("cursor");
+    if (cursor === "x" && refusals-- > 0) return route.fulfill(unavailable);
     return route.fulfill({ json: { items: [{ ...slow, path: `of-${cursor}.vmdk` }], complete: true, ...pages[cursor] } });
   });
   await page.goto(`/datastores/${id}/files`);
   await page.getByRole("progressbar", { name: "cloning" }).waitFor();
   await page.getByRole("row", { name: "of-null.vmdk 1 B 1 B not measured not measured" }).waitFor();
+  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByText("A part of the appliance does not answer").waitFor();
+  await page.getByRole("button", { name: "Previous" }).click();
+  await page.getByText("of-null.vmdk").waitFor();
   await page.getByRole("button", { name: "Next" }).click();
   await page.getByText("Some files are not told").waitFor();
   await page.getByText("of-x.vmdk").waitFor();
@@ -135,9 +146,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.unrouteAll({ behavior: "wait" });
 
   // The NFS server does not answer: what happened, and what to do.
-  await page.route("**/files?*", (route) =>
-    route.fulfill({ status: 503, contentType: "application/problem+json", json: problem(503, "unavailable", "the NFS server does not answer") }),
-  );
+  await page.route("**/files?*", (route) => route.fulfill(unavailable));
   await page.reload();
   await page.getByText("A part of the appliance does not answer").waitFor();
   await page.unrouteAll({ behavior: "wait" });

@@ -26,11 +26,12 @@ export function FilesTab({ store }: { readonly store: Datastore }) {
   const [begun, setBegun] = useState<readonly string[]>([]);
   const begin = useCallback((id: string) => setBegun((before) => [...before, id]), []);
   const query = useQuery({ ...filesQuery(store.id, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
+  const next = query.data?.next_cursor ?? null;
   return (
     <>
       <p className="zv-lead zv-intro">{words.lead}</p>
       <Told query={query} what={text.datastores.detail.tabs.files} lines={6}>
-        {({ items, next_cursor: next, complete }) => (
+        {({ items, complete }) => (
           <>
             {!complete && (
               <Alert variant="warning" isInline component="p" title={words.incomplete.title} className="zv-intro">
@@ -44,32 +45,33 @@ export function FilesTab({ store }: { readonly store: Datastore }) {
             ) : (
               <FileTable files={items} onClone={setChosen} />
             )}
-            <nav aria-label={words.pages} className="zv-buttons">
-              {(cursors.length > 0 || next !== null) && (
-                <>
-                  <Button
-                    variant="secondary"
-                    isAriaDisabled={cursors.length === 0}
-                    onClick={() => setCursors((before) => before.slice(0, -1))}
-                  >
-                    {words.previous}
-                  </Button>
-                  <Button
-                    variant="secondary"
-                    isAriaDisabled={next == null || query.isPlaceholderData}
-                    onClick={() => next != null && setCursors((before) => [...before, next])}
-                  >
-                    {words.next}
-                  </Button>
-                </>
-              )}
-              <Button variant="secondary" isLoading={query.isFetching} onClick={() => void query.refetch()}>
-                {words.refresh}
-              </Button>
-            </nav>
           </>
         )}
       </Told>
+      {/* Also where this page can't be told: there is a way back to the one before. */}
+      <nav aria-label={words.pages} className="zv-buttons">
+        {(cursors.length > 0 || next !== null) && (
+          <>
+            <Button
+              variant="secondary"
+              isAriaDisabled={cursors.length === 0}
+              onClick={() => setCursors((before) => before.slice(0, -1))}
+            >
+              {words.previous}
+            </Button>
+            <Button
+              variant="secondary"
+              isAriaDisabled={next === null || query.isPlaceholderData}
+              onClick={() => next !== null && setCursors((before) => [...before, next])}
+            >
+              {words.next}
+            </Button>
+          </>
+        )}
+        <Button variant="secondary" isLoading={query.isFetching} onClick={() => void query.refetch()}>
+          {words.refresh}
+        </Button>
+      </nav>
       <Clones store={store} begun={begun} />
       {begun.map((id) => (
         <JobNews key={id} id={id} />
