@@ -153,6 +153,22 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.getByText("Release hold: done").waitFor();
   await page.unrouteAll({ behavior: "wait" });
   await page.getByText("held:").first().waitFor({ state: "detached" });
+
+  // Of many that are held their tags would be as many questions: it is told how often they are.
+  const [{ id }] = (await apiOf(page).told("GET", "/datastores")).items;
+  const [first] = (await apiOf(page).told("GET", `/datastores/${id}/snapshots`)).items;
+  const many = Array.from({ length: 21 }, (_, index) => ({ ...first, name: `held-${index}`, guid: String(index), holds: 2 }));
+  await page.route("**/snapshots?*", (route) => route.fulfill({ json: { items: many, next_cursor: null } }));
+  const asked = [];
+  await page.route("**/holds?*", (route) => {
+    asked.push(route.request().url());
+    return route.abort();
+  });
+  await page.reload();
+  await page.getByText("2 holds").nth(20).waitFor();
+  assert.deepEqual(asked, []);
+  await page.unrouteAll({ behavior: "wait" });
+  await page.reload();
 });
 
 test("the rollback says what will be lost and asks for the name", async () => {

@@ -19,9 +19,9 @@ interface SnapshotProps {
   readonly snapshot: Snapshot;
 }
 
-/** A label for each hold; while they are not told, how many there are. */
-export function HoldLabels({ store, snapshot }: SnapshotProps) {
-  const { data: holds } = useQuery({ ...holdsQuery(store.id, snapshot.name), enabled: snapshot.holds > 0 });
+/** A label for each hold; while they are not told, or not to be asked for, how many there are. */
+export function HoldLabels({ store, snapshot, asked }: SnapshotProps & { readonly asked: boolean }) {
+  const { data: holds } = useQuery({ ...holdsQuery(store.id, snapshot.name), enabled: asked && snapshot.holds > 0 });
   if (snapshot.holds === 0) return null;
   if (holds === undefined) return <Label isCompact>{words.count(snapshot.holds)}</Label>;
   return holds.map((hold) => (

@@ -27,6 +27,8 @@ const ACTIONS = {
   rollback: actions.rollback.action,
   delete: actions.deleteSnapshot.action,
 } as const;
+/** Of more snapshots that are held it is told how often, not by what: that is a question for each. */
+const ASKED_FOR_TAGS = 20;
 
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(snapshotsQuery(store.id));
@@ -59,6 +61,7 @@ interface TableProps {
 }
 
 function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
+  const asked = snapshots.filter((snapshot) => snapshot.holds > 0).length <= ASKED_FOR_TAGS;
   return (
     <Table aria-label={words.list} variant="compact" className="zv-timeline">
       <Thead>
@@ -77,7 +80,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
               <Time at={snapshot.created_at} />
             </Td>
             <Td dataLabel={words.columns.name} modifier="breakWord">
-              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} />
+              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} asked={asked} />
             </Td>
             <Td dataLabel={words.columns.used}>
               <Bytes value={snapshot.used} />
