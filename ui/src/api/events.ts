@@ -25,7 +25,6 @@ const ENDED: readonly Job["state"][] = ["succeeded", "failed", "cancelled"];
 const CHANGED_BY_JOBS = [
   "datastores",
   "snapshots",
-  "files",
   "pools",
   "importable-pools",
   "disks",
@@ -36,14 +35,25 @@ const CHANGED_BY_JOBS = [
   "host-groups",
   "hosts",
 ];
+/** These leave files as they are: what files take is measured as it is asked for, for seconds, and after these it is not. */
+const LEAVING_FILES: readonly string[] = [
+  "snapshot.create",
+  "snapshot.delete",
+  "snapshot.retention",
+  "snapshot.hold",
+  "snapshot.release",
+  "pool.scrub",
+  "support.bundle",
+];
 /** While no stream can be had, all that events tell of is asked for, this often. */
 const WITHOUT_STREAM_MS = 5_000;
 /** Then a stream that was refused is asked for again. */
 const REFUSED_MS = 30_000;
 
-/** A job has ended: what it may have changed is asked for anew, where it is shown. */
-export function takeJobEnd(client: QueryClient): void {
+/** A job, of this kind where that is known, has ended: what it may have changed is asked for anew, where it is shown. */
+export function takeJobEnd(client: QueryClient, kind: string | undefined): void {
   for (const name of CHANGED_BY_JOBS) void client.invalidateQueries({ queryKey: [name] });
+  if (kind === undefined || !LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });
 }
 
 /** Takes a job's event: its place in the lists, and what it makes old when it has ended. */
@@ -57,7 +67,10 @@ export function takeJobEvent(client: QueryClient, event: JobEvent): void {
   const ended = ENDED.includes(event.state);
   // Times, results and problems are not in the event.
   if (ended || !known?.some((job) => job.id === event.subject)) void client.invalidateQueries({ queryKey: ["jobs"] });
-  if (ended) takeJobEnd(client);
+  if (ended) {
+    const job = client.getQueryData<Job>(["jobs", event.subject]) ?? known?.find(({ id }) => id === event.subject);
+    takeJobEnd(client, job?.kind);
+  }
 }
 
 function isJobEvent(data: unknown): data is JobEvent {

@@ -48,7 +48,7 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
     if (job === undefined || isActive(job) || told.current) return;
     told.current = true;
     // Where no stream of events can be had, nobody else says so.
-    takeJobEnd(client);
+    takeJobEnd(client, job.kind);
     const words = text.common.job;
     const name = jobName(job);
     const missing = shortcomingsOf(job);

@@ -83,9 +83,10 @@ export function JobScreen() {
   const client = useQueryClient();
   const ended = query.data !== undefined && !isActive(query.data);
   // Where no stream of events can be had, nobody else says so.
+  const kind = query.data?.kind;
   useEffect(() => {
-    if (ended) takeJobEnd(client);
-  }, [client, ended]);
+    if (ended) takeJobEnd(client, kind);
+  }, [client, ended, kind]);
   const title = query.data === undefined ? words.columns.kind : jobName(query.data);
   return (
     <Screen title={title} parent={{ to: "/jobs", name: words.title }}>
