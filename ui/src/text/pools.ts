@@ -176,7 +176,7 @@ export const pools = {
     title: (pool: string) => `Export the key of ${pool}?`,
     lead: "Have a safe place ready that is not on this server and not on its disks. That you had the key is in the audit. It is told until somebody confirms to have it, and then never again.",
     submit: "Show the key",
-    done: "The key was told",
+    done: "The key was shown",
     told: (pool: string) => `The key of ${pool}`,
     toldLead:
       "Write it down or copy it to the safe place now. Then confirm it: typed from where you keep it, so that it is known to be right.",
