@@ -39,6 +39,8 @@ for (const [status, code, detail, shown] of [
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Grow" }).click();
     await dialog.getByText(shown).waitFor();
+    // Nothing that is shown of it has changed: nobody is told to look at that.
+    if (status === 412) assert.equal(await dialog.getByText("Look at what it is now").count(), 0);
     await dialog.getByText(status < 500 ? "Nothing was changed." : "Whether something was changed is not known.").waitFor();
     assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
     assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "3 TiB");

@@ -99,6 +99,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Somebody changed it meanwhile").waitFor();
   await dialog.getByText("Yours was not saved.").waitFor();
+  await dialog.getByText("Look at what it is now").waitFor();
   await dialog.getByText("Name: esx9-theirs (before: esx9)").waitFor();
   await dialog.getByText("Addresses: 192.0.2.99 (before: 192.0.2.9)").waitFor();
   assert.equal(await name.inputValue(), "esx9-mine");

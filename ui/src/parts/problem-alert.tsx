@@ -69,6 +69,7 @@ export function ProblemAlert({ problem, reading = false, onRetry, action, knownF
   const retry = onRetry ? <AlertActionLink onClick={onRetry}>{text.problems.tryAgain}</AlertActionLink> : null;
   const others = [...problem.fields].filter(([field]) => !knownFields.some((known) => isWithin(field, known)));
   const more = problem.blocking.length - SHOWN;
+  const hasNews = problem.status === 412 && news.length > 0;
   return (
     <Alert
       variant="danger"
@@ -87,9 +88,9 @@ export function ProblemAlert({ problem, reading = false, onRetry, action, knownF
       role="alert"
     >
       <Content component="p">
-        {words.body} {reading ? null : effect} {words.remedy}
+        {words.body} {reading ? null : effect} {hasNews ? text.problems.changed.remedyOverNews : words.remedy}
       </Content>
-      {problem.status === 412 && news.length > 0 && (
+      {hasNews && (
         <>
           <Content component="p">{text.problems.nowIs}</Content>
           <List>

@@ -17,7 +17,8 @@ export const problems = {
   changed: {
     title: "Somebody changed it meanwhile",
     body: "Yours was not saved.",
-    remedy: "What you typed is still here. Look at what it is now, then send yours again, or cancel.",
+    remedy: "Send it again, or cancel.",
+    remedyOverNews: "Look at what it is now, then send yours again, or cancel.",
   },
   invalid: { title: "Some values are not right", remedy: "Correct the marked fields." },
   tooMany: {

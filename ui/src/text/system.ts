@@ -101,6 +101,7 @@ export const system = {
     severityLabel: "Send",
     certificate: "Certificate of who signs the receiver's",
     certificateHelp: "PEM; leave it empty where the system trusts the receiver",
+    certificateEnd: (letters: string) => `one that ends in ${letters}`,
     switchOn: "Send alerts there",
     test: "Send a test",
     testing: (name: string) => `A test is sent to ${name}`,

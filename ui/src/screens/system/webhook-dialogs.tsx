@@ -32,12 +32,18 @@ function pathOf(hook: Webhook) {
   return { path: { webhook_id: hook.id } };
 }
 
+/** The last letters of a certificate's signature: two have others, and all of it is nothing to read. */
+function endOf(certificate: string): string {
+  return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
+}
+
 /** What is told of a webhook that somebody has changed meanwhile. */
-function factsOf({ name, url, severity, enabled }: Webhook): readonly Fact[] {
+function factsOf({ name, url, severity, certificate, enabled }: Webhook): readonly Fact[] {
   return [
     [words.name, name],
     [words.url, url],
     [words.severityLabel, words.severity[severity]],
+    [words.certificate, certificate == null ? text.common.none : words.certificateEnd(endOf(certificate))],
     [words.switchOn, enabled ? text.common.yes : text.common.no],
   ];
 }
