@@ -214,7 +214,11 @@ test("a viewer sees no button that he may not press", async () => {
   await closePage(other);
 });
 
-test("readiness and alerts", async () => {
+test("readiness, with what each check is about, and alerts", async () => {
+  await page.goto("/readiness");
+  for (const [check, name] of [["The datastore is served", "vmfs1"], ["The host is logged in", "esx1"]]) {
+    await page.getByRole("row").filter({ hasText: check }).getByRole("link", { name, exact: true }).waitFor();
+  }
   for (const [address, shown, name] of [
     ["/readiness", "On each ESXi host, once", "readiness"],
     ["/alerts", "Alerts", "alerts"],

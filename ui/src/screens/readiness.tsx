@@ -1,7 +1,9 @@
 import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { readinessQuery } from "../api/queries";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import { datastoresQuery, hostsQuery, readinessQuery } from "../api/queries";
 import type { Check } from "../api/types";
 import { CopyLines } from "../parts/copy-lines";
 import { Screen } from "../parts/page";
@@ -16,6 +18,7 @@ const ORDER: readonly Check["result"][] = ["failed", "warning", "unknown", "ok"]
 
 export function ReadinessScreen() {
   const query = useQuery(readinessQuery);
+  const about = useAbout();
   return (
     <Screen
       title={words.title}
@@ -29,7 +32,7 @@ export function ReadinessScreen() {
       <Told query={query} what={words.title} lines={8}>
         {({ checks, esxcli }) => (
           <>
-            <Checks checks={checks} />
+            <Checks checks={checks} about={about} />
             <Lines lines={esxcli} />
           </>
         )}
@@ -38,8 +41,27 @@ export function ReadinessScreen() {
   );
 }
 
+/** Who a check is about: a host or datastore by its name, a pool, a dataset; nothing where it is the whole appliance. */
+function useAbout(): (subject: string) => ReactNode {
+  const { data: hosts = [] } = useQuery(hostsQuery);
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  return (subject) => {
+    const host = hosts.find(({ id }) => id === subject);
+    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{host.name}</Link>;
+    const store = stores.find(({ id }) => id === subject);
+    if (store !== undefined) return <Link to={`/datastores/${store.id}/overview`}>{store.name}</Link>;
+    return subject || "–";
+  };
+}
+
+interface ChecksProps {
+  readonly checks: readonly Check[];
+  /** Where they are not all about one. */
+  readonly about?: (subject: string) => ReactNode;
+}
+
 /** With what was seen and what to do. */
-export function Checks({ checks }: { readonly checks: readonly Check[] }) {
+export function Checks({ checks, about }: ChecksProps) {
   const failed = checks.filter((check) => check.result !== "ok").length;
   const ordered = checks.toSorted((one, other) => ORDER.indexOf(one.result) - ORDER.indexOf(other.result));
   return (
@@ -49,6 +71,7 @@ export function Checks({ checks }: { readonly checks: readonly Check[] }) {
           <Tr>
             <Th width={10}>{words.columns.result}</Th>
             <Th width={20}>{words.columns.check}</Th>
+            {about !== undefined && <Th width={15}>{words.columns.about}</Th>}
             <Th>{words.columns.evidence}</Th>
             <Th>{words.columns.remedy}</Th>
           </Tr>
@@ -60,6 +83,11 @@ export function Checks({ checks }: { readonly checks: readonly Check[] }) {
                 <Label status={STATUS[check.result]}>{words.result[check.result]}</Label>
               </Td>
               <Td dataLabel={words.columns.check}>{check.title}</Td>
+              {about !== undefined && (
+                <Td dataLabel={words.columns.about} modifier="breakWord">
+                  {about(check.subject)}
+                </Td>
+              )}
               <Td dataLabel={words.columns.evidence}>{check.evidence}</Td>
               <Td dataLabel={words.columns.remedy}>{check.remedy || "–"}</Td>
             </Tr>

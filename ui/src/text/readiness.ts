@@ -6,7 +6,7 @@ export const readiness = {
   result: { ok: "OK", warning: "Warning", failed: "Failed", unknown: "Not known" },
   all: (count: number) => `All ${count} checks passed`,
   some: (failed: number, count: number) => `${failed} of ${count} checks need somebody`,
-  columns: { check: "Check", result: "Result", evidence: "What was seen", remedy: "What to do" },
+  columns: { check: "Check", about: "About", result: "Result", evidence: "What was seen", remedy: "What to do" },
   list: "Checks",
   esxcli: {
     title: "On each ESXi host, once",
