@@ -32,7 +32,8 @@ resource = Resource("hosts")
 def _host(session: Session, host: Host, iqns: list[str] | None = None) -> HostTold:
     return HostTold(
         id=host.id, name=host.name, group=host.group_id, addresses=host.addresses, chap_name=host.chap_name,
-        iqns=hosts.initiators(session, host.id) if iqns is None else iqns, created_at=host.created_at,
+        chap_revision=host.chap_revision, iqns=hosts.initiators(session, host.id) if iqns is None else iqns,
+        created_at=host.created_at,
     )  # fmt: skip
 
 

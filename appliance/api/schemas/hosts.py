@@ -31,6 +31,8 @@ class HostTold(Versioned):
     iqns: list[str]
     addresses: list[str]
     chap_name: str | None
+    chap_revision: int
+    """How often its CHAP name and secret were set or taken away: a host with another secret is another version."""
     created_at: Time
 
 

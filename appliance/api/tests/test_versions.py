@@ -40,6 +40,18 @@ def test_of_two_who_have_read_the_same_the_later_is_refused(path: str, appliance
     assert appliance.request("DELETE", one, If_Match=changed.json["etag"]).status_code == 200
 
 
+def test_a_host_with_another_chap_secret_is_another_version(appliance: Appliance) -> None:
+    made = appliance.request("POST", "/hosts", {"name": "esx1"}).json
+    assert made is not None
+    chap = f"/hosts/{made['id']}/chap"
+    first = appliance.request("PUT", chap, {"name": "esx1", "secret": "firstSecret12"}, If_Match=made["etag"])
+    assert first.status_code == 200 and first.json is not None
+    again = appliance.request("PUT", chap, {"name": "esx1", "secret": "otherSecret12"}, If_Match=first.json["etag"])
+    assert again.status_code == 200
+    for method, body in (("PUT", {"name": "esx1", "secret": "thirdSecret12"}), ("DELETE", None)):
+        assert appliance.request(method, chap, body, If_Match=first.json["etag"]).status_code == 412
+
+
 def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(appliance: Appliance) -> None:
     store = appliance.datastore("store")
     asked = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2, "enabled": False}
