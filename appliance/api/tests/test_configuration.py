@@ -66,6 +66,7 @@ def tables(appliance: Appliance) -> dict[str, list[tuple[Any, ...]]]:
     with appliance.store.reading() as session:
         found = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in TABLES}
     found["tokens"] = [row[:-1] for row in found["tokens"]]  # when it was used last
+    found["settings"] = [row for row in found["settings"] if row[0] != "pool_thresholds"]  # as the worker looks
     return found
 
 
