@@ -122,12 +122,12 @@ class Context:
     def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
         with as_domain_errors():
-            before = self.engine.pools()
-            volumes, filesystems = tuple(self.engine.volumes()), tuple(self.engine.filesystems())
+            filesystems = tuple(self.engine.filesystems())  # first, and pools last: lost_database.seen_throughout
+            volumes = tuple(self.engine.volumes())
             found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
             return Inventory(
                 at=asked,
-                pools=lost_database.seen_throughout(before, self.engine.pools()),
+                pools=lost_database.seen_throughout(self.engine.pools(), filesystems),
                 volumes=volumes,
                 filesystems=filesystems,
                 snapshots=tuple(self._snapshots()),

@@ -12,7 +12,7 @@ from appliance.dataplane.reconcile import Failure
 from appliance.dataplane.target import ServedLun
 from appliance.domain import datastores as domain
 from appliance.domain import kept_initiators
-from appliance.zfs.model import Health, Pool
+from appliance.zfs.model import Filesystem, Health, Pool
 
 _UNSEEN = {Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED}
 
@@ -22,11 +22,13 @@ def visible(pools: Sequence[Pool]) -> frozenset[str]:
     return frozenset(pool.name for pool in pools if pool.health not in _UNSEEN)
 
 
-def seen_throughout(before: Sequence[Pool], after: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Pools that were there before and after datasets were asked for; one that came meanwhile may not have been asked."""
-    first = {pool.guid: pool for pool in before}
-    there = [(first[pool.guid], pool) for pool in after if pool.guid in first]
-    return tuple(was if was.health in _UNSEEN else now for was, now in there)
+def seen_throughout(pools: Sequence[Pool], filesystems: Sequence[Filesystem]) -> tuple[Pool, ...]:
+    """Pools, asked for last, that were there when file systems were, asked for first: each has a root dataset.
+
+    Of one that came meanwhile not all datasets may have been asked for.
+    """
+    there = {one.name for one in filesystems}
+    return tuple(pool for pool in pools if pool.name in there or pool.health in _UNSEEN)
 
 
 def unknown(session: Session, luns: Sequence[ServedLun]) -> list[ServedLun]:

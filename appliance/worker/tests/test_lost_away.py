@@ -90,16 +90,17 @@ def test_a_pool_that_comes_while_it_is_looked_takes_nothing(
     go, come = ways[how]
     go("tank")
     lose(appliance)
-    really = simulator.filesystems
+    name = "volumes" if kind == "vmfs" else "filesystems"
+    really = getattr(simulator, name)
 
-    def filesystems(*arguments: Any) -> Any:
+    def listed(*arguments: Any) -> Any:
         found = really(*arguments)
         if pending and appliance.service.context.reconciling.lock.locked():
             pending.clear()
             come("tank")
         return found
 
-    monkeypatch.setattr(simulator, "filesystems", filesystems)
+    monkeypatch.setattr(simulator, name, listed)
     for _ in range(2):
         reconcile(appliance)
         assert not pending and (target(appliance), exports(appliance)) == before
