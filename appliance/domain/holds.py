@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
-from appliance.zfs import names
 from appliance.zfs.errors import InvalidName
+from appliance.zfs.names import hold_tag
 
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 MOST = 64
@@ -39,7 +39,7 @@ def check_new(tag: str, there: Iterable[str]) -> None:
 
 def check_release(tag: str, there: Iterable[str]) -> None:
     """Raises NotFoundError for one that is not there, ConflictError for one that somebody needs who is no user,
-    and for one that another program made with a tag that names.hold_tag refuses.
+    and for one that another program made with a tag that hold_tag refuses.
     """
     if tag not in there:
         raise NotFoundError("hold", tag)
@@ -49,7 +49,7 @@ def check_release(tag: str, there: Iterable[str]) -> None:
         text = "a hold of the appliance's own; it ends with the schedule, the replica or the job that needs the snapshot"
         raise ConflictError(text, [tag])
     try:
-        names.hold_tag(tag)
+        hold_tag(tag)
     except InvalidName as error:
         text = "made by another program, with a tag that the appliance does not name to OpenZFS: release it by zfs release"
         raise ConflictError(text, [tag]) from error

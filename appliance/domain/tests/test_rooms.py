@@ -10,7 +10,7 @@ ROOT = Path(appliance.__file__).parent
 COMMON = {"", "config", "logs"}
 MAY = {
     "database": set(),
-    "domain": {"database", "zfs.model"},
+    "domain": {"database", "zfs.model", "zfs.names", "zfs.errors"},
     "zfs": set(),
     "dataplane": set(),
     "helper": {"zfs", "dataplane.ganesha", "dataplane.export_file"},
