@@ -7,7 +7,7 @@ import { Navigate, useNavigate } from "react-router";
 import { poolsQuery, setupQuery } from "../../api/queries";
 import { Alone } from "../../parts/alone";
 import { Told } from "../../parts/states";
-import { sessionQuery, useMay } from "../../session/session";
+import { sessionQuery } from "../../session/session";
 import { LoginAgain } from "../../shell/login-again";
 import { text } from "../../text";
 import { AccountStep } from "./account-step";
@@ -28,7 +28,13 @@ export function FirstStartScreen() {
         {({ needed }) => (
           <Told query={session} what={words.page}>
             {({ session: who }) =>
-              needed ? <Framed step="account" /> : who === null ? <Navigate to="/login" replace /> : <AfterAccount />
+              needed ? (
+                <Framed step="account" />
+              ) : who === null ? (
+                <Navigate to="/login" replace />
+              ) : (
+                <AfterAccount admin={who.role === "admin"} />
+              )
             }
           </Told>
         )}
@@ -38,10 +44,12 @@ export function FirstStartScreen() {
   );
 }
 
-/** Pool and portals are an administrator's; where there is a pool nothing is left to do but to look. */
-function AfterAccount() {
+/**
+ * Pool and portals are an administrator's; where there is a pool nothing is left to do but to look. `admin` is of the same answer that said
+ * who it is: what useMay knows may be drawn a moment later, and who is sent away does not come back.
+ */
+function AfterAccount({ admin }: { readonly admin: boolean }) {
   const pools = useQuery(poolsQuery);
-  const admin = useMay("admin");
   const [passed, setPassed] = useState<readonly Step[]>([]);
   const [hadPool, setHadPool] = useState<boolean | null>(null);
   if (!admin) return <Navigate to="/" replace />;
