@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,9 +40,9 @@ class _OfSnapshot(Operation):
         name = f"{store.dataset}@{asked['snapshot']}"
         return Plan(f"{store.id}@{asked['snapshot']}", {"name": name, "tag": asked["tag"], "about": [store.id]})
 
+    @abstractmethod
     def check(self, tag: str, there: list[str]) -> None:
         """Raises DomainError."""
-        raise NotImplementedError
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """What is so already is well: a job that is taken up again has done it."""
@@ -51,9 +52,9 @@ class _OfSnapshot(Operation):
         context.look()
         return {"snapshot": decided["name"], "tag": decided["tag"]}
 
+    @abstractmethod
     def change(self, context: Context, name: str, tag: str) -> None:
         """Raises ZfsError."""
-        raise NotImplementedError
 
 
 class Hold(_OfSnapshot):

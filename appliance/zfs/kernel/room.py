@@ -39,9 +39,9 @@ def _reserved_by_create(core: Core, request: Request, name: str, properties: Map
     copies = ("-o", f"copies={properties['copies']}") if "copies" in properties else ()
     told = core.zfs(request, "create", "-n", "-P", *words, *copies, name).decode()
     for line in told.splitlines():
-        kind, *rest = line.strip().split("\t")
-        if (kind, rest[0]) == ("property", "refreservation"):
-            return int(rest[1])
+        match line.strip().split("\t"):
+            case ["property", "refreservation", size]:
+                return int(size)
     raise UnexpectedFailure("create", "zfs does not say what it would reserve")
 
 
