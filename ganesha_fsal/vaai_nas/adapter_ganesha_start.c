@@ -189,7 +189,10 @@ static void start_control_socket(void)
             LogCrit(COMPONENT_FSAL, "VAAI-NAS: there is no user %s, who may not ask then", configuration.control_user);
     }
     error = vaai_nas_control_socket_start(service, &asked);
-    if (error != 0)
+    if (error == EPERM)
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s is not listened at: others than root and this daemon's user can make names in its folder",
+                configuration.control_socket);
+    else if (error != 0)
         LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
 }
 

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -114,9 +116,51 @@ static void *serve(void *argument)
     return NULL;
 }
 
-int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct vaai_nas_control_socket *asked)
+/* Whether nobody but root and this process can make a name in it. Of a folder with an access control list the group's rights are its mask (acl(5)). */
+static bool is_ours_alone(int folder)
+{
+    struct stat found;
+
+    return fstat(folder, &found) == 0 && (found.st_uid == 0 || found.st_uid == geteuid()) && (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* A socket that listens at `path`, by the folder that was looked at, whatever has that folder's name by then. 0 or an errno value. */
+static int listen_at(const char *path, uid_t user, int *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    char folder_path[PATH_MAX] = ".";
+    int error = 0;
+
+    if (slash != NULL && (size_t)(slash - path) + 1 >= sizeof(folder_path))
+        return ENAMETOOLONG;
+    if (slash != NULL)
+        snprintf(folder_path, sizeof(folder_path), "%.*s/", (int)(slash - path), path);
+    const int folder = open(folder_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return errno;
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder, name);
+    if (!is_ours_alone(folder))
+        error = EPERM;
+    else if (length < 0 || (size_t)length >= sizeof(address.sun_path))
+        error = ENAMETOOLONG;
+    /* The mode is set before there is a name; the name is not followed, should it be another's by then. */
+    else if (fd < 0 || (unlinkat(folder, name, 0) != 0 && errno != ENOENT) || fchmod(fd, 0600) != 0 ||
+             bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+             (user != geteuid() && fchownat(folder, name, user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) != 0) || listen(fd, BACKLOG) != 0)
+        error = errno;
+    close(folder);
+    if (error != 0 && fd >= 0)
+        close(fd);
+    else
+        *listening = fd;
+    return error;
+}
+
+int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct vaai_nas_control_socket *asked)
+{
     struct listener *listener = calloc(1, sizeof(*listener));
     pthread_attr_t detached;
     pthread_t thread;
@@ -128,20 +172,10 @@ int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct
     listener->service = service;
     listener->socket = *asked;
     listener->socket.path = NULL;
-    listener->fd = -1;
-    if (strlen(asked->path) >= sizeof(address.sun_path)) {
-        error = ENAMETOOLONG;
-        goto fail;
-    }
-    strcpy(address.sun_path, asked->path);
-    listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* The mode is set before there is a name; the name is not followed, should it be another's by then. */
-    if (listener->fd < 0 || (unlink(asked->path) != 0 && errno != ENOENT) || fchmod(listener->fd, 0600) != 0 ||
-        bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        (asked->user != geteuid() && fchownat(AT_FDCWD, asked->path, asked->user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) != 0) ||
-        listen(listener->fd, BACKLOG) != 0) {
-        error = errno;
-        goto fail;
+    error = listen_at(asked->path, asked->user, &listener->fd);
+    if (error != 0) {
+        free(listener);
+        return error;
     }
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
@@ -151,9 +185,7 @@ int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct
     pthread_attr_destroy(&detached);
     if (threads > 0)
         return 0;
-fail:
-    if (listener->fd >= 0)
-        close(listener->fd);
+    close(listener->fd);
     free(listener);
     return error;
 }

@@ -161,6 +161,29 @@ static void another_file_under_its_name_stays_as_it_is(void **state)
     assert_int_equal(attributes.st_uid, geteuid());
 }
 
+/* Who can make names there could take the socket's name, and answer in the daemon's place. */
+static void a_folder_where_others_make_names_is_refused(void **state)
+{
+    char path[108];
+
+    (void)state;
+    for (unsigned int i = 0; i < 2; i++) {
+        assert_int_equal(chmod(place, i == 0 ? 0770 : 01707), 0);
+        assert_int_equal(start(geteuid(), path), EPERM);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    assert_int_equal(chmod(place, 0755), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(place, 1234, (gid_t)-1), 0);
+        assert_int_equal(start(geteuid(), path), EPERM);
+        assert_int_equal(chown(place, 0, (gid_t)-1), 0);
+    }
+    assert_int_equal(start(geteuid(), path), 0);
+    const int fd = connect_to(path);
+    say(fd, STATISTICS);
+    expect(fd, "\"exports\":[");
+}
+
 static void nothing_is_answered_before_it_is_up_and_once_it_ends(void **state)
 {
     char path[108];
@@ -213,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_who_asks_alone_whose_it_is, begin, end),
         cmocka_unit_test_setup_teardown(another_file_under_its_name_stays_as_it_is, begin, end),
+        cmocka_unit_test_setup_teardown(a_folder_where_others_make_names_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_answered_before_it_is_up_and_once_it_ends, begin, end),
         cmocka_unit_test_setup_teardown(who_has_gone_has_nothing_done, begin, end),
     };
