@@ -297,9 +297,9 @@ class GuestProcess:
         """Whether the module is loaded and the command runs."""
         return (self._state / "booted").exists()
 
-    def stop(self) -> None:
-        """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console."""
-        self._send(b"cad")
+    def stop(self) -> bool:
+        """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console; whether that took it."""
+        return self._send(b"cad")
 
     def show(self) -> None:
         """Has the guest print what it was doing on its console, as far as it still can, within SHOW_SECONDS."""
@@ -309,13 +309,17 @@ class GuestProcess:
         with contextlib.suppress(subprocess.TimeoutExpired, GuestError):
             self.wait(SHOW_SECONDS)
 
-    def _send(self, data: bytes) -> None:
-        """To the management console. Its queue is short, and a guest that is stuck reads nothing of it."""
+    def _send(self, data: bytes) -> bool:
+        """To the management console, if it takes it now: its queue is short, and a stuck guest reads nothing of it."""
         if self._process is None or self._process.poll() is not None:
-            return
+            return False
         request = struct.pack(f"=III{MCONSOLE_MAX_DATA}s", MCONSOLE_MAGIC, MCONSOLE_VERSION, len(data), data)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as console, contextlib.suppress(OSError):
-            console.sendto(request, socket.MSG_DONTWAIT, str(self._state / "guest" / "mconsole"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as console:
+            try:
+                console.sendto(request, socket.MSG_DONTWAIT, str(self._state / "guest" / "mconsole"))
+            except OSError:
+                return False
+        return True
 
     def kill(self) -> None:
         """Ends the guest at once, as a power cut would: nothing the guest held in memory reaches its disks."""

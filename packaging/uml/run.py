@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from guest import KERNEL, Disk, Forward, GuestError, GuestOptions, GuestProcess, parse_size, report
+
+ASK_SECONDS = 0.2
+"""How soon a guest whose management console did not take it is asked again to end."""
 
 
 def _disk(text: str) -> Disk:
@@ -47,6 +53,25 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def _wait(guest: GuestProcess, seconds: float | None) -> int | None:
+    """The command's exit code; None when that many seconds passed. SIGINT and SIGTERM are the command's. Raises GuestError."""
+    asked = False
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if asked:
+            asked = not guest.stop()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return guest.wait(min(left, ASK_SECONDS))
+    return None
+
+
 def main(words: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
     options = _arguments(words)
@@ -63,18 +88,12 @@ def main(words: Sequence[str]) -> int:
         with GuestProcess(guest_options, Path(os.environ.get("ZVAAI_KERNEL", KERNEL))) as guest:
             for guest_port, host_port in guest.ports.items():
                 report(f"127.0.0.1:{host_port} leads to port {guest_port} of the guest")
-
-            def stop(_signal: int, _frame: FrameType | None) -> None:
-                guest.stop()
-
-            signal.signal(signal.SIGINT, stop)
-            signal.signal(signal.SIGTERM, stop)
-            try:
-                return guest.wait(options.timeout)
-            except subprocess.TimeoutExpired:
-                report(f"the time limit of {options.timeout:.0f} s passed: killed; on its console is what it was doing")
-                guest.show()
-                return 124
+            code = _wait(guest, options.timeout)
+            if code is not None:
+                return code
+            report(f"the time limit of {options.timeout:.0f} s passed: killed; on its console is what it was doing")
+            guest.show()
+            return 124
     except GuestError as error:
         report(str(error))
         return 125

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -125,10 +128,39 @@ def test_sigterm_reaches_the_command() -> None:
     assert "asked" in output
 
 
+def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -> None:
+    """Its management console's queue is full while its kernel is stopped."""
+    command = ["bash", "-c", 'trap "exit 9" TERM; echo up; while :; do sleep 0.1; done']
+    process = subprocess.Popen([RUN, *command], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        while "up" not in process.stdout.readline():
+            pass
+        kernel = min(map(int, guest_processes()))
+        (console,) = (CACHE / "guests").glob("*/guest/mconsole")
+        os.kill(kernel, signal.SIGSTOP)
+        try:
+            # Magic number, version, length, text (arch/um/drivers/mconsole.h).
+            request = struct.pack("=III512s", 0xCAFEBABE, 2, 7, b"version")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking, contextlib.suppress(BlockingIOError):
+                while True:
+                    asking.sendto(request, socket.MSG_DONTWAIT, str(console))
+            process.send_signal(signal.SIGTERM)
+            status = Path(f"/proc/{process.pid}/status")
+            wait_for(lambda: re.search(r"^ShdPnd:\t0+$", status.read_text(), re.MULTILINE) is not None, "the signal is taken")
+        finally:
+            os.kill(kernel, signal.SIGCONT)
+        process.communicate(timeout=30)
+        assert process.returncode == 9
+    finally:
+        process.kill()  # the guest ends with it
+        process.wait()
+
+
 def guest_processes() -> set[str]:
     """Identifiers of the User-Mode Linux processes of this checkout."""
     return set(
-        subprocess.run(["pgrep", "-f", f"{CACHE}/uml/linux.uml"], capture_output=True, text=True, check=False).stdout.split()
+        subprocess.run(["pgrep", "-f", f"^{CACHE}/uml/linux.uml"], capture_output=True, text=True, check=False).stdout.split()
     )
 
 
