@@ -8,20 +8,22 @@ mod definition;
 mod error;
 mod host_groups;
 mod identity;
+mod lun_change;
 mod luns;
 mod maintenance;
+mod place;
 mod pools;
 mod portals;
 mod reservations;
 mod running;
 mod targets;
+mod thick;
 
 pub use accounts::AccountSetting;
 pub use error::ServiceError;
 pub use identity::IdentityError;
-pub use luns::{
-    CLOSING_TIMEOUT, LunChange, ReservationPlace, Setting, change_lun, create_lun, refresh_lun,
-};
+pub use lun_change::{LunChange, ReservationPlace, Setting};
+pub use luns::{CLOSING_TIMEOUT, change_lun, create_lun, refresh_lun};
 pub use maintenance::{poll_sizes, retry_failed};
 pub use reservations::{clear_reservations, forget_reservations};
 pub use running::{Closing, LunState, RunningLun, Unusable};

@@ -1,0 +1,117 @@
+//! What can be changed of a logical unit.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::configuration::{
+    Access, CachingChoice, DatasetGuid, Lun, ProvisioningChoice, Threshold,
+};
+
+/// Where persistent reservations that survive a loss of power are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReservationPlace {
+    /// None survive.
+    Nowhere,
+    /// In a file there.
+    Directory(PathBuf),
+}
+
+impl From<Option<PathBuf>> for ReservationPlace {
+    fn from(directory: Option<PathBuf>) -> Self {
+        directory.map_or(Self::Nowhere, Self::Directory)
+    }
+}
+
+/// A setting that can be without a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Setting<T> {
+    /// As before.
+    #[default]
+    Stays,
+    /// Another one, or none.
+    To(T),
+}
+
+impl<T> Setting<T> {
+    fn or(self, before: T) -> T {
+        match self {
+            Self::Stays => before,
+            Self::To(after) => after,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Setting<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::To)
+    }
+}
+
+/// What is to be another than before; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct LunChange {
+    /// Regular file or block device.
+    pub path: Option<PathBuf>,
+    /// The dataset that the zvol there has to be.
+    pub guid: Setting<Option<DatasetGuid>>,
+    /// WCE.
+    pub write_cache: Option<bool>,
+    /// Refuse writes.
+    pub read_only: Option<bool>,
+    /// PRODUCT IDENTIFICATION.
+    pub product: Option<String>,
+    /// Whether the kernel's page cache is used.
+    pub caching: Option<CachingChoice>,
+    /// Whom it is there for.
+    pub initiators: Option<Access>,
+    /// Where persistent reservations are stored.
+    pub reservations: Option<ReservationPlace>,
+    /// How it gets its space.
+    pub provisioning: Option<ProvisioningChoice>,
+    /// When hosts are told that space gets short.
+    pub soft_threshold: Setting<Option<Threshold>>,
+    /// What is held for overwrites.
+    pub slack_bytes: Setting<Option<u64>>,
+}
+
+impl LunChange {
+    pub(super) fn applied_to(self, lun: &Lun) -> Lun {
+        let Lun {
+            number,
+            uuid,
+            designation,
+            path,
+            guid,
+            write_cache,
+            read_only,
+            product,
+            caching,
+            initiators,
+            reservations,
+            provisioning,
+            soft_threshold,
+            slack_bytes,
+        } = lun.clone();
+        Lun {
+            number,
+            uuid,
+            designation,
+            path: self.path.unwrap_or(path),
+            guid: self.guid.or(guid),
+            write_cache: self.write_cache.unwrap_or(write_cache),
+            read_only: self.read_only.unwrap_or(read_only),
+            product: self.product.unwrap_or(product),
+            caching: self.caching.unwrap_or(caching),
+            initiators: self.initiators.unwrap_or(initiators),
+            reservations: match self.reservations {
+                None => reservations,
+                Some(ReservationPlace::Nowhere) => None,
+                Some(ReservationPlace::Directory(path)) => Some(path),
+            },
+            provisioning: self.provisioning.unwrap_or(provisioning),
+            soft_threshold: self.soft_threshold.or(soft_threshold),
+            slack_bytes: self.slack_bytes.or(slack_bytes),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a logical unit is, and what is done to it there while it is changed.
+
+use std::sync::Arc;
+
+use scsi::PersistentReservations;
+
+use super::luns::{CLOSING_TIMEOUT, OPENING_TIMEOUT};
+use super::running::{Opened, failed, open_within, unit_not_ready, unit_on};
+use super::thick::{BecomingThick, require_reserved};
+use super::{Closing, LunState, RunningLun, ServiceError, Shared, Unusable, identity, maintenance};
+use crate::configuration::{Configuration, Invalid, Lun, ProvisioningChoice};
+use crate::reservations::Beginning;
+
+/// A logical unit under change.
+pub(super) struct Place<'a> {
+    pub(super) service: &'a Shared,
+    pub(super) target: &'a str,
+    pub(super) number: u16,
+}
+
+impl Place<'_> {
+    fn absent(&self) -> ServiceError {
+        ServiceError::NoLun {
+            target: self.target.to_owned(),
+            number: self.number,
+        }
+    }
+
+    pub(super) fn is_serving(&self) -> Result<bool, ServiceError> {
+        let service = self.service.borrow();
+        let lun = service.running_lun(self.target, self.number);
+        let lun = lun.ok_or_else(|| self.absent())?;
+        Ok(matches!(lun.state, LunState::Serving { .. }))
+    }
+
+    /// What has to survive a loss of power now; nothing where that is not known.
+    fn reservations_to_persist(&self) -> PersistentReservations {
+        let service = self.service.borrow();
+        let running = service.running_lun(self.target, self.number);
+        running
+            .and_then(|running| running.unit.reservations_to_persist())
+            .unwrap_or_default()
+    }
+
+    /// Refuses to leave what has to survive a loss of power without a place.
+    pub(super) fn check_reservations(&self, new: &Lun) -> Result<(), ServiceError> {
+        let nothing = PersistentReservations::default();
+        if new.reservations.is_none() && self.reservations_to_persist() != nothing {
+            let reason = "hosts rely on reservations that survive a loss of power: have them removed first (reservations.list)";
+            return Err(Invalid {
+                place: "reservations".to_owned(),
+                reason: reason.to_owned(),
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a GUID that the volume which is served has not; one that is not served is looked at when it is.
+    pub(super) async fn check_identity(&self, lun: &Lun) -> Result<(), ServiceError> {
+        let Some(wanted) = lun.guid else {
+            return Ok(());
+        };
+        let volume = {
+            let service = self.service.borrow();
+            match service.running_lun(self.target, self.number) {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { .. },
+                }) => Arc::clone(unit.volume()),
+                _ => return Ok(()),
+            }
+        };
+        let path = lun.path.clone();
+        let checked =
+            tokio::task::spawn_blocking(move || identity::check(&*volume, &path, wanted)).await;
+        let checked = checked.map_err(|error| Unusable::Description(error.to_string()))?;
+        Ok(checked.map_err(Unusable::from)?)
+    }
+
+    /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is. Its ledger is closed meanwhile, and stays
+    /// so until what this gives is dropped.
+    pub(super) async fn require_reserved(
+        &self,
+        lun: &Lun,
+    ) -> Result<Option<BecomingThick>, ServiceError> {
+        if lun.provisioning != ProvisioningChoice::Thick {
+            return Ok(None);
+        }
+        let opened = {
+            let service = self.service.borrow();
+            match service.running_lun(self.target, self.number) {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { backend },
+                }) => Opened {
+                    unit: Arc::clone(unit),
+                    backend: *backend,
+                },
+                _ => return Ok(None),
+            }
+        };
+        let becoming = BecomingThick::new(self.service, lun, Arc::clone(opened.unit.volume()));
+        require_reserved(&opened, lun).await?;
+        Ok(Some(becoming))
+    }
+
+    pub(super) fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {
+        self.service.borrow_mut().store(candidate)
+    }
+
+    pub(super) fn exchange(&self, running: RunningLun) -> Result<Closing, ServiceError> {
+        let mut service = self.service.borrow_mut();
+        let target = service.running_target(self.target)?;
+        let closing = target.replace(self.number, running)?;
+        service.units_changed.notify_one();
+        Ok(closing)
+    }
+
+    pub(super) fn fail(&self, lun: &Lun, reason: Unusable) -> Result<Closing, ServiceError> {
+        self.exchange(failed(lun, reason)?)
+    }
+
+    /// Another unit without a volume in the place of one.
+    pub(super) fn exchange_failed(&self, new: &Lun) -> Result<(), ServiceError> {
+        let state = {
+            let mut service = self.service.borrow_mut();
+            let luns = &mut service.running_target(self.target)?.luns;
+            let present = luns.remove(&self.number).ok_or_else(|| self.absent())?;
+            present.state
+        };
+        let unit = Arc::new(unit_not_ready(new)?);
+        self.exchange(RunningLun { unit, state })?;
+        Ok(())
+    }
+
+    /// Another unit on the same volume; what is over when the commands of the one before are.
+    pub(super) fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
+        let (volume, backend, closing, store, provisioning) = {
+            let service = self.service.borrow();
+            let present = service.running_lun(self.target, self.number);
+            match present {
+                Some(RunningLun {
+                    unit,
+                    state: LunState::Serving { backend },
+                }) => {
+                    let closing = Closing::of_commands(unit);
+                    let store = unit.reservation_store().cloned();
+                    let volume = Arc::clone(unit.volume());
+                    (volume, *backend, closing, store, unit.provisioning())
+                }
+                _ => return Err(self.absent()),
+            }
+        };
+        // The unit goes on with those of the one before.
+        let reservations = store.map(|store| (store, PersistentReservations::default()));
+        let unit = unit_on(volume, new, reservations)?;
+        // Another only when it is.
+        unit.set_provisioning(provisioning);
+        self.exchange(Opened { unit, backend }.into())?;
+        Ok(closing)
+    }
+
+    /// Closes the path of a unit and opens it as `new` has it. On an error the unit is as it was, or tries to be.
+    pub(super) async fn reopen(&self, old: &Lun, new: &Lun) -> Result<Opened, ServiceError> {
+        let closing = self.exchange(RunningLun {
+            unit: Arc::new(unit_not_ready(old)?),
+            state: LunState::Changing,
+        })?;
+        let error = if closing.wait(CLOSING_TIMEOUT).await {
+            let beginning = if new.reservations == old.reservations {
+                Beginning::Present
+            } else {
+                // No command changes them any more.
+                Beginning::Moved(self.reservations_to_persist())
+            };
+            match open_within(new, OPENING_TIMEOUT, beginning).await {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error.into(),
+            }
+        } else {
+            ServiceError::Busy {
+                target: self.target.to_owned(),
+                number: self.number,
+            }
+        };
+        self.fail(old, Unusable::Description(error.to_string()))?;
+        maintenance::retry_lun(self.service, self.target, self.number).await;
+        Err(error)
+    }
+
+    pub(super) fn set_access(&self, lun: &Lun) -> Result<(), ServiceError> {
+        let service = self.service.borrow();
+        let device = service.device(self.target).ok_or_else(|| self.absent())?;
+        let access = super::definition::unit_access(&lun.initiators);
+        let set = device.device().set_access(self.number, access);
+        Ok(set.map_err(Unusable::from)?)
+    }
+
+    /// Makes stable what was cached.
+    pub(super) async fn flush(&self) -> Result<(), ServiceError> {
+        let unit = {
+            let service = self.service.borrow();
+            let present = service.running_lun(self.target, self.number);
+            Arc::clone(&present.ok_or_else(|| self.absent())?.unit)
+        };
+        if !unit.is_ready() {
+            return Ok(());
+        }
+        let flushed = unit.volume().flush().await;
+        flushed.map_err(|error| ServiceError::NotFlushed {
+            target: self.target.to_owned(),
+            number: self.number,
+            error,
+        })
+    }
+}
