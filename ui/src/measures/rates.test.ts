@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { RateHistory, rateBetween, type Sample } from "./rates";
-import { estimatedSavedSeconds, exportOf, lunsOf, totalsOf } from "./statistics";
+import { estimatedSavedSeconds, exportOf, exportsOf, lunsOf, refusalsOf, totalsOf } from "./statistics";
 
 const NOTHING = { operations: 0, bytes: 0, errors: 0, microseconds: 0 };
 
@@ -34,7 +34,8 @@ describe("RateHistory", () => {
 describe("lunsOf", () => {
   it("takes what is not as described for nothing", () => {
     const luns = lunsOf({ luns: [{}, { uuid: 5, offload: "x", read: { bytes: -1, latency: null } }] });
-    expect(totalsOf(luns)).toEqual({ read: NOTHING, write: NOTHING, cloned: 0, copied: 0, zeroed: 0, reclaimed: 0 });
+    const none = { cloned: 0, copied: 0, zeroed: 0, reclaimed: 0, fallbacks: new Map() };
+    expect(totalsOf(luns)).toEqual({ read: NOTHING, write: NOTHING, ...none });
   });
   it("tells only reasons that occurred", () => {
     const offload = {
@@ -47,6 +48,11 @@ describe("lunsOf", () => {
     const [lun] = lunsOf({ luns: [{ uuid: "u", offload }] });
     expect([...(lun?.fallbacks ?? [])]).toEqual([["dirty", 4]]);
     expect(lun?.cloned).toBe(8);
+    const all = totalsOf(lunsOf({ luns: [{ offload }, { offload: { fallback_bytes: { dirty: 1, failed: 2 } } }] }));
+    expect([...all.fallbacks]).toEqual([
+      ["dirty", 5],
+      ["failed", 2],
+    ]);
   });
 });
 
@@ -76,5 +82,13 @@ describe("counters of an export", () => {
   });
   it("are not there while nothing was asked", () => {
     expect(exportOf({ exports: [row] }, "b")).toBeUndefined();
+    expect(exportsOf({ exports: [] })).toBeUndefined();
+  });
+  it("are summed over all exports, with what hosts have to do themselves", () => {
+    const refused = { operations: 1, errors: 1, refused: 1 };
+    const other = { export: "/nfs2", datastore: "b", reserve: refused, statistics: refused, offload: { cloned_bytes: 1 } };
+    const all = exportsOf({ exports: [row, other] });
+    expect([all?.cloned, all?.copied, all?.reserved]).toEqual([11, 5, 7]);
+    expect(all && refusalsOf(all)).toBe(2);
   });
 });

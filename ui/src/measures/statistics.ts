@@ -117,10 +117,14 @@ const NO_EXPORT: ExportCounters = {
   fallbacks: new Map(),
 };
 
+function addFallbacks(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const sums = new Map(one);
+  for (const [reason, bytes] of other) sums.set(reason, (sums.get(reason) ?? 0) + bytes);
+  return sums;
+}
+
 function addExport(one: ExportCounters, row: Json): ExportCounters {
   const offload = object(row["offload"]);
-  const fallbacks = new Map(one.fallbacks);
-  for (const [reason, bytes] of fallbacksOf(offload)) fallbacks.set(reason, (fallbacks.get(reason) ?? 0) + bytes);
   return {
     operations: {
       clone: addNas(one.operations.clone, row["clone"]),
@@ -134,14 +138,27 @@ function addExport(one: ExportCounters, row: Json): ExportCounters {
     copied: one.copied + count(offload["copied_bytes"]),
     holes: one.holes + count(offload["hole_bytes"]),
     reserved: one.reserved + count(offload["reserved_bytes"]),
-    fallbacks,
+    fallbacks: addFallbacks(one.fallbacks, fallbacksOf(offload)),
   };
 }
 
 /** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined while nothing was asked of it. */
 export function exportOf(offloads: Pick<Offloads, "exports">, datastore: string): ExportCounters | undefined {
-  const rows = offloads.exports.map(object).filter((row) => row["datastore"] === datastore);
+  return sumOf(offloads.exports.map(object).filter((row) => row["datastore"] === datastore));
+}
+
+/** Of all exports. Undefined while nothing was asked of any. */
+export function exportsOf(offloads: Pick<Offloads, "exports">): ExportCounters | undefined {
+  return sumOf(offloads.exports.map(object));
+}
+
+function sumOf(rows: readonly Json[]): ExportCounters | undefined {
   return rows.length === 0 ? undefined : rows.reduce(addExport, NO_EXPORT);
+}
+
+/** Clones and reservations that were refused: for these a host has to do it itself, or without. */
+export function refusalsOf({ operations }: ExportCounters): number {
+  return operations.clone.refused + operations.fast_clone.refused + operations.reserve.refused;
 }
 
 export function lunsOf(offloads: Pick<Offloads, "luns">): LunCounters[] {
@@ -166,6 +183,7 @@ export interface Totals {
   readonly copied: number;
   readonly zeroed: number;
   readonly reclaimed: number;
+  readonly fallbacks: ReadonlyMap<string, number>;
 }
 
 export function totalsOf(luns: readonly LunCounters[]): Totals {
@@ -177,8 +195,9 @@ export function totalsOf(luns: readonly LunCounters[]): Totals {
       copied: total.copied + one.copied,
       zeroed: total.zeroed + one.zeroed,
       reclaimed: total.reclaimed + one.reclaimed,
+      fallbacks: addFallbacks(total.fallbacks, one.fallbacks),
     }),
-    { read: ZERO, write: ZERO, cloned: 0, copied: 0, zeroed: 0, reclaimed: 0 },
+    { read: ZERO, write: ZERO, cloned: 0, copied: 0, zeroed: 0, reclaimed: 0, fallbacks: new Map() },
   );
 }
 

@@ -91,7 +91,7 @@ export const hosts = {
     done: (name: string) => `${name} was deleted`,
   },
   detail: {
-    facts: "What it is called",
+    facts: "Identity",
     created: "Added",
     paths: "iSCSI paths",
     pathColumns: { iqn: "iSCSI name", peer: "From", portal: "At portal", account: "CHAP user", since: "Since" },

@@ -17,11 +17,11 @@ export function DashboardScreen() {
         <GridItem span={12} xl={8}>
           <PoolsCard />
         </GridItem>
-        <GridItem span={12} xl={8}>
-          <LoadCard />
-        </GridItem>
-        <GridItem span={12} xl={4}>
+        <GridItem span={12}>
           <OffloadsCard />
+        </GridItem>
+        <GridItem span={12}>
+          <LoadCard />
         </GridItem>
         <GridItem span={12} lg={6}>
           <AlertsCard />

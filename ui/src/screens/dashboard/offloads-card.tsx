@@ -1,47 +1,127 @@
 import { useQuery } from "@tanstack/react-query";
-import { offloadsQuery } from "../../api/queries";
+import type { ReactNode } from "react";
+import { datastoresQuery, offloadsQuery } from "../../api/queries";
+import type { Offloads } from "../../api/types";
 import { formatDuration } from "../../format/time";
-import { estimatedSavedSeconds, lunsOf, totalsOf } from "../../measures/statistics";
+import { Meter } from "../../measures/meter";
+import {
+  estimatedSavedSeconds,
+  exportsOf,
+  lunsOf,
+  refusalsOf,
+  totalsOf,
+  type ExportCounters,
+  type Totals,
+} from "../../measures/statistics";
+import { Fallbacks, Figure } from "../../parts/offloads";
 import { Panel } from "../../parts/panel";
 import { Told } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
 
 const words = text.dashboard.offloads;
+const BLOCK = ["cloned", "copied", "zeroed", "reclaimed"] as const;
+const NAS = ["cloned", "copied", "reserved"] as const;
+/** Of all LUNs and of all exports, for as long as the page lives. */
+const block = new Meter(BLOCK);
+const nas = new Meter(NAS);
 
 export function OffloadsCard() {
   const query = useQuery(offloadsQuery);
+  const { data: stores } = useQuery(datastoresQuery);
+  const hasNfs = stores?.some((store) => store.kind === "nfs") ?? false;
   return (
     <Panel title={words.title} lead={words.lead}>
       <Told query={query} what={words.title} lines={4}>
-        {(offloads) => {
-          const totals = totalsOf(lunsOf(offloads));
-          const saved = estimatedSavedSeconds(totals);
-          return (
-            <>
-              <dl className="zv-figures">
-                <Figure name={words.cloned} help={words.clonedHelp} value={totals.cloned} />
-                <Figure name={words.copied} help={words.copiedHelp} value={totals.copied} />
-                <Figure name={words.zeroed} help={words.zeroedHelp} value={totals.zeroed} />
-                <Figure name={words.reclaimed} help={words.reclaimedHelp} value={totals.reclaimed} />
-              </dl>
-              {saved > 0 ? <p title={words.savedHelp}>{words.saved(formatDuration(saved * 1000))}</p> : <p>{words.none}</p>}
-              {saved > 0 && <p className="zv-lead">{words.savedHelp}</p>}
-            </>
-          );
-        }}
+        {(offloads) => <Offloaded offloads={offloads} at={query.dataUpdatedAt / 1000} hasNfs={hasNfs} />}
       </Told>
     </Panel>
   );
 }
 
-function Figure({ name, help, value }: { readonly name: string; readonly help: string; readonly value: number }) {
+interface Props {
+  readonly offloads: Offloads;
+  /** When they were told, in seconds since 1970. */
+  readonly at: number;
+  readonly hasNfs: boolean;
+}
+
+function Offloaded({ offloads, at, hasNfs }: Props) {
+  const totals = totalsOf(lunsOf(offloads));
+  const exports = exportsOf(offloads);
+  const problem = offloads.nfs_problem ?? null;
+  block.take({ at, counts: totals });
+  if (exports !== undefined) nas.take({ at, counts: exports });
+  const saved = estimatedSavedSeconds(totals) + estimatedSavedSeconds({ cloned: 0, copied: 0, ...exports, zeroed: 0 });
   return (
-    <div title={help}>
-      <dt>{name}</dt>
-      <dd>
-        <Bytes value={value} />
-      </dd>
-    </div>
+    <>
+      <Block totals={totals} />
+      {(hasNfs || problem !== null || exports !== undefined) && <Nas counters={exports} problem={problem} />}
+      <p>{saved > 0 ? words.saved(formatDuration(saved * 1000)) : words.none}</p>
+      {saved > 0 && <p className="zv-lead">{words.savedHelp}</p>}
+    </>
+  );
+}
+
+function Section({ title, children }: { readonly title: string; readonly children: ReactNode }) {
+  return (
+    <section className="zv-offloads" aria-label={title}>
+      <h3>{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+function Block({ totals }: { readonly totals: Totals }) {
+  return (
+    <Section title={words.iscsi}>
+      <dl className="zv-figures zv-figures-wide">
+        {BLOCK.map((one) => (
+          <Figure key={one} name={words[one]} help={words[`${one}Help`]} rate={block.rate(one)}>
+            <Bytes value={totals[one]} />
+          </Figure>
+        ))}
+      </dl>
+      <Reasons fallbacks={totals.fallbacks} reasons={text.datastores.detail.vaai.reasons} />
+    </Section>
+  );
+}
+
+function Nas({ counters, problem }: { readonly counters: ExportCounters | undefined; readonly problem: string | null }) {
+  return (
+    <Section title={words.nfs}>
+      {problem !== null ? (
+        <p>{words.nasUnavailable(problem)}</p>
+      ) : counters === undefined ? (
+        <p>{words.nasNothing}</p>
+      ) : (
+        <>
+          <dl className="zv-figures zv-figures-wide">
+            {NAS.map((one) => (
+              <Figure key={one} name={words[one]} help={words[`${one}Help`]} rate={nas.rate(one)}>
+                <Bytes value={counters[one]} />
+              </Figure>
+            ))}
+            <Figure name={words.refused} help={words.refusedHelp}>
+              {refusalsOf(counters).toLocaleString()}
+            </Figure>
+          </dl>
+          <Reasons fallbacks={counters.fallbacks} reasons={text.datastores.detail.vaai.nas.reasons} />
+        </>
+      )}
+    </Section>
+  );
+}
+
+type ReasonsProps = Pick<Parameters<typeof Fallbacks>[0], "fallbacks" | "reasons">;
+
+/** Nothing where all was cloned. What to do is told under each datastore. */
+function Reasons({ fallbacks, reasons }: ReasonsProps) {
+  if (fallbacks.size === 0) return null;
+  return (
+    <>
+      <p className="zv-lead">{words.fallbacks}</p>
+      <Fallbacks fallbacks={fallbacks} reasons={reasons} brief />
+    </>
   );
 }

@@ -14,6 +14,7 @@ import {
   type LunCounters,
   type Primitive,
 } from "../../measures/statistics";
+import { Fallbacks, Figure } from "../../parts/offloads";
 import { Panel } from "../../parts/panel";
 import { Told } from "../../parts/states";
 import { Bytes } from "../../parts/values";
@@ -40,10 +41,10 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
             <div className="zv-below">
               <Panel title={words.bytes}>
                 <dl className="zv-figures zv-figures-wide">
-                  <Figure name={words.cloned} value={counters.cloned} />
-                  <Figure name={words.copied} value={counters.copied} />
-                  <Figure name={words.zeroed} value={counters.zeroed} />
-                  <Figure name={words.reclaimed} value={counters.reclaimed} />
+                  <ByteFigure name={words.cloned} value={counters.cloned} />
+                  <ByteFigure name={words.copied} value={counters.copied} />
+                  <ByteFigure name={words.zeroed} value={counters.zeroed} />
+                  <ByteFigure name={words.reclaimed} value={counters.reclaimed} />
                 </dl>
               </Panel>
             </div>
@@ -62,14 +63,11 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
   );
 }
 
-function Figure({ name, value }: { readonly name: string; readonly value: number }) {
+function ByteFigure({ name, value }: { readonly name: string; readonly value: number }) {
   return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <Bytes value={value} />
-      </dd>
-    </div>
+    <Figure name={name}>
+      <Bytes value={value} />
+    </Figure>
   );
 }
 
@@ -124,40 +122,6 @@ function Offered({ primitive, groups }: { readonly primitive: Primitive; readonl
   );
 }
 
-interface FallbacksProps {
-  readonly fallbacks: ReadonlyMap<string, number>;
-  readonly reasons: Readonly<Record<string, readonly [string, string]>>;
-}
-
-function Fallbacks({ fallbacks, reasons }: FallbacksProps) {
-  if (fallbacks.size === 0) return <p>{words.noFallbacks}</p>;
-  return (
-    <Table aria-label={words.fallbacks} variant="compact">
-      <Thead>
-        <Tr>
-          <Th>{words.fallbackColumns.reason}</Th>
-          <Th>{words.fallbackColumns.bytes}</Th>
-          <Th>{words.fallbackColumns.remedy}</Th>
-        </Tr>
-      </Thead>
-      <Tbody>
-        {[...fallbacks].map(([reason, bytes]) => {
-          const [name, remedy] = reasons[reason] ?? [reason, "–"];
-          return (
-            <Tr key={reason}>
-              <Td dataLabel={words.fallbackColumns.reason}>{name}</Td>
-              <Td dataLabel={words.fallbackColumns.bytes}>
-                <Bytes value={bytes} />
-              </Td>
-              <Td dataLabel={words.fallbackColumns.remedy}>{remedy}</Td>
-            </Tr>
-          );
-        })}
-      </Tbody>
-    </Table>
-  );
-}
-
 /** VAAI-NAS: what was asked of an export. */
 function Nas({ counters, problem }: { readonly counters: ExportCounters | undefined; readonly problem: string | null }) {
   if (problem !== null) {
@@ -177,10 +141,10 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
       <div className="zv-below">
         <Panel title={words.bytes}>
           <dl className="zv-figures zv-figures-wide">
-            <Figure name={words.cloned} value={counters.cloned} />
-            <Figure name={words.copied} value={counters.copied} />
-            <Figure name={words.nas.holes} value={counters.holes} />
-            <Figure name={words.nas.reserved} value={counters.reserved} />
+            <ByteFigure name={words.cloned} value={counters.cloned} />
+            <ByteFigure name={words.copied} value={counters.copied} />
+            <ByteFigure name={words.nas.holes} value={counters.holes} />
+            <ByteFigure name={words.nas.reserved} value={counters.reserved} />
           </dl>
         </Panel>
       </div>

@@ -1,0 +1,36 @@
+/** How fast counters grow just now. */
+
+const WINDOW_S = 10;
+
+interface Sample<Name extends string> {
+  /** Seconds since 1970. */
+  readonly at: number;
+  readonly counts: Readonly<Record<Name, number>>;
+}
+
+/** Over the last seconds, not between two samples: what hosts ask for comes in bursts. */
+export class Meter<Name extends string> {
+  readonly #names: readonly Name[];
+  #samples: readonly Sample<Name>[] = [];
+
+  constructor(names: readonly Name[]) {
+    this.#names = names;
+  }
+
+  /** Takes a sample; one that is not newer than the last is no news. What fell was counted anew: it began with this sample. */
+  take(sample: Sample<Name>): void {
+    const last = this.#samples.at(-1);
+    if (last !== undefined && sample.at <= last.at) return;
+    const fell = last !== undefined && this.#names.some((name) => sample.counts[name] < last.counts[name]);
+    const kept = fell ? [] : this.#samples.filter((one) => one.at >= sample.at - WINDOW_S);
+    this.#samples = [...kept, sample];
+  }
+
+  /** By the second; 0 until there are two samples. */
+  rate(name: Name): number {
+    const first = this.#samples.at(0);
+    const last = this.#samples.at(-1);
+    if (first === undefined || last === undefined || first === last) return 0;
+    return (last.counts[name] - first.counts[name]) / (last.at - first.at);
+  }
+}
