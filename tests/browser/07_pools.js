@@ -1,7 +1,7 @@
 // Pools and disks: a dry run before disks are added, a scrub, a failed disk that is replaced, what can't be done, the key, SMART.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
 
 let browser;
 let page;
@@ -103,6 +103,11 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await dialog().getByRole("button", { name: "I have it" }).click();
   await dialog().getByRole("alert").waitFor();
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
+  // Somebody else was faster: that is told, and what was typed stays.
+  await (await openSession(browser)).told("POST", `/encryption-keys/${pool}/confirm`, { secret });
+  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByText("Somebody changed it meanwhile").waitFor();
+  await dialog().getByText(/^Confirmed: .* \(before: Not yet\)$/).waitFor();
   await dialog().getByRole("button", { name: "I have it" }).click();
   await page.getByRole("button", { name: "Export key" }).waitFor({ state: "detached" });
   await look(page, "pool");

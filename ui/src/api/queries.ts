@@ -2,6 +2,7 @@
 
 import { queryOptions } from "@tanstack/react-query";
 import { api, told } from "./client";
+import { ApiProblem } from "./problem";
 
 const PAGE = 500;
 const SLOW_MS = 30_000;
@@ -60,6 +61,18 @@ export const keysQuery = queryOptions({
   queryKey: ["encryption-keys"],
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/encryption-keys", { params: { query }, signal }))),
 });
+
+/** Of one pool. The API tells them in a list only; where the pool has none any more it is as for what is not there. */
+export const keyQuery = (pool: string) =>
+  queryOptions({
+    queryKey: ["encryption-keys", pool],
+    queryFn: async ({ signal }) => {
+      const keys = await all((query) => told(api.GET("/api/v1/encryption-keys", { params: { query }, signal })));
+      const found = keys.find((key) => key.pool === pool);
+      if (found === undefined) throw new ApiProblem(404, "not_found", "");
+      return found;
+    },
+  });
 
 export const disksQuery = queryOptions({
   queryKey: ["disks"],

@@ -5,18 +5,19 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Outcome } from "../../api/client";
 import { asProblem } from "../../api/problem";
-import { keysQuery } from "../../api/queries";
+import { keyQuery, keysQuery } from "../../api/queries";
 import type { Key, KeySecret } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
 import { TextField } from "../../parts/field";
-import type { SentWith } from "../../parts/known";
+import { useKnown, type SentWith } from "../../parts/known";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
+import { factsOf } from "./key-facts";
 
 const words = text.pools;
 const facts = words.detail.key;
@@ -87,7 +88,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
       {chosen === "confirm" && (
         <EnterKey
           said={words.confirmKey}
-          pool={found.pool}
+          found={found}
           onClose={onClose}
           ask={(body, headers) => api.POST("/api/v1/encryption-keys/{pool}/confirm", { params: path, body, headers })}
         />
@@ -95,7 +96,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
       {chosen === "keep" && (
         <EnterKey
           said={words.keepKey}
-          pool={found.pool}
+          found={found}
           onClose={onClose}
           ask={(body, headers) => api.PUT("/api/v1/encryption-keys/{pool}", { params: path, body, headers })}
         />
@@ -131,17 +132,19 @@ function ToldKey({ pool, secret, onClose }: ToldProps) {
 
 interface EnterProps {
   readonly said: typeof words.confirmKey;
-  readonly pool: string;
+  readonly found: Key;
   readonly onClose: () => void;
   readonly ask: (body: { secret: string }, headers: SentWith) => Promise<Outcome<Key>>;
 }
 
 /** The key, typed by who has it. */
-function EnterKey({ said, pool, onClose, ask }: EnterProps) {
+function EnterKey({ said, found, onClose, ask }: EnterProps) {
   const [secret, setSecret] = useState("");
+  const known = useKnown(found, keyQuery(found.pool), factsOf);
   return (
     <ChangeDialog
-      title={said.title(pool)}
+      known={known}
+      title={said.title(found.pool)}
       lead={said.lead}
       submit={said.submit}
       done={said.done}

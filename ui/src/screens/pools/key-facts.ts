@@ -1,0 +1,17 @@
+/** What is told of a pool's key that somebody has confirmed or entered meanwhile. */
+
+import type { Key } from "../../api/types";
+import { formatExactTime } from "../../format/time";
+import type { Fact } from "../../parts/known";
+import { text } from "../../text";
+
+const words = text.pools.detail.key;
+
+export function factsOf({ key_status: status, kept, exported_at: exported, confirmed_at: confirmed }: Key): readonly Fact[] {
+  return [
+    [words.status, status === "available" ? words.available : words.unavailable],
+    [words.kept, kept ? text.common.yes : text.common.no],
+    [words.exported, exported == null ? words.notExported : formatExactTime(exported)],
+    [words.confirmed, confirmed == null ? words.notConfirmed : formatExactTime(confirmed)],
+  ];
+}
