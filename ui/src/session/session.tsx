@@ -2,7 +2,7 @@
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { createContext, use, useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
-import { api, setCsrfToken, told } from "../api/client";
+import { api, setCsrfToken, told, type Outcome } from "../api/client";
 import { listen } from "../api/events";
 import { ApiProblem, asProblem } from "../api/problem";
 import type { Role, Session } from "../api/types";
@@ -44,8 +44,12 @@ function setKnown(client: QueryClient, known: Known): void {
   client.setQueryData<Known>(KEY, known);
 }
 
+/** While one's own sessions are ended, and one is logged in anew. */
+let isRenewing = false;
+
 /** A 401 came: the cookie is worth nothing any more. */
 export function endSession(client: QueryClient): void {
+  if (isRenewing) return;
   setCsrfToken(null);
   const known = client.getQueryData<Known>(KEY);
   // The page's first question goes on: nothing is shown until it is answered.
@@ -84,6 +88,36 @@ export function refused(client: QueryClient, problem: ApiProblem): void {
   else if (problem.status === 403) void lookAgain(client);
 }
 
+/**
+ * Does what ends all sessions of who is logged in here, and logs in anew. What is refused between both is not the end of this page's
+ * session; where nobody can be logged in it is.
+ */
+export async function renew<Answer>(
+  client: QueryClient,
+  change: () => Promise<Outcome<Answer>>,
+  logIn: () => Promise<void>,
+): Promise<Outcome<Answer>> {
+  isRenewing = true;
+  let isIn = true;
+  try {
+    const outcome = await change();
+    if (outcome.response.ok) isIn = await succeeds(logIn());
+    return outcome;
+  } finally {
+    isRenewing = false;
+    if (!isIn) endSession(client);
+  }
+}
+
+async function succeeds(doing: Promise<void>): Promise<boolean> {
+  try {
+    await doing;
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 interface SessionActions {
   readonly session: Session | null;
   readonly ended: boolean;
@@ -101,7 +135,9 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
 
   const others = useRef<BroadcastChannel | null>(null);
 
-  useEffect(() => (live ? listen(client) : undefined), [client, live]);
+  // A stream of the session before may have been refused meanwhile.
+  const token = known?.session?.csrf_token;
+  useEffect(() => (live ? listen(client) : undefined), [client, live, token]);
   // Also while the session has ended: then it is another tab where somebody logs in again.
   useEffect(() => {
     const channel = new BroadcastChannel(CHANNEL);

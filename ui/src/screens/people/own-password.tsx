@@ -1,11 +1,12 @@
 /** One's own password. All one's sessions end with it; who changes it here is logged in anew. */
 
 import { Checkbox } from "@patternfly/react-core";
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { TextField } from "../../parts/field";
-import { useSession } from "../../session/session";
+import { renew, useSession } from "../../session/session";
 import { text } from "../../text";
 import { NewPassword, usePassword } from "./new-password";
 
@@ -17,6 +18,7 @@ interface Props {
 }
 
 export default function OwnPassword({ name, onClose }: Props) {
+  const client = useQueryClient();
   const { logIn } = useSession();
   const { password, good, field } = usePassword();
   const [current, setCurrent] = useState("");
@@ -30,11 +32,15 @@ export default function OwnPassword({ name, onClose }: Props) {
       ready={current !== "" && good}
       knownFields={["current", "new", "password"]}
       asked={() => body}
-      ask={(asked, headers) => api.POST("/api/v1/session/password", { body: asked, headers })}
+      ask={(asked, headers) =>
+        renew(
+          client,
+          () => api.POST("/api/v1/session/password", { body: asked, headers }),
+          () => logIn(name, asked.new),
+        )
+      }
       changes={[]}
       done={words.done}
-      // Where that fails the page asks for the password, as whenever a session has ended.
-      onDone={() => void logIn(name, password).catch(() => undefined)}
       onClose={onClose}
     >
       {(problem) => (
