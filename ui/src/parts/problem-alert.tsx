@@ -3,6 +3,7 @@
 import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 import { isWithin, type ApiProblem } from "../api/problem";
+import { sentence } from "../format/sentence";
 import { text } from "../text";
 import type { News } from "./known";
 
@@ -42,12 +43,6 @@ export function wordsOf(problem: ApiProblem): Words {
     default:
       return problem.status < 500 ? { ...words.conflict, body: detail } : words.internal;
   }
-}
-
-function sentence(detail: string): string {
-  const trimmed = detail.trim();
-  if (trimmed === "") return "";
-  return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?]$/.test(trimmed) ? "" : "."}`;
 }
 
 interface Props {

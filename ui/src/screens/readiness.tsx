@@ -2,9 +2,10 @@ import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { Link } from "react-router";
-import { datastoresQuery, hostsQuery, readinessQuery } from "../api/queries";
+import { readinessQuery } from "../api/queries";
 import type { Check } from "../api/types";
+import { capitalised } from "../format/sentence";
+import { useAbout } from "../parts/about";
 import { CopyLines } from "../parts/copy-lines";
 import { Screen } from "../parts/page";
 import { Panel } from "../parts/panel";
@@ -41,19 +42,6 @@ export function ReadinessScreen() {
   );
 }
 
-/** Who a check is about: a host or datastore by its name, a pool, a dataset; nothing where it is the whole appliance. */
-function useAbout(): (subject: string) => ReactNode {
-  const { data: hosts = [] } = useQuery(hostsQuery);
-  const { data: stores = [] } = useQuery(datastoresQuery);
-  return (subject) => {
-    const host = hosts.find(({ id }) => id === subject);
-    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{host.name}</Link>;
-    const store = stores.find(({ id }) => id === subject);
-    if (store !== undefined) return <Link to={`/datastores/${store.id}/overview`}>{store.name}</Link>;
-    return subject || "–";
-  };
-}
-
 interface ChecksProps {
   readonly checks: readonly Check[];
   /** Where they are not all about one. */
@@ -70,10 +58,10 @@ export function Checks({ checks, about }: ChecksProps) {
         <Thead>
           <Tr>
             <Th width={10}>{words.columns.result}</Th>
-            <Th width={20}>{words.columns.check}</Th>
-            {about !== undefined && <Th width={15}>{words.columns.about}</Th>}
-            <Th>{words.columns.evidence}</Th>
-            <Th>{words.columns.remedy}</Th>
+            <Th width={15}>{words.columns.check}</Th>
+            {about !== undefined && <Th width={10}>{words.columns.about}</Th>}
+            <Th width={35}>{words.columns.evidence}</Th>
+            <Th width={30}>{words.columns.remedy}</Th>
           </Tr>
         </Thead>
         <Tbody>
@@ -88,8 +76,12 @@ export function Checks({ checks, about }: ChecksProps) {
                   {about(check.subject)}
                 </Td>
               )}
-              <Td dataLabel={words.columns.evidence}>{check.evidence}</Td>
-              <Td dataLabel={words.columns.remedy}>{check.remedy || "–"}</Td>
+              <Td dataLabel={words.columns.evidence} modifier="breakWord">
+                {capitalised(check.evidence)}
+              </Td>
+              <Td dataLabel={words.columns.remedy} modifier="breakWord">
+                {capitalised(check.remedy) || "–"}
+              </Td>
             </Tr>
           ))}
         </Tbody>

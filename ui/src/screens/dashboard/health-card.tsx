@@ -2,8 +2,9 @@ import { Icon } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";
 import { useQuery } from "@tanstack/react-query";
-import { statusQuery } from "../../api/queries";
-import type { Status } from "../../api/types";
+import { readinessQuery, statusQuery } from "../../api/queries";
+import type { Readiness, Status } from "../../api/types";
+import { capitalised } from "../../format/sentence";
 import { Facts } from "../../parts/facts";
 import { Panel } from "../../parts/panel";
 import { Told } from "../../parts/states";
@@ -20,6 +21,7 @@ function troubles(status: Status): number {
 
 export function HealthCard() {
   const query = useQuery(statusQuery);
+  const { data: readiness } = useQuery(readinessQuery);
   return (
     <Panel title={words.title} more={{ to: "/readiness", name: words.readiness }}>
       <Told query={query} what={words.title} lines={5}>
@@ -35,11 +37,15 @@ export function HealthCard() {
               </p>
               <Facts
                 facts={[
-                  [words.worker, status.worker_problem ?? words.workerRuns],
-                  [words.target, status.target ? (status.target.problem ?? words.targetRuns(status.target.version)) : "–"],
+                  [words.worker, status.worker_problem == null ? words.workerRuns : capitalised(status.worker_problem)],
+                  [
+                    words.target,
+                    status.target ? capitalised(status.target.problem ?? words.targetRuns(status.target.version)) : "–",
+                  ],
                   [words.luns, <Luns key="luns" status={status} />],
                   [words.sessions, status.target?.sessions ?? "–"],
-                  status.storage_problem == null ? null : [words.pools, status.storage_problem],
+                  status.storage_problem == null ? null : [words.pools, capitalised(status.storage_problem)],
+                  [words.checks, readiness === undefined ? "–" : checksSaid(readiness)],
                   [words.reconciled, status.reconciled_at == null ? text.common.never : <Time at={status.reconciled_at} ago />],
                 ]}
               />
@@ -49,6 +55,11 @@ export function HealthCard() {
       </Told>
     </Panel>
   );
+}
+
+function checksSaid({ checks }: Readiness): string {
+  const needy = checks.filter(({ result }) => result !== "ok").length;
+  return needy === 0 ? words.checksPassed(checks.length) : words.checksNeedy(needy, checks.length);
 }
 
 function Luns({ status }: { readonly status: Status }) {

@@ -1,0 +1,17 @@
+/** What the service says in half a sentence, as in a line of a log, for where it stands by itself. */
+
+/** What the service says to type is typed so. */
+const COMMAND = /^(esxcli|systemctl|zfs|zpool|zvaai)\b/;
+
+/** Begins with a capital; a command, a name and an address stay as they are. */
+export function capitalised(said: string): string {
+  const trimmed = said.trim();
+  if (COMMAND.test(trimmed) || !/^[a-z]+(?=[\s,:;.]|$)/.test(trimmed) || /^\w+\.\w/.test(trimmed)) return trimmed;
+  return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}`;
+}
+
+/** With a full stop too; nothing of nothing. */
+export function sentence(said: string): string {
+  const begun = capitalised(said);
+  return begun === "" || /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}

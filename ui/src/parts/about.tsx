@@ -1,0 +1,42 @@
+/** What a job, a check or an entry of the audit is about, by the name that its reader knows. */
+
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import { datastoresQuery, groupsQuery, hostsQuery, schedulesQuery, usersQuery } from "../api/queries";
+import { useMay } from "../session/session";
+
+/** The first part of a subject, which may go on with a file or a snapshot of it. */
+export function partsOf(subject: string): readonly [about: string, rest: string] {
+  const [about = subject] = /^[0-9a-f-]{36}(?=[/@]|$)/.exec(subject) ?? [];
+  return [about, subject.slice(about.length)];
+}
+
+/** What has an identifier by its name, as long as it is there; a pool or dataset as it is; nothing where it is the whole appliance. */
+export function useAbout(): (subject: string) => ReactNode {
+  const { data: hosts = [] } = useQuery(hostsQuery);
+  const { data: stores = [] } = useQuery(datastoresQuery);
+  const { data: groups = [] } = useQuery(groupsQuery);
+  const { data: schedules = [] } = useQuery(schedulesQuery);
+  const { data: users = [] } = useQuery({ ...usersQuery, enabled: useMay("admin") });
+  return (subject) => {
+    const [about, rest] = partsOf(subject);
+    const host = hosts.find(({ id }) => id === about);
+    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{host.name}</Link>;
+    const store = stores.find(({ id, uuid }) => id === about || uuid === about);
+    if (store !== undefined)
+      return (
+        <>
+          <Link to={`/datastores/${store.id}/overview`}>{store.name}</Link>
+          {rest}
+        </>
+      );
+    const group = groups.find(({ id }) => id === about);
+    if (group !== undefined) return <Link to="/hosts?show=groups">{group.name}</Link>;
+    const schedule = schedules.find(({ id }) => id === about);
+    if (schedule !== undefined) return <Link to="/schedules">{schedule.name}</Link>;
+    const user = users.find(({ id }) => id === about);
+    if (user !== undefined) return user.name;
+    return subject || "–";
+  };
+}
