@@ -46,7 +46,7 @@ export function JobDialog<Asked>({ asked, ask, known, ready, onBegin, onClose, c
     (job: Job) => {
       client.setQueryData(["jobs", job.id], job);
       void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
-      tell({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn });
+      tell({ variant: "info", title: text.common.job.started(jobName(job)), body: text.common.job.goOn, about: job.id });
       onBegin(job.id);
       onClose();
     },

@@ -6,6 +6,7 @@ import { useEffect, useRef } from "react";
 import { takeJobEnd } from "../api/events";
 import { jobQuery } from "../api/queries";
 import type { Job } from "../api/types";
+import { sentence } from "../format/sentence";
 import { useToast } from "../shell/toasts";
 import { text } from "../text";
 import { shortcomingsOf, tracesOf } from "./outcome";
@@ -53,11 +54,17 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
     const name = jobName(job);
     const missing = shortcomingsOf(job);
     if (job.state === "succeeded" && missing.length > 0)
-      tell({ variant: "warning", title: words.partly(name), body: [...missing, words.triedAgain].join(" ") });
-    else if (job.state === "succeeded") tell({ variant: "success", title: words.done(name) });
-    else if (job.state === "cancelled") tell({ variant: "info", title: words.cancelled(name) });
-    else tell({ variant: "danger", title: words.failed(name), body: `${job.problem?.text ?? ""} ${tracesOf(job)}` });
+      tell({ variant: "warning", title: words.partly(name), body: [...missing, words.triedAgain].join(" "), about: id });
+    else if (job.state === "succeeded") tell({ variant: "success", title: words.done(name), about: id });
+    else if (job.state === "cancelled") tell({ variant: "info", title: words.cancelled(name), about: id });
+    else
+      tell({
+        variant: "danger",
+        title: words.failed(name),
+        body: `${sentence(job.problem?.text ?? "")} ${tracesOf(job)}`,
+        about: id,
+      });
     onEnd?.(job);
-  }, [job, client, tell, onEnd]);
+  }, [id, job, client, tell, onEnd]);
   return null;
 }

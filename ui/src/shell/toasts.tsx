@@ -3,13 +3,7 @@
 import { Alert, AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";
 import { createContext, use, useCallback, useRef, useState, type ReactNode } from "react";
 import { text } from "../text";
-
-interface Toast {
-  readonly id: number;
-  readonly variant: "success" | "warning" | "danger" | "info";
-  readonly title: string;
-  readonly body?: ReactNode;
-}
+import { isPassing, shownWith, type Toast } from "./toast";
 
 type Tell = (toast: Omit<Toast, "id">) => void;
 
@@ -23,7 +17,7 @@ export function Toasts({ children }: { readonly children: ReactNode }) {
   const tell = useCallback<Tell>((toast) => {
     last.current += 1;
     const id = last.current;
-    setToasts((shown) => [...shown.slice(-4), { ...toast, id }]);
+    setToasts((shown) => shownWith(shown, { ...toast, id }));
   }, []);
   return (
     <ToastContext value={tell}>
@@ -35,8 +29,7 @@ export function Toasts({ children }: { readonly children: ReactNode }) {
             variant={variant}
             component="p"
             title={title}
-            // Who has to act reads at leisure.
-            timeout={variant === "danger" || variant === "warning" ? false : SHOWN_MS}
+            timeout={isPassing({ variant }) ? SHOWN_MS : false}
             onTimeout={() => forget(id)}
             actionClose={<AlertActionCloseButton title={title} aria-label={text.common.close} onClose={() => forget(id)} />}
           >
