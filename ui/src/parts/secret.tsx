@@ -4,28 +4,36 @@ import { Button, ClipboardCopy, Modal, ModalBody, ModalFooter, ModalHeader, Moda
 import { useId } from "react";
 import { text } from "../text";
 
+/** What was made, with its secret. */
+export interface Made {
+  readonly name: string;
+  readonly secret: string;
+}
+
 interface Props {
-  readonly title: string;
-  readonly lead: string;
-  readonly label: string;
-  readonly value: string;
-  readonly done: string;
+  readonly made: Made;
+  readonly words: {
+    readonly secretTitle: (name: string) => string;
+    readonly secretLead: string;
+    readonly secret: string;
+    readonly secretDone: string;
+  };
   readonly onClose: () => void;
 }
 
-export function SecretDialog({ title, lead, label, value, done, onClose }: Props) {
+export function SecretDialog({ made, words, onClose }: Props) {
   const id = useId();
   return (
     <Modal isOpen variant={ModalVariant.small} aria-labelledby={id}>
-      <ModalHeader title={title} labelId={id} />
+      <ModalHeader title={words.secretTitle(made.name)} labelId={id} />
       <ModalBody>
-        <p className="zv-lead">{lead}</p>
-        <ClipboardCopy isReadOnly hoverTip={text.common.copy} clickTip={text.common.copied} textAriaLabel={label}>
-          {value}
+        <p className="zv-lead">{words.secretLead}</p>
+        <ClipboardCopy isReadOnly hoverTip={text.common.copy} clickTip={text.common.copied} textAriaLabel={words.secret}>
+          {made.secret}
         </ClipboardCopy>
       </ModalBody>
       <ModalFooter>
-        <Button onClick={onClose}>{done}</Button>
+        <Button onClick={onClose}>{words.secretDone}</Button>
       </ModalFooter>
     </Modal>
   );

@@ -2,12 +2,13 @@
 
 import { Wizard, WizardStep } from "@patternfly/react-core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useState } from "react";
+import { useCallback } from "react";
 import { useNavigate } from "react-router";
 import { api, idempotent, told } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { datastoresQuery, groupsQuery, jobsQuery, poolsQuery } from "../../api/queries";
 import type { Datastore, DatastoreAsked, Group, Pool } from "../../api/types";
+import { useForm } from "../../parts/form";
 import { Screen } from "../../parts/page";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Told } from "../../parts/states";
@@ -59,8 +60,7 @@ interface Props {
 function Steps({ pools, groups, stores }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
-  const [wanted, setWanted] = useState<Wanted>(() => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
-  const change = useCallback((part: Partial<Wanted>) => setWanted((before) => ({ ...before, ...part })), []);
+  const [wanted, change] = useForm<Wanted>(() => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
   const submission = useSubmission(
     useCallback(
       (body: DatastoreAsked, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),

@@ -2,7 +2,6 @@
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { groupQuery, hostsQuery } from "../../api/queries";
@@ -10,6 +9,7 @@ import type { Group, Offload } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 
@@ -75,7 +75,7 @@ interface Close {
 }
 
 export function AddGroup({ onClose }: Close) {
-  const [form, setForm] = useState<Form>({ name: "", disabled: [] });
+  const [form, change] = useForm<Form>({ name: "", disabled: [] });
   return (
     <ChangeDialog
       title={words.create.title}
@@ -88,9 +88,7 @@ export function AddGroup({ onClose }: Close) {
       asked={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/host-groups", { body, headers })}
     >
-      {(problem) => (
-        <GroupFields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />
-      )}
+      {(problem) => <GroupFields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }

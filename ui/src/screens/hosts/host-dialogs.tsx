@@ -10,6 +10,7 @@ import type { Host, HostAsked } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, LinesField, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 import { linesOf } from "./paths";
@@ -86,7 +87,7 @@ function HostFields({ form, onChange, problem }: FieldsProps) {
 }
 
 export function AddHost({ onClose }: Close) {
-  const [form, setForm] = useState<Form>({ name: "", group: "", iqns: "", addresses: "" });
+  const [form, change] = useForm<Form>({ name: "", group: "", iqns: "", addresses: "" });
   return (
     <ChangeDialog
       title={words.create.title}
@@ -99,9 +100,7 @@ export function AddHost({ onClose }: Close) {
       asked={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/hosts", { body, headers })}
     >
-      {(problem) => (
-        <HostFields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />
-      )}
+      {(problem) => <HostFields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }

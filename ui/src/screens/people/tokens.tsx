@@ -8,9 +8,8 @@ import type { ApiToken, Role } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { Choice } from "../../parts/choice";
 import { Field, TextField } from "../../parts/field";
-import { Panel } from "../../parts/panel";
-import { SecretDialog } from "../../parts/secret";
-import { Told } from "../../parts/states";
+import { ListPanel } from "../../parts/list-panel";
+import { SecretDialog, type Made } from "../../parts/secret";
 import { Time } from "../../parts/values";
 import { useSession } from "../../session/session";
 import { text } from "../../text";
@@ -19,39 +18,18 @@ import { RoleChoice } from "./user-dialogs";
 const words = text.people.tokens;
 const DAYS = [7, 30, 90, 366] as const;
 
-interface Made {
-  readonly name: string;
-  readonly secret: string;
-}
-
 export function Tokens() {
   const query = useQuery(tokensQuery);
-  const [creating, setCreating] = useState(false);
   const [made, setMade] = useState<Made | null>(null);
   const [removing, setRemoving] = useState<ApiToken | null>(null);
   return (
-    <Panel title={words.title} lead={words.lead}>
-      <Told query={query} what={words.title}>
-        {(tokens) => (tokens.length === 0 ? <p>{words.empty}</p> : <TokenTable tokens={tokens} onRemove={setRemoving} />)}
-      </Told>
-      <div className="zv-buttons">
-        <Button variant="secondary" onClick={() => setCreating(true)}>
-          {words.create}
-        </Button>
-      </div>
-      {creating && <CreateToken onMade={setMade} onClose={() => setCreating(false)} />}
-      {made && (
-        <SecretDialog
-          title={words.secretTitle(made.name)}
-          lead={words.secretLead}
-          label={words.secret}
-          value={made.secret}
-          done={words.secretDone}
-          onClose={() => setMade(null)}
-        />
-      )}
+    <>
+      <ListPanel words={words} query={query} creator={(onClose) => <CreateToken onMade={setMade} onClose={onClose} />}>
+        {(tokens) => <TokenTable tokens={tokens} onRemove={setRemoving} />}
+      </ListPanel>
+      {made && <SecretDialog made={made} words={words} onClose={() => setMade(null)} />}
       {removing && <DeleteToken token={removing} onClose={() => setRemoving(null)} />}
-    </Panel>
+    </>
   );
 }
 

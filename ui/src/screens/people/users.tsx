@@ -1,12 +1,11 @@
-import { Button, Label } from "@patternfly/react-core";
+import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { usersQuery } from "../../api/queries";
 import type { User } from "../../api/types";
-import { Panel } from "../../parts/panel";
 import { ActionsMenu } from "../../parts/actions-menu";
-import { Told } from "../../parts/states";
+import { ListPanel } from "../../parts/list-panel";
 import { Time } from "../../parts/values";
 import { useSession } from "../../session/session";
 import { text } from "../../text";
@@ -24,11 +23,10 @@ export function Users() {
   const query = useQuery(usersQuery);
   const { session } = useSession();
   const [chosen, setChosen] = useState<Chosen | null>(null);
-  const [creating, setCreating] = useState(false);
   const Dialog = chosen && DIALOGS[chosen.action];
   return (
-    <Panel title={words.title}>
-      <Told query={query} what={words.title}>
+    <>
+      <ListPanel words={words} query={query} creator={(onClose) => <CreateUser onClose={onClose} />}>
         {(users) => (
           <Table aria-label={words.list} variant="compact">
             <Thead>
@@ -74,14 +72,8 @@ export function Users() {
             </Tbody>
           </Table>
         )}
-      </Told>
-      <div className="zv-buttons">
-        <Button variant="secondary" onClick={() => setCreating(true)}>
-          {words.create}
-        </Button>
-      </div>
-      {creating && <CreateUser onClose={() => setCreating(false)} />}
+      </ListPanel>
       {Dialog && <Dialog user={chosen.user} onClose={() => setChosen(null)} />}
-    </Panel>
+    </>
   );
 }

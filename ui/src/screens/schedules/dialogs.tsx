@@ -10,6 +10,7 @@ import type { Schedule } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
@@ -156,7 +157,7 @@ interface Close {
 }
 
 export function AddSchedule({ onClose }: Close) {
-  const [form, setForm] = useState(NOTHING_YET);
+  const [form, change] = useForm(NOTHING_YET);
   const values = valuesOf(form);
   return (
     <ChangeDialog
@@ -170,7 +171,7 @@ export function AddSchedule({ onClose }: Close) {
       asked={() => ({ name: "", datastores: [], every_minutes: 0, keep: 0, ...values, enabled: true })}
       ask={(body, headers) => api.POST("/api/v1/schedules", { body, headers })}
     >
-      {(problem) => <Fields form={form} onChange={(part) => setForm((before) => ({ ...before, ...part }))} problem={problem} />}
+      {(problem) => <Fields form={form} onChange={change} problem={problem} />}
     </ChangeDialog>
   );
 }

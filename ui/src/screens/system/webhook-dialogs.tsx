@@ -10,17 +10,14 @@ import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
 import { describedBy, Field, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
+import type { Made } from "../../parts/secret";
 import { text } from "../../text";
 
 const words = text.system.webhooks;
 const SEVERITIES = ["info", "warning", "critical"] as const;
 const FIELDS = ["name", "url", "certificate"];
-
-export interface Made {
-  readonly name: string;
-  readonly secret: string;
-}
 
 interface Props {
   readonly hook: Webhook;
@@ -99,7 +96,7 @@ function Fields({ wanted, change, problem }: FieldsProps) {
 }
 
 export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
-  const [wanted, set] = useState<Wanted>({ name: "", url: "", severity: "warning" });
+  const [wanted, change] = useForm<Wanted>({ name: "", url: "", severity: "warning" });
   const [certificate, setCertificate] = useState("");
   const body = { ...wanted, certificate: certificate.trim() === "" ? null : certificate, enabled: true };
   return (
@@ -116,7 +113,7 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
     >
       {(problem) => (
         <>
-          <Fields wanted={wanted} change={(part) => set((before) => ({ ...before, ...part }))} problem={problem} />
+          <Fields wanted={wanted} change={change} problem={problem} />
           <Field
             id="webhook-certificate"
             label={words.certificate}

@@ -1,22 +1,21 @@
 /** Where alerts are sent to: what is there, how the last delivery ended, a test. */
 
-import { Button, Label } from "@patternfly/react-core";
+import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, idempotent, told } from "../../api/client";
 import { webhooksQuery } from "../../api/queries";
 import type { Delivery, Webhook } from "../../api/types";
-import { Panel } from "../../parts/panel";
+import { ListPanel } from "../../parts/list-panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { ActionsMenu } from "../../parts/actions-menu";
-import { SecretDialog } from "../../parts/secret";
-import { Told } from "../../parts/states";
+import { SecretDialog, type Made } from "../../parts/secret";
 import { useSubmission } from "../../parts/use-submission";
 import { Time } from "../../parts/values";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
-import { ChangeWebhook, CreateWebhook, DeleteWebhook, RenewSecret, type Made } from "./webhook-dialogs";
+import { ChangeWebhook, CreateWebhook, DeleteWebhook, RenewSecret } from "./webhook-dialogs";
 
 const words = text.system.webhooks;
 const DIALOGS = { change: ChangeWebhook, renew: RenewSecret, remove: DeleteWebhook } as const;
@@ -28,33 +27,17 @@ interface Chosen {
 
 export function Webhooks() {
   const query = useQuery(webhooksQuery);
-  const [creating, setCreating] = useState(false);
   const [chosen, setChosen] = useState<Chosen | null>(null);
   const [made, setMade] = useState<Made | null>(null);
   const Dialog = chosen && DIALOGS[chosen.action];
   return (
-    <Panel title={words.title} lead={words.lead}>
-      <Told query={query} what={words.title}>
-        {(hooks) => (hooks.length === 0 ? <p>{words.empty}</p> : <WebhookTable hooks={hooks} onChoose={setChosen} />)}
-      </Told>
-      <div className="zv-buttons">
-        <Button variant="secondary" onClick={() => setCreating(true)}>
-          {words.create}
-        </Button>
-      </div>
-      {creating && <CreateWebhook onMade={setMade} onClose={() => setCreating(false)} />}
+    <>
+      <ListPanel words={words} query={query} creator={(onClose) => <CreateWebhook onMade={setMade} onClose={onClose} />}>
+        {(hooks) => <WebhookTable hooks={hooks} onChoose={setChosen} />}
+      </ListPanel>
       {Dialog && <Dialog hook={chosen.hook} onMade={setMade} onClose={() => setChosen(null)} />}
-      {made && (
-        <SecretDialog
-          title={words.secretTitle(made.name)}
-          lead={words.secretLead}
-          label={words.secret}
-          value={made.secret}
-          done={words.secretDone}
-          onClose={() => setMade(null)}
-        />
-      )}
-    </Panel>
+      {made && <SecretDialog made={made} words={words} onClose={() => setMade(null)} />}
+    </>
   );
 }
 
@@ -73,13 +56,14 @@ function WebhookTable({ hooks, onChoose }: TableProps) {
     },
     ({ hook, delivery }: { hook: Webhook; delivery: Delivery }) => {
       void client.invalidateQueries({ queryKey: webhooksQuery.queryKey });
-      if (delivery.state === "delivered") tell({ variant: "success", title: words.testDone(hook.name, delivery.status ?? 200) });
-      else tell({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem });
+      if (delivery.state === "delivered")
+        tell({ variant: "success", title: words.testDone(hook.name, delivery.status ?? 200), about: hook.id });
+      else tell({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem, about: hook.id });
     },
   );
 
   function begin(hook: Webhook): void {
-    tell({ variant: "info", title: words.testing(hook.name) });
+    tell({ variant: "info", title: words.testing(hook.name), about: hook.id });
     void test.send(hook);
   }
 

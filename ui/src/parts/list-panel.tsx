@@ -1,0 +1,37 @@
+/** A short list in a card, with a button below it that adds to it. */
+
+import { Button } from "@patternfly/react-core";
+import type { UseQueryResult } from "@tanstack/react-query";
+import { useState, type ReactNode } from "react";
+import { Panel } from "./panel";
+import { Told } from "./states";
+
+interface Props<Item> {
+  readonly words: {
+    readonly title: string;
+    readonly lead?: string;
+    /** What is said where there is nothing. */
+    readonly empty?: string;
+    readonly create: string;
+  };
+  readonly query: UseQueryResult<readonly Item[]>;
+  readonly creator: (onClose: () => void) => ReactNode;
+  readonly children: (items: readonly Item[]) => ReactNode;
+}
+
+export function ListPanel<Item>({ words, query, creator, children }: Props<Item>) {
+  const [creating, setCreating] = useState(false);
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      <Told query={query} what={words.title}>
+        {(items) => (items.length === 0 && words.empty !== undefined ? <p>{words.empty}</p> : children(items))}
+      </Told>
+      <div className="zv-buttons">
+        <Button variant="secondary" onClick={() => setCreating(true)}>
+          {words.create}
+        </Button>
+      </div>
+      {creating && creator(() => setCreating(false))}
+    </Panel>
+  );
+}
