@@ -12,9 +12,10 @@ import {
 } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useId, useState } from "react";
+import { useEffect, useId, useState, type ReactNode } from "react";
 import { auditQuery, type AuditFilter } from "../api/queries";
 import type { AuditEntry } from "../api/types";
+import { useAbout } from "../parts/about";
 import { Choice } from "../parts/choice";
 import { Screen } from "../parts/page";
 import { Told } from "../parts/states";
@@ -124,6 +125,7 @@ export default function AuditScreen() {
 
 function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
   const [open, setOpen] = useState<number | null>(null);
+  const about = useAbout();
   return (
     <Table aria-label={words.list} variant="compact">
       <Thead>
@@ -141,6 +143,7 @@ function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
           <Entry
             key={entry.id}
             entry={entry}
+            about={about(entry.subject)}
             open={open === entry.id}
             onToggle={() => setOpen(open === entry.id ? null : entry.id)}
           />
@@ -152,11 +155,12 @@ function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
 
 interface EntryProps {
   readonly entry: AuditEntry;
+  readonly about: ReactNode;
   readonly open: boolean;
   readonly onToggle: () => void;
 }
 
-function Entry({ entry, open, onToggle }: EntryProps) {
+function Entry({ entry, about, open, onToggle }: EntryProps) {
   const id = useId();
   return (
     <>
@@ -181,8 +185,8 @@ function Entry({ entry, open, onToggle }: EntryProps) {
             {entry.action}
           </Button>
         </Td>
-        <Td dataLabel={words.columns.subject} modifier="breakWord">
-          {entry.subject}
+        <Td dataLabel={words.columns.subject} modifier="breakWord" title={entry.subject}>
+          {about}
         </Td>
         <Td dataLabel={words.columns.outcome}>
           <Outcome status={entry.status ?? null} />

@@ -1,13 +1,15 @@
 import { Button, EmptyState, EmptyStateBody, PageSection } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect } from "react";
+import { useCallback, useEffect, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 import { api, idempotent, told } from "../api/client";
 import { takeJobEnd } from "../api/events";
 import { jobQuery, jobsQuery } from "../api/queries";
 import type { Job } from "../api/types";
+import { capitalised, sentence } from "../format/sentence";
 import { formatDuration } from "../format/time";
+import { useAbout } from "../parts/about";
 import { Facts } from "../parts/facts";
 import { isActive, jobName, JobProgress, JobState } from "../parts/job";
 import { shortcomingsOf, tracesOf } from "../parts/outcome";
@@ -23,6 +25,7 @@ const words = text.jobs;
 
 export function JobsScreen() {
   const query = useQuery(jobsQuery);
+  const about = useAbout();
   return (
     <Screen title={words.title} lead={words.lead}>
       <Told query={query} what={words.title} lines={6}>
@@ -32,7 +35,7 @@ export function JobsScreen() {
               <EmptyStateBody>{words.empty.body}</EmptyStateBody>
             </EmptyState>
           ) : (
-            <JobTable jobs={jobs} />
+            <JobTable jobs={jobs} about={about} />
           )
         }
       </Told>
@@ -40,12 +43,19 @@ export function JobsScreen() {
   );
 }
 
-export function JobTable({ jobs }: { readonly jobs: readonly Job[] }) {
+interface TableProps {
+  readonly jobs: readonly Job[];
+  /** Where they are not all about one. */
+  readonly about?: (subject: string) => ReactNode;
+}
+
+export function JobTable({ jobs, about }: TableProps) {
   return (
     <Table aria-label={words.list} variant="compact">
       <Thead>
         <Tr>
           <Th>{words.columns.kind}</Th>
+          {about !== undefined && <Th>{words.columns.subject}</Th>}
           <Th>{words.columns.state}</Th>
           <Th>{words.columns.actor}</Th>
           <Th>{words.columns.started}</Th>
@@ -58,6 +68,11 @@ export function JobTable({ jobs }: { readonly jobs: readonly Job[] }) {
             <Td dataLabel={words.columns.kind}>
               <Link to={`/jobs/${job.id}`}>{jobName(job)}</Link>
             </Td>
+            {about !== undefined && (
+              <Td dataLabel={words.columns.subject} modifier="breakWord">
+                {about(job.subject)}
+              </Td>
+            )}
             <Td dataLabel={words.columns.state} width={30}>
               <JobProgress job={job} />
             </Td>
@@ -106,6 +121,7 @@ function JobFacts({ job }: { readonly job: Job }) {
     ),
   );
   const missing = shortcomingsOf(job);
+  const about = useAbout();
   return (
     <>
       {problem !== null && <ProblemAlert problem={problem} />}
@@ -113,11 +129,11 @@ function JobFacts({ job }: { readonly job: Job }) {
         <Facts
           facts={[
             [words.columns.state, isActive(job) ? <JobProgress key="progress" job={job} /> : <JobState key="state" job={job} />],
-            job.step === "" ? null : [words.step, job.step],
-            job.problem == null ? null : [words.problem, job.problem.text],
+            job.step === "" ? null : [words.step, capitalised(job.step)],
+            job.problem == null ? null : [words.problem, sentence(job.problem.text)],
             job.state === "failed" ? [words.traces, tracesOf(job)] : null,
             missing.length === 0 ? null : [words.shortcomings, missing.map((one) => <div key={one}>{one}</div>)],
-            [words.columns.subject, job.subject],
+            [words.columns.subject, about(job.subject)],
             [words.columns.actor, job.actor],
             [words.created, <Time key="created" at={job.created_at} />],
             job.started_at == null ? null : [words.columns.started, <Time key="started" at={job.started_at} />],

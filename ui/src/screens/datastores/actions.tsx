@@ -176,7 +176,7 @@ function Present({ store, ...job }: DialogProps) {
   );
 }
 
-function TakeSnapshot({ store, ...job }: DialogProps) {
+export function TakeSnapshot({ store, ...job }: DialogProps) {
   const [name, setName] = useState(() => `manual-${new Date().toISOString().slice(0, 16).replace(":", "")}`);
   return (
     <JobDialog

@@ -2,11 +2,10 @@
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { datastoreQuery } from "../../api/queries";
 import type { Datastore } from "../../api/types";
-import { JobNews } from "../../parts/job";
+import { useBegun } from "../../parts/begun";
 import { Screen } from "../../parts/page";
 import { Told } from "../../parts/states";
 import { May } from "../../session/session";
@@ -47,14 +46,11 @@ export default function DatastoreScreen() {
 
 /** What is begun here is followed here: the jobs of this page. */
 function Actions({ store }: { readonly store: Datastore }) {
-  const [jobs, setJobs] = useState<readonly string[]>([]);
-  const begun = useCallback((id: string) => setJobs((before) => [...before, id]), []);
+  const [begin, news] = useBegun();
   return (
     <>
-      <ActionMenu store={store} onBegin={begun} />
-      {jobs.map((id) => (
-        <JobNews key={id} id={id} />
-      ))}
+      <ActionMenu store={store} onBegin={begin} />
+      {news}
     </>
   );
 }

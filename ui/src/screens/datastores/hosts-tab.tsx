@@ -1,18 +1,118 @@
+/** Two tabs of a datastore: who sees it, and what has happened to it. */
+
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { alertsQuery, groupsQuery, hostsQuery, jobsQuery, sessionsQuery } from "../../api/queries";
+import { Link } from "react-router";
+import {
+  alertsQuery,
+  groupsQuery,
+  hostsQuery,
+  jobsQuery,
+  nfsClientsQuery,
+  readinessQuery,
+  sessionsQuery,
+} from "../../api/queries";
 import type { Datastore } from "../../api/types";
+import { partsOf } from "../../parts/about";
+import { CopyLines } from "../../parts/copy-lines";
 import { Panel } from "../../parts/panel";
 import { Severity } from "../../parts/severity";
 import { Told } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
+import { linesFor } from "../hosts/paths";
 import { JobTable } from "../jobs";
+import { mountersOf } from "./mounters";
 
 const words = text.datastores.detail;
 
-/** Each host that sees it, with its sessions; who is not logged in is told too. */
+/** Who sees it, and what to type on each of them. */
 export function HostsTab({ store }: { readonly store: Datastore }) {
+  return (
+    <div className="zv-panels">
+      {store.kind === "nfs" ? <Mounters store={store} /> : <Sessions store={store} />}
+      {store.state === "active" && <Lines store={store} />}
+    </div>
+  );
+}
+
+/** Lines of readiness for all devices, for this one, and how it is mounted. */
+function Lines({ store }: { readonly store: Datastore }) {
+  const query = useQuery(readinessQuery);
+  const nfs = store.kind === "nfs";
+  return (
+    <Panel title={words.hosts.esxcli} lead={nfs ? words.hosts.esxcliNfs : text.readiness.esxcli.lead}>
+      <Told query={query} what={words.hosts.esxcli}>
+        {({ checks, esxcli }) => {
+          const lines = linesFor({ checks, esxcli: nfs ? [] : esxcli }, [store]);
+          return lines.length === 0 ? (
+            <p>{words.hosts.noLines}</p>
+          ) : (
+            <CopyLines lines={lines} label={text.readiness.esxcli.copyAll} />
+          );
+        }}
+      </Told>
+    </Panel>
+  );
+}
+
+/** Each address that may mount it, and what the NFS server knows of it. */
+function Mounters({ store }: { readonly store: Datastore }) {
+  const hosts = useQuery(hostsQuery);
+  const clients = useQuery(nfsClientsQuery);
+  const { columns, nfs } = words.hosts;
+  return (
+    <Panel title={nfs.title} lead={nfs.lead}>
+      <Told query={hosts} what={words.tabs.hosts}>
+        {(told) => {
+          const mounters = mountersOf(store, told, clients.data ?? []);
+          if (mounters.length === 0) return <p>{nfs.none}</p>;
+          return (
+            <Table aria-label={nfs.title} variant="compact">
+              <Thead>
+                <Tr>
+                  <Th>{nfs.address}</Th>
+                  <Th>{columns.host}</Th>
+                  <Th>{nfs.seen}</Th>
+                  <Th>{nfs.opens}</Th>
+                  <Th>{nfs.uses}</Th>
+                </Tr>
+              </Thead>
+              <Tbody>
+                {mounters.map(({ host, address, client }) => (
+                  <Tr key={address}>
+                    <Td dataLabel={nfs.address}>{address}</Td>
+                    <Td dataLabel={columns.host}>{host === null ? "–" : <Link to={`/hosts/${host.id}`}>{host.name}</Link>}</Td>
+                    <Td dataLabel={nfs.seen}>
+                      {client !== null ? (
+                        <Time at={client.seen_at} ago />
+                      ) : clients.data === undefined ? (
+                        text.hosts.state.unknown
+                      ) : (
+                        text.hosts.detail.nfsUnseen
+                      )}
+                    </Td>
+                    <Td dataLabel={nfs.opens}>{client?.opens ?? "–"}</Td>
+                    <Td dataLabel={nfs.uses}>
+                      {clients.data === undefined
+                        ? text.hosts.state.unknown
+                        : client?.datastores.includes(store.id)
+                          ? text.common.yes
+                          : text.common.no}
+                    </Td>
+                  </Tr>
+                ))}
+              </Tbody>
+            </Table>
+          );
+        }}
+      </Told>
+    </Panel>
+  );
+}
+
+/** Each host that sees it, with its sessions; who is not logged in is told too. */
+function Sessions({ store }: { readonly store: Datastore }) {
   const hosts = useQuery(hostsQuery);
   const { data: groups } = useQuery(groupsQuery);
   const { data: sessions } = useQuery(sessionsQuery);
@@ -42,7 +142,9 @@ export function HostsTab({ store }: { readonly store: Datastore }) {
                     const group = groups?.find((one) => one.id === host.group)?.name ?? "–";
                     return (open.length === 0 ? [null] : open).map((session, index) => (
                       <Tr key={`${host.id} ${iqn} ${index}`}>
-                        <Td dataLabel={columns.host}>{host.name}</Td>
+                        <Td dataLabel={columns.host}>
+                          <Link to={`/hosts/${host.id}`}>{host.name}</Link>
+                        </Td>
                         <Td dataLabel={columns.group}>{group}</Td>
                         <Td dataLabel={columns.iqn} modifier="breakWord">
                           {iqn}
@@ -90,7 +192,7 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
         <Panel title={words.events.jobs}>
           <Told query={jobs} what={words.events.jobs}>
             {(told) => {
-              const about = told.filter((job) => job.subject === store.id || job.subject === store.uuid);
+              const about = told.filter((job) => [store.id, store.uuid].includes(partsOf(job.subject)[0]));
               return about.length === 0 ? <p>{words.events.noJobs}</p> : <JobTable jobs={about} />;
             }}
           </Told>

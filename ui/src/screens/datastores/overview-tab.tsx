@@ -63,7 +63,7 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
               nfs ? [overview.versions, store.versions.join(", ")] : null,
               store.squash == null ? null : [overview.squash, overview.squashed[store.squash] ?? store.squash],
               nfs ? [overview.clients, store.clients.length === 0 ? text.common.none : store.clients.join(", ")] : null,
-              [overview.hosts, names.length === 0 ? text.datastores.noHosts : names.join(", ")],
+              [overview.hosts, names.length > 0 ? names.join(", ") : nfs ? text.common.none : text.datastores.noHosts],
             ]}
           />
         </Panel>

@@ -1,21 +1,21 @@
 /** Snapshots of one datastore, the newest first, with what each keeps. */
 
-import { EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useState } from "react";
+import { useState } from "react";
 import { api } from "../../api/client";
 import { snapshotsQuery } from "../../api/queries";
 import type { Datastore, Snapshot } from "../../api/types";
 import { formatExactTime } from "../../format/time";
 import { ActionsMenu } from "../../parts/actions-menu";
-import { JobNews } from "../../parts/job";
+import { useBegun } from "../../parts/begun";
 import { JobDialog } from "../../parts/job-dialog";
 import { Told } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { Clone, type DialogProps } from "./actions";
+import { Clone, TakeSnapshot, type DialogProps } from "./actions";
 import { HoldLabels, HoldSnapshot, ReleaseHold } from "./holds";
 
 const words = text.datastores.detail.snapshots;
@@ -32,8 +32,8 @@ const ASKED_FOR_TAGS = 20;
 
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(snapshotsQuery(store.id));
-  const [jobs, setJobs] = useState<readonly string[]>([]);
-  const begun = useCallback((id: string) => setJobs((before) => [...before, id]), []);
+  const [taking, setTaking] = useState(false);
+  const [begin, news] = useBegun();
   return (
     <>
       <Told query={query} what={text.datastores.detail.tabs.snapshots}>
@@ -43,13 +43,21 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
               <EmptyStateBody>{words.empty.body}</EmptyStateBody>
             </EmptyState>
           ) : (
-            <SnapshotTable store={store} snapshots={snapshots} onBegin={begun} />
+            <SnapshotTable store={store} snapshots={snapshots} onBegin={begin} />
           )
         }
       </Told>
-      {jobs.map((id) => (
-        <JobNews key={id} id={id} />
-      ))}
+      {store.state === "active" && (
+        <May least="operator">
+          <div className="zv-buttons">
+            <Button variant="secondary" onClick={() => setTaking(true)}>
+              {actions.snapshot.action}
+            </Button>
+          </div>
+        </May>
+      )}
+      {taking && <TakeSnapshot store={store} onBegin={begin} onClose={() => setTaking(false)} />}
+      {news}
     </>
   );
 }

@@ -147,8 +147,8 @@ const Row = memo(function Row({ store, groups, index }: RowProps) {
         )}
       </Td>
       <Td dataLabel={words.columns.hosts} modifier="truncate">
-        {names.length > 0 ? (
-          names.join(", ")
+        {names.length + store.clients.length > 0 ? (
+          [...names, ...store.clients].join(", ")
         ) : store.state === "active" ? (
           <span className="zv-subtle">{words.noHosts}</span>
         ) : (

@@ -335,7 +335,7 @@ function NfsSettings({ wanted, seen }: SettingsProps) {
           [review.share, review.shareNew(wanted.name)],
           [review.versions, "3, 4"],
           [review.squash, review.squashNobody],
-          [review.hosts, seen.length === 0 ? text.datastores.noHosts : review.hostAddresses(seen.join(", "))],
+          [review.hosts, seen.length === 0 ? text.common.none : review.hostAddresses(seen.join(", "))],
           [review.clients, clients.length === 0 ? text.common.none : clients.join(", ")],
         ]}
       />
