@@ -87,7 +87,20 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   Object.assign(told, { exports: [], nfs_problem: "the NFS server does not answer" });
   await page.getByText(told.nfs_problem).waitFor();
   await look(page, "datastore-nfs-vaai-unavailable");
+
+  // The dashboard has them of all exports beside iSCSI's, and goes with them.
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Dashboard" }).click();
+  const nas = page.getByRole("region", { name: "NFS by VAAI-NAS" });
+  await nas.getByText(told.nfs_problem).waitFor();
+  Object.assign(told, { exports: [row, { ...row, export: "/nfs2", datastore: null }], nfs_problem: null });
+  for (const shown of ["4 GiB", "2 MiB", "Not on bounds of records"]) await nas.getByText(shown).first().waitFor();
+  await page.getByText(/^Time saved for hosts: about/).waitFor();
+  row.offload.cloned_bytes = 2 ** 32;
+  await nas.getByText("8 GiB").waitFor();
+  await nas.getByText(/iB\/s now$/).waitFor();
+  await look(page, "dashboard-nfs");
   await page.unroute("**/api/v1/offloads");
+  await page.goto(`/datastores/${id}/vaai`);
 });
 
 test("its VMDK files are listed, and one is cloned", async () => {
