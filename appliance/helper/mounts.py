@@ -17,7 +17,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
-from appliance.zfs.mountinfo import topmost
+from appliance.zfs.mountinfo import stack, topmost
 
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
@@ -99,10 +99,15 @@ class Mounts:
     """What is done before and after the operations that mount."""
 
     def __init__(
-        self, directories: Collection[str], system: Callable[[], Collection[str]], target_user: int | None = None
+        self,
+        directories: Collection[str],
+        system: Callable[[], Collection[str]],
+        target_user: int | None = None,
+        pools: Collection[str] | None = None,
     ) -> None:
+        """`pools`: of others nothing is unmounted. None: there are no others."""
         self._directories = tuple(directories)
-        self._system = system
+        self._system, self._pools = system, pools
         self._target_user = target_user
 
     def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +129,7 @@ class Mounts:
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, {})
             _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
+            self._no_copy_over(engine, filesystem)
             self._nothing_over(filesystem)
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
             filesystem = engine.filesystem(arguments["name"])
@@ -148,6 +154,29 @@ class Mounts:
                     self._give(engine, filesystem.name)
                 except ZfsError as problem:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
+
+    def _no_copy_over(self, engine: ZfsEngine, filesystem: Filesystem) -> None:
+        """Unmounts what hides a datastore at its place and is surely no datastore: copies that `zpool import` has mounted there.
+
+        What is in use is not: then it is refused by DatasetBusy. Nothing is done for who has no right to the place itself.
+        """
+        place = filesystem.mountpoint or ""
+        sure = "zvaai:guid" in filesystem.properties or is_of_reservations(filesystem.name, place)
+        if topmost(place) in (None, filesystem.name) or not sure or not is_its_own(engine, filesystem):
+            return
+        copies = {
+            one.name
+            for one in engine.filesystems()
+            if one.mountpoint == place and not is_its_own(engine, one) and self._ours(names.pool_of(one.name))
+        }
+        for name in reversed(stack(place)):  # the one that is seen first
+            if name not in copies:
+                return
+            engine.unmount(name)
+            _log.warning("%s was mounted at %s, which is the place of %s, and is not any more", name, place, filesystem.name)
+
+    def _ours(self, pool: str) -> bool:
+        return (self._pools is None or pool in self._pools) and pool not in self._system()
 
     def _nothing_over(self, filesystem: Filesystem) -> None:
         """OpenZFS mounts one file system over another (overlay=on): received copies have the mountpoint of what they are of."""

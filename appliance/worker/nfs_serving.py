@@ -221,13 +221,15 @@ class Serving:
         """Why it can't be exported: of a file system that is not mounted the folder below it would be."""
         if not store.path.startswith(f"{self.mounts}/"):
             return f"{store.dataset} is mounted at {store.path or 'no place'}, and has to be below {self.mounts}"
+        problem = covered(self.topmost, store.path, store.dataset) if store.mounted else ""
+        if problem is None:
+            return None
         try:
-            if not store.mounted:
-                self.engine.mount(store.dataset)
+            self.engine.mount(store.dataset)  # by the helper, which unmounts copies that are mounted over it
         except (zfs.EngineUnavailable, zfs.Timeout):
             raise
         except zfs.ZfsError as error:
-            return f"{store.dataset} can't be mounted, and so is not exported: {error}"
+            return f"{problem} ({error})" if problem else f"{store.dataset} can't be mounted, and so is not exported: {error}"
         return covered(self.topmost, store.path, store.dataset)
 
 

@@ -63,7 +63,10 @@ def folders(
         try:
             ensure(engine, pool, first=pool.guid not in given)
             given.add(pool.guid)
-            problem = covered(topmost, mountpoint(pool), f"{pool.name}/{DATASET}")
+            name = f"{pool.name}/{DATASET}"
+            if covered(topmost, mountpoint(pool), name):
+                engine.mount(name)  # by the helper, which unmounts copies that are mounted over it
+            problem = covered(topmost, mountpoint(pool), name)
         except (zfs.EngineUnavailable, zfs.Timeout):
             raise
         except zfs.ZfsError as error:

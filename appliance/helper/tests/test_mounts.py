@@ -15,7 +15,7 @@ from appliance.helper.mounts import RESERVATIONS, give_folder, is_allowed, pools
 from appliance.helper.server import Server
 from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import Refused
+from appliance.zfs.errors import DatasetBusy, Refused
 from appliance.zfs.model import Redundancy, VdevSpec
 from appliance.zfs.mountinfo import topmost
 from appliance.zfs.simulator import Simulator
@@ -214,6 +214,41 @@ def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
     client.export_pool("tank")
     client.import_pool("tank")
     assert simulator.filesystem("tank/own").mounted and not simulator.filesystem("tank/copy").mounted
+
+
+def test_a_copy_that_hides_a_datastore_is_unmounted(
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `zpool import` by hand leaves it. What is in use, no copy, or of a pool that is not the helper's, stays."""
+    place, over = "/srv/zvaai/own", ["tank/own"]
+    simulator.create_pool("theirs", [VdevSpec(devices=(simulator.disks()[2].path,))])
+    guid = simulator.create_filesystem("tank/own", properties={"mountpoint": place}).guid
+    for name in ("tank/copy", "theirs/copy", "tank/other"):
+        simulator.create_filesystem(name, properties={"mountpoint": place})
+    for name in ("tank/own", "tank/copy", "theirs/copy"):
+        simulator.set_properties(name, {"zvaai:guid": str(guid)})
+
+    def stack(path: str) -> list[str]:
+        return [name for name in over if path == place and simulator.filesystem(name).mounted]
+
+    monkeypatch.setattr("appliance.helper.mounts.stack", stack)
+    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda path: next(reversed(stack(path)), None))
+    with client_of(simulator, tmp_path / "helper.sock", policy=Policy(pools=frozenset(("tank",)))) as client:
+        over.append("tank/copy")
+        simulator.fail_next("unmount", DatasetBusy("tank/copy", ("tar (process 7)",)))
+        with pytest.raises(DatasetBusy, match="tar"):
+            client.mount("tank/own")
+        client.mount("tank/own")
+        assert stack(place) == ["tank/own"]
+        client.mount("tank/own")
+        for name in ("tank/other", "theirs/copy"):
+            over[1:] = [name]
+            with pytest.raises(Refused, match=name):
+                client.mount("tank/own")
+            assert stack(place) == ["tank/own", name]
+        over[:] = ["tank/other"]
+        with pytest.raises(Refused, match="tank/other"):
+            client.mount("tank/copy")
 
 
 def test_what_is_mounted_where(tmp_path: Path) -> None:

@@ -507,6 +507,27 @@ def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Applia
     assert served(appliance) == before
 
 
+def test_a_copy_that_hides_it_is_unmounted_by_who_can(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the root helper does when it is to mount a datastore; what is in use is told."""
+    store, other = appliance.nfs_datastore("first", clients=[ESX]), appliance.nfs_datastore("second", clients=[ESX])
+    before, context = served(appliance), appliance.service.context
+    datasets = {one.dataset: one.path for one in context.datastores()}
+    hidden = {datasets[told(appliance, one)["dataset"]]: copy for one, copy in ((store, "rust/first"), (other, "rust/second"))}
+    context.topmost = lambda path: hidden.get(path) or next(name for name, place in datasets.items() if place == path)
+
+    def mount(name: str) -> None:
+        if hidden[datasets[name]] == "rust/second":
+            raise DatasetBusy("rust/second", ("tar (process 7)",))
+        del hidden[datasets[name]]
+
+    monkeypatch.setattr(appliance.simulator, "mount", mount)
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None
+    (failure,) = answer["failures"]
+    assert failure["subject"] == other and "rust/second" in failure["text"] and "tar" in failure["text"]
+    assert served(appliance) == before, "hosts keep what they have"
+
+
 def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(GIB), "clients": ["fe80::1%eth0"]}
     refused(appliance, "POST", "/datastores", asked, status=422)

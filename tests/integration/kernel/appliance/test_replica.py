@@ -20,7 +20,7 @@ from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from appliance.dataplane.ganesha import Export
 from appliance.zfs.mountinfo import stack
 
-POOL = "replaced"
+POOL, OTHER = "replaced", "besides"
 DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(2))
 HELPER = Path(f"/run/zvaai-helper-{POOL}.sock")
 KEYS = Path(f"/run/zvaai-helper-{POOL}.keys")
@@ -154,6 +154,33 @@ def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tm
         run(sys.executable, "-m", "appliance.helper", "--settle-mounts", env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
         assert stack(str(place)) == [original]
         assert (place / "whose").read_text() == "the original's"
+
+
+def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(appliance: Appliance, tmp_path: Path) -> None:
+    """By `zpool import`, which mounts it at the datastore's place. Where somebody works in it, it stays, and is told."""
+    appliance.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
+    appliance.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
+    store = appliance.json("datastore", "show", "files")
+    dataset, place, replica = store["dataset"], Path(f"/srv/zvaai/files-{store['uuid'][:8]}"), f"{OTHER}/replica"
+    (place / "whose").write_text("the original's")
+    run("zfs", "snapshot", f"{dataset}@sent")
+    send(f"{dataset}@sent", tmp_path / "stream")
+    run("zpool", "create", "-f", "-O", "mountpoint=none", OTHER, DEVICES[1])
+    try:
+        receive(replica, tmp_path / "stream")
+        run("zpool", "export", OTHER)
+        (place / "whose").write_text("changed since")
+        run("zpool", "import", "-d", "/dev/shm", OTHER)
+        assert stack(str(place)) == [dataset, replica] and (place / "whose").read_text() == "the original's"
+        with (place / "whose").open():
+            appliance.run("reconcile")  # it tells of what it could not mend, and so fails
+            assert stack(str(place)) == [dataset, replica]
+            (alert,) = [one for one in appliance.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
+            assert replica in alert["text"]
+        appliance.cli("reconcile")
+        assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
+    finally:
+        run("zpool", "destroy", "-f", OTHER)
 
 
 def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:
