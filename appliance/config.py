@@ -131,7 +131,7 @@ class Configuration(_Section):
 
     @property
     def jobs_under_way(self) -> Path:
-        """Which jobs may be under way: not in the database, which may be an older copy."""
+        """Which jobs may be under way, on simulated storage without a root helper, which has it else (worker/under_way.py)."""
         return self.state_directory / "jobs-under-way"
 
     @property

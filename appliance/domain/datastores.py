@@ -16,11 +16,11 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Export, ExportGroup, Host, HostGroup, HostInitiator, Presentation, PresentationGroup
-from appliance.domain import exports, kept_initiators
+from appliance.domain import exports, kept_initiators, older_numbers
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.domain.identity import NAME_PATTERN, Copy, Identity, has_its_guid, judge_all
+from appliance.domain.identity import LUN, NAME_PATTERN, Copy, Identity, has_its_guid, judge_all, local_number
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
 GIB = 1 << 30
@@ -340,6 +340,11 @@ def kept_lun(found: Identity | Copy | None) -> int | None:
     return found.lun if isinstance(found, Identity) and found.lun is not None and found.lun < LUNS else None
 
 
+def own_lun(volume: Volume) -> int | None:
+    """The number that lies with a volume, if that is one."""
+    return local_number(volume, LUN, LUNS - 1)
+
+
 def free_lun(session: Session, wanted: int | None, pending: Collection[int | None] = ()) -> int:
     """A LUN number no datastore has and none of those `pending`: the wanted one if it is free, else the lowest."""
     taken = {*session.scalars(select(Presentation.lun)), *pending}
@@ -379,6 +384,7 @@ def forget(session: Session, uuid: str) -> None:
     """Its number, and the path that hosts mounted, are free again."""
     exports.forget(session, uuid)
     kept_initiators.drop(session, uuid)
+    older_numbers.forget(session, uuid)
     session.execute(delete(PresentationGroup).where(PresentationGroup.datastore == uuid))
     session.execute(delete(Presentation).where(Presentation.datastore == uuid))
 

@@ -121,6 +121,16 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
     )
 
 
+def local_number(dataset: Dataset, name: str, largest: int) -> int | None:
+    """A user property that is set on the dataset itself, if it is a number from 0 to this."""
+    return _number(_local(dataset.properties, name), largest)
+
+
+def differs(dataset: Dataset, wanted: Mapping[str, str]) -> bool:
+    """Whether one of these user properties is not set so on the dataset itself."""
+    return any(_local(dataset.properties, name) != value for name, value in wanted.items())
+
+
 def claimed_designation(dataset: Dataset) -> Designation | None:
     """The names that a copy claims to have kept, wherever they come from."""
     found = dataset.properties.get(designation.PROPERTY)

@@ -26,7 +26,7 @@ from appliance.database.models import (
     User,
     Webhook,
 )
-from appliance.domain import exports, hosts, jobs, kept_chap, kept_initiators, webhooks
+from appliance.domain import exports, hosts, jobs, kept_chap, kept_initiators, older_numbers, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.journal import settle
@@ -194,6 +194,10 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
         Export(**row.model_dump(exclude={"groups", "clients"}), clients=exports.check_clients(row.clients))
         for row in content.exports
     )
+    numbered = {row.datastore for row in content.presentations} | {row.datastore for row in content.exports}
+    older_numbers.remember_restored(session, numbered)
+    for presented in content.presentations:
+        older_numbers.settled(session, presented.datastore)
     for exported in content.exports:
         settle(session, exports.kept_area(exported.datastore), [])
     session.flush()

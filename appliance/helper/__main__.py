@@ -24,6 +24,7 @@ from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
+from appliance.zfs.job_notes import NotesFile
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
@@ -53,6 +54,7 @@ def _arguments() -> argparse.Namespace:
         metavar="DIRECTORY",
         help="where changes are written down before they begin, for the next helper",
     )
+    parser.add_argument("--jobs", type=Path, metavar="FILE", help="where the worker's jobs under way are noted")
     parser.add_argument(
         "--exports", type=Path, metavar="DIRECTORY", help="nfs-ganesha's exports, one file each; without, none is changed"
     )
@@ -124,10 +126,12 @@ def main() -> int:
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
+    notes = NotesFile(options.jobs) if options.jobs else None
     listener = _listener(options.socket)
     server = Server(
-        engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports, log=log
-    )
+        engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
+        notes=notes, log=log,
+    )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -31,6 +31,8 @@ MAX_SNAPSHOTS = 20_000
 """In one step."""
 MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
+MAX_JOBS = 10_000
+"""Under way at once: more than the worker lets wait."""
 MAX_GUID = (1 << 64) - 1
 MAX_EXPORTS = 65535
 MAX_CLIENTS = 16_384
@@ -84,6 +86,7 @@ class Policy:
             "encryption": encryption,
             "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
+            "jobs": jobs,
             "key": key,
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
@@ -160,6 +163,14 @@ def key(value: bytes) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= MAX_KEY_BYTES:
         raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
+
+
+def jobs(value: Sequence[str]) -> None:
+    """Identifiers of jobs. Raises Refused."""
+    if len(value) > MAX_JOBS:
+        raise Refused(f"{len(value)} jobs: {MAX_JOBS} at most")
+    if not all(_UUID.fullmatch(one) for one in value):
+        raise Refused("a job's identifier is a UUID in lower case")
 
 
 def clients(value: Sequence[str]) -> None:

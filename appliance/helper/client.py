@@ -17,6 +17,7 @@ from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
+from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import KeptKey, Keys
 from appliance.zfs.log import Log
 from appliance.zfs.model import (
@@ -127,7 +128,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, Log):
+class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -463,6 +464,15 @@ class HelperClient(ZfsEngine, Keys, Exports, Log):
     def forget_export(self, number: int) -> None:
         """See Exports."""
         self._ask("forget_export", number=number)
+
+    def noted_jobs(self) -> list[str]:
+        """See JobNotes."""
+        result: list[str] = self._ask("noted_jobs")
+        return result
+
+    def note_jobs(self, jobs: Sequence[str]) -> None:
+        """See JobNotes."""
+        self._ask("note_jobs", jobs=jobs)
 
     def log_lines(self) -> list[str]:
         """See Log."""

@@ -1,4 +1,4 @@
-"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports and Log, with the types of arguments, results.
+"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, JobNotes and Log, with their types.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.helper.exports import Exports
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -31,6 +32,7 @@ _READING = frozenset(
         "kept_keys",
         "importable",
         "log_lines",
+        "noted_jobs",
         "pools",
         "properties",
         "snapshots",
@@ -54,7 +56,7 @@ class Operation:
     """Whether it goes into the audit."""
 
 
-def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[Log], name: str) -> Operation:
+def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[JobNotes] | type[Log], name: str) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -72,11 +74,19 @@ OF_KEYS = frozenset(Keys.__abstractmethods__)
 """Those of the helper's own keys, not of the engine."""
 OF_EXPORTS = frozenset(Exports.__abstractmethods__)
 """Those of the NFS server."""
+OF_NOTES = frozenset(JobNotes.__abstractmethods__)
+"""The helper's note of the worker's jobs."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         name: _operation(owner, name)
-        for owner, found in ((ZfsEngine, ZfsEngine.__abstractmethods__), (Keys, OF_KEYS), (Exports, OF_EXPORTS), (Log, OF_LOG))
+        for owner, found in (
+            (ZfsEngine, ZfsEngine.__abstractmethods__),
+            (Keys, OF_KEYS),
+            (Exports, OF_EXPORTS),
+            (JobNotes, OF_NOTES),
+            (Log, OF_LOG),
+        )
         for name in sorted(found)
     }
 )

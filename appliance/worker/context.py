@@ -30,6 +30,7 @@ from appliance.worker import lost_database, nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.job_notes import JobNotes, NotesFile
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume
 
@@ -60,6 +61,8 @@ class Context:
     """Where the target keeps the persistent reservations of a pool's LUNs."""
     keys: Keys = field(init=False)
     """Of encrypted datasets: the helper's, or our own where there is none."""
+    notes: JobNotes = field(init=False)
+    """Of jobs under way: the helper's, or our own where there is none."""
     files: FileControl = field(init=False)
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
@@ -84,6 +87,7 @@ class Context:
         self.files = VaaiNasSimulator(folder=self._exported_folder) if nfs.simulated else VaaiNas(nfs.statistics)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
+        self.notes = engine if isinstance(engine, JobNotes) else NotesFile(self.configuration.jobs_under_way)
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:

@@ -8,7 +8,7 @@ import threading
 import time
 
 from appliance import logs
-from appliance.database.models import Job, Setting
+from appliance.database.models import Job
 from appliance.domain import jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
@@ -16,6 +16,7 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
 from appliance.worker.under_way import NOT_NOTED, UnderWay
+from appliance.zfs.errors import ZfsError
 from appliance.zfs.model import Health
 
 OPERATIONS = {
@@ -27,8 +28,6 @@ _TRIES_BESIDE = 40
 """About five minutes: who is waited for may be started anew, and tells then."""
 _BESIDE = 4
 """Jobs that wait beside others, at once."""
-_NOTED = "jobs_noted"
-"""The setting that is there once a worker has noted its jobs (under_way.py): an earlier version's database has none."""
 _AS_IT_WAS = "it had begun by the database, and whatever it had done by then was not taken back"
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Executor:
         self._thread = threading.Thread(target=self._run, name="jobs")
         self._beside: dict[str, threading.Thread] = {}
         """By the jobs that they have."""
-        self._under_way = UnderWay(context.configuration.jobs_under_way)
+        self._under_way = UnderWay(context.notes)
         self._sorted_out = False
         """Whether what is under way by the database may be taken up."""
 
@@ -55,13 +54,9 @@ class Executor:
     def _sort_out(self) -> None:
         """Jobs of an older copy of the database fail: nobody asks for them now, and what they would take back may be in use."""
         with self._context.store.reading() as session:
-            active, noted = jobs.active(session), session.get(Setting, _NOTED) is not None
-        if not noted:  # by no worker yet that notes its jobs, or an older copy's
-            if not self._under_way.was_there:
-                self._under_way.adopt([job.id for job in active])
-            with self._context.store.session() as session:
-                session.merge(Setting(name=_NOTED, value={}))
-        others = [job for job in active if not self._under_way.has(job.id)]
+            active = jobs.active(session)
+        noted = self._under_way.read() if active else ()
+        others = [job for job in active if job.id not in noted]
         for job in others:
             left = _AS_IT_WAS if job.state == jobs.RUNNING else None
             self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(NOT_NOTED)), "left": left})
@@ -76,7 +71,9 @@ class Executor:
                 with self._context.store.reading() as session:
                     active = [job.id for job in jobs.active(session)]
                 self._under_way.keep(active)
-        except Exception:  # no job's fault: what has ended stays in the file until the next one ends
+        except ZfsError as error:
+            _log.warning("noting which jobs are under way: %s", error)
+        except Exception:  # no job's fault: what has ended stays noted until the next one ends
             _log.exception("noting which jobs are under way")
 
     def stop(self) -> None:
@@ -116,7 +113,7 @@ class Executor:
                 job_id = job.id
                 try:
                     self._under_way.add(job_id, [one.id for one in jobs.active(session)])
-                except OSError as error:
+                except ZfsError as error:
                     raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
             _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
         with self._wake:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from appliance.domain import datastores as domain
-from appliance.domain import designation, exports, identity, kept_initiators
+from appliance.domain import designation, exports, identity, kept_initiators, older_numbers
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.worker import reservations
@@ -160,6 +160,8 @@ class Change(Operation):
         if number is not None:
             with context.store.session() as session:
                 domain.present(session, uuid, number, changes.get("host_groups"))
+                if changes.get("lun") is not None:
+                    older_numbers.settled(session, uuid)
         elif decided.get("exported") is not None:
             told = {key: changes.get(key) for key in ("versions", "squash", "clients")}
             with context.store.session() as session:

@@ -32,9 +32,9 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
         return
     datasets = {one.name: one for one in (*context.inventory.volumes, *context.inventory.filesystems)}
     files = context.nfs.files() if any(store.kind == domain.NFS for store in found) else {}
-    there = _luns_there(context) if any(store.kind == domain.VMFS for store in found) else {}
+    there = luns_there(context) if any(store.kind == domain.VMFS for store in found) else {}
     of_found = {store.uuid: there[store.uuid].number for store in found if there and store.uuid in there}
-    of_missing = {store.lun for store in stores if store.state == "missing"}
+    of_others = {store.lun for store in stores if store.lun is not None}
     with context.store.session() as session:
         # What a job did after this was looked at is not seen here: one that it deleted gets no number.
         making = jobs.subjects_since(session, context.inventory.looked_at)
@@ -48,8 +48,8 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
                 continue
             if store.kind == domain.VMFS:
                 lun = there.get(store.uuid) if there is not None else None
-                if there is None or (lun is not None and lun.number in of_missing):
-                    continue  # it can't be told who sees it; or hosts use it under a number that is kept: unnumbered tells
+                if there is None or (lun is not None and lun.number in of_others):
+                    continue  # it can't be told who sees it; or hosts use it under a number that is another's: unnumbered tells
                 others = [number for uuid, number in of_found.items() if uuid != store.uuid]
                 _present_lun(session, kept, lun, [*luns, *others])
             elif kept.export is None or files.get(kept.export, "-").strip():  # else who may can't be read yet: nfs_serving tells
@@ -62,7 +62,7 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
                     exports.tell_kept(session, store.uuid, clients)
 
 
-def _luns_there(context: Context) -> dict[str, Lun] | None:
+def luns_there(context: Context) -> dict[str, Lun] | None:
     """What the target serves, by UUID; None while it does not answer."""
     with contextlib.suppress(DomainError):
         return {lun.lun.uuid: lun.lun for one in context.served_targets() for lun in one.luns}

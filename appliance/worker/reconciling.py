@@ -21,7 +21,7 @@ from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
-from appliance.worker import copies, lost_database, nfs_serving, reservations
+from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, unnumbered
 from appliance.worker.wanted import out_of_service
@@ -65,10 +65,15 @@ class Reconciling:
                 locked = self._unlock(stores)
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
                     stores = self._context.datastores()
-                present_found(self._context, stores)
                 inventory = self._context.inventory
+                if older_numbers.follow(self._context, stores):
+                    with self._context.store.reading() as session:
+                        stores = domain.datastores(inventory, session)
+                present_found(self._context, stores)
                 with self._context.store.reading() as session:
                     stores = domain.datastores(inventory, session)
+                older_numbers.keep(self._context, stores)
+                with self._context.store.reading() as session:
                     about = self._context.about_since(session, inventory)
             except DomainError as error:
                 self._unavailable(

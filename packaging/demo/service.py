@@ -137,7 +137,9 @@ class Appliance:
         command = [*END_WITH_US, *(_WITHOUT_PRIVILEGES if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
         if name == "helper":
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
-            command += ["--keys", str(self._options.state / "keys"), "--device-directory", self._options.device_directory]
+            keys = self._options.state / "keys"
+            command += ["--keys", str(keys), "--jobs", str(keys / "jobs-under-way")]
+            command += ["--device-directory", self._options.device_directory]
             command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
             command += ["--exports", f"{HERE}/exports.d", "--bus", BUS]  # the demo's own export has loaded FSAL_ZVAAI already
         return command

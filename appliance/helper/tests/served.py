@@ -14,6 +14,7 @@ from appliance.helper.client import HelperClient
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.log import Log
 
@@ -26,6 +27,7 @@ def served(
     users: Collection[int] | None = None,
     policy: Policy | None = None,
     exports: Exports | None = None,
+    notes: JobNotes | None = None,
     log: Log | None = None,
 ) -> Iterator[None]:
     """Serves the engine at this path meanwhile."""
@@ -40,6 +42,7 @@ def served(
         policy=policy or Policy(),
         keys=KeptKeys(engine, path.with_suffix(".keys")),
         exports=exports,
+        notes=notes,
         log=log,
     )
     thread = threading.Thread(target=server.serve, daemon=True)

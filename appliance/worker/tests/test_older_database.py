@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
 from sqlalchemy.exc import OperationalError
 
-from appliance.database.models import Setting
 from appliance.domain import jobs
+from appliance.helper.client import HelperClient
+from appliance.helper.tests.served import served
 from appliance.testing import GIB, Appliance
+from appliance.zfs.errors import EngineUnavailable
+from appliance.zfs.job_notes import NotesFile
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def copied(appliance: Appliance, tmp_path: Path) -> Callable[[Callable[[], Any]]
         appliance.service.executor.stop()
         answer = request()
         assert answer.status_code == 202, answer.text
-        _copied(appliance.configuration.database, tmp_path / "older")
+        copied_database(appliance.configuration.database, tmp_path / "older")
         appliance.restart_worker()
         job = str(answer.json["id"])
         assert appliance.ended(job)["state"] == "succeeded", "it was interrupted, and is taken up again"
@@ -35,7 +38,7 @@ def copied(appliance: Appliance, tmp_path: Path) -> Callable[[Callable[[], Any]]
     return ask
 
 
-def _copied(source: Path, to: Path) -> None:
+def copied_database(source: Path, to: Path) -> None:
     with closing(sqlite3.connect(source)) as older, closing(sqlite3.connect(to)) as newer:
         older.backup(newer)
 
@@ -43,7 +46,7 @@ def _copied(source: Path, to: Path) -> None:
 def put_back(appliance: Appliance, older: Path) -> None:
     """While the worker is stopped, as an admin would."""
     appliance.service.executor.stop()
-    _copied(older, appliance.configuration.database)
+    copied_database(older, appliance.configuration.database)
     appliance.restart_worker()
 
 
@@ -53,13 +56,6 @@ def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
     answer = request()
     assert answer.status_code == 202, answer.text
     return str(answer.json["id"])
-
-
-def as_of_an_earlier_version(appliance: Appliance) -> None:
-    """What the worker, which is stopped, has noted is gone: versions before noted nothing."""
-    appliance.configuration.jobs_under_way.unlink()
-    with appliance.store.session() as session:
-        session.execute(delete(Setting).where(Setting.name == "jobs_noted"))
 
 
 def test_a_datastore_that_is_there_again_is_not_deleted(
@@ -94,7 +90,7 @@ def test_a_queued_job_that_was_cancelled_is_not_done(appliance: Appliance, tmp_p
     appliance.service.executor.stop()
     answer = appliance.request("DELETE", f"/datastores/{store}")
     assert answer.json is not None
-    _copied(appliance.configuration.database, tmp_path / "older")
+    copied_database(appliance.configuration.database, tmp_path / "older")
     assert appliance.request("POST", f"/jobs/{answer.json['id']}/cancel").status_code == 200
     appliance.restart_worker()
     appliance.datastore("second")
@@ -125,29 +121,61 @@ def test_what_had_begun_by_another_installations_database_may_be_there_still(app
     assert appliance.get(f"/datastores/{store}")["state"] == "active"
 
 
-def test_jobs_of_an_earlier_version_are_taken_up_once(appliance: Appliance) -> None:
-    store, other = appliance.datastore("first"), appliance.datastore("second")
-    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
-    as_of_an_earlier_version(appliance)
-    appliance.restart_worker()
-    assert appliance.ended(job)["state"] == "succeeded" and appliance.get(f"/datastores/{store}")["state"] == "deleted"
-    job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{other}"))
-    appliance.configuration.jobs_under_way.unlink()
-    appliance.restart_worker()
-    assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{other}")["state"] == "active"
-
-
-def test_an_older_copy_of_an_earlier_versions_database_begins_nothing(appliance: Appliance, tmp_path: Path) -> None:
-    """It does not say that jobs were ever noted, but the file beside it does."""
+def test_the_whole_folder_put_back_begins_nothing(appliance: Appliance, tmp_path: Path) -> None:
+    """What tells old from new lies with the root helper."""
+    state, then = appliance.configuration.state_directory, tmp_path / "then"
     store = appliance.datastore("first")
+    with _by_helper(appliance, tmp_path / "one"):
+        job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+        then.mkdir()
+        copied_database(appliance.configuration.database, then / appliance.configuration.database.name)
+        for file in state.iterdir():
+            if file.is_file() and not file.name.startswith(appliance.configuration.database.name):
+                shutil.copy(file, then)
+        appliance.restart_worker()
+        assert appliance.ended(job)["state"] == "succeeded", "it was interrupted, and is taken up again"
+        appliance.job("POST", f"/datastores/{store}/restore", {})
+        appliance.service.executor.stop()
+        for file in then.iterdir():
+            if file.name != appliance.configuration.database.name:
+                shutil.copy(file, state)
+        put_back(appliance, then / appliance.configuration.database.name)
+        assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
+        job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    with _by_helper(appliance, tmp_path / "another"):  # another server's, which got the folder
+        assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+@contextmanager
+def _by_helper(appliance: Appliance, directory: Path) -> Iterator[None]:
+    """The worker, started anew, asks a helper, which keeps its notes there."""
+    directory.mkdir()
+    engine = appliance.service.context.engine
+    with served(appliance.simulator, directory / "helper.sock", notes=NotesFile(directory / "jobs")):
+        appliance.service.context.engine = client = HelperClient(directory / "helper.sock")
+        appliance.restart_worker()
+        yield
+        appliance.service.stop()
+        appliance.service.context.engine = engine
+        client.close()
+
+
+def test_a_helper_that_is_away_at_the_start_is_waited_for(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, away, asked = appliance.datastore("first"), [True], threading.Event()
     job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
-    as_of_an_earlier_version(appliance)
-    _copied(appliance.configuration.database, tmp_path / "older")
+    really = NotesFile.noted_jobs
+
+    def noted_jobs(self: NotesFile) -> list[str]:
+        if away:
+            asked.set()
+            raise EngineUnavailable("the helper does not answer")
+        return really(self)
+
+    monkeypatch.setattr(NotesFile, "noted_jobs", noted_jobs)
     appliance.restart_worker()
+    assert asked.wait(60) and appliance.get(f"/jobs/{job}")["state"] == "queued"
+    away.clear()
     assert appliance.ended(job)["state"] == "succeeded"
-    appliance.job("POST", f"/datastores/{store}/restore", {})
-    put_back(appliance, tmp_path / "older")
-    assert appliance.ended(job)["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
 
 
 def test_a_worker_starts_though_it_can_note_nothing_in_the_database(

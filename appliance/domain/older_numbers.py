@@ -1,0 +1,55 @@
+"""What is remembered and told of LUN numbers and exports where the database and what lies with the data do not agree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Setting
+from appliance.domain.journal import Finding, note, settle
+
+_RESTORED = "numbers_restored"
+
+
+def restored(session: Session) -> set[str]:
+    """Datastores whose numbers were restored from a backup: what lies with their data is older, until it was set."""
+    found = session.get(Setting, _RESTORED)
+    return set(found.value.get("datastores", ())) if found is not None else set()
+
+
+def remember_restored(session: Session, uuids: Collection[str]) -> None:
+    """What the database says of these counts, whatever lies with their data."""
+    session.merge(Setting(name=_RESTORED, value={"datastores": sorted(restored(session) | set(uuids))}))
+
+
+def remember_no_longer(session: Session, uuids: Collection[str]) -> None:
+    """What lies with their data is the same by now."""
+    session.merge(Setting(name=_RESTORED, value={"datastores": sorted(restored(session) - set(uuids))}))
+
+
+def tell_followed(session: Session, uuid: str, text: str) -> None:
+    """That the database has been corrected: noted, and over at once."""
+    note(session, Finding(f"{_area(uuid)}:{time.time():.6f}", "warning", uuid, text))
+
+
+def tell_renumbered(session: Session, uuid: str, text: str) -> None:
+    """That it has another number than the database and its data said: an alert, until somebody gives it a number."""
+    settle(session, _area(uuid), [Finding(f"{_area(uuid)}:lun", "warning", uuid, text, "give it the number it is to have (lun)")])
+
+
+def settled(session: Session, uuid: str) -> None:
+    """Somebody has said what its number is."""
+    settle(session, _area(uuid), [])
+
+
+def forget(session: Session, uuid: str) -> None:
+    """It is gone."""
+    settled(session, uuid)
+    if uuid in restored(session):
+        remember_no_longer(session, {uuid})
+
+
+def _area(uuid: str) -> str:
+    return f"older-database:{uuid}"
