@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from select import POLLRDHUP, poll
+from socket import socket
 
 from flask import Response, request
 from pydantic import BaseModel
@@ -39,7 +41,7 @@ def stream_events(call: Call) -> BaseModel | Response:
         with store.reading() as session:
             newest = session.scalar(select(func.max(Event.id))) or 0
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else newest
-        events = _Stream(store, after, call.who)
+        events = _Stream(store, after, call.who, _ended(request.environ.get("gunicorn.socket")))
     except BaseException:
         _free.release()
         raise
@@ -51,8 +53,8 @@ def stream_events(call: Call) -> BaseModel | Response:
 class _Stream:
     """The events of one listener; gives its place back once, however it ends."""
 
-    def __init__(self, store: Store, after: int, caller: Caller) -> None:
-        self._events = _events(store, after, caller)
+    def __init__(self, store: Store, after: int, caller: Caller, ended: Callable[[], bool]) -> None:
+        self._events = _events(store, after, caller, ended)
         self._closed = threading.Lock()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -74,12 +76,21 @@ def _allowed(session: Session, caller: Caller) -> bool:
     return True
 
 
-def _events(store: Store, after: int, caller: Caller) -> Generator[bytes]:
+def _ended(connection: socket | None) -> Callable[[], bool]:
+    """Tells whether the listener has closed the connection (POLLRDHUP of poll(2)): writing would tell of it much later."""
+    if connection is None:  # a test's
+        return lambda: False
+    ready = poll()
+    ready.register(connection, POLLRDHUP)
+    return lambda: bool(ready.poll(0))
+
+
+def _events(store: Store, after: int, caller: Caller, ended: Callable[[], bool]) -> Generator[bytes]:
     yield b"retry: 2000\n\n"
     began = said = time.monotonic()
     seen: int | None = None
     with store.engine.connect().execution_options(zvaai_reading=True) as connection:
-        while time.monotonic() - began < LONGEST_S:
+        while time.monotonic() - began < LONGEST_S and not ended():
             version = connection.scalar(text("PRAGMA data_version"))
             connection.rollback()
             if version != seen:

@@ -15,16 +15,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.programs import REPOSITORY, wait_for
+
+from appliance.api.events import STREAMS
 
 PORT, THREADS, CONNECTIONS = 8444, 12, 60
 MOST_OF_ONE = CONNECTIONS * 2 // 3
 START = """
 import sys
-from appliance.api import connections, tls
+from appliance.api import connections, events, tls
 connections.SILENT_S, connections.READ_S, tls.WRITE_S = 1.0, 4.0, 1.0
 connections.CONNECTIONS, connections.REFUSED_AT_ONCE, connections.LARGE_AT_ONCE = 60, 2, 3
+events._COMMENT_S = 3600.0
 from appliance.api.__main__ import main
 sys.exit(main())
 """
@@ -284,6 +288,32 @@ def test_who_speaks_no_tls_is_let_go(door: Door) -> None:
             connection.sendall(said)
             assert closed(connection)
     assert door.healthy("127.0.7.1")
+
+
+def test_listeners_that_have_gone_give_their_streams_back(door: Door) -> None:
+    """A browser that loads a page anew leaves one each time."""
+    context = ssl.create_default_context(cadata=(door.directory / "state" / "certificate.pem").read_text())
+    with httpx.Client(base_url=f"https://localhost:{PORT}/api/v1", verify=context, timeout=30) as client:
+        admin = {"name": "admin", "password": "correct horse battery"}
+        code = (door.directory / "state" / "setup-code").read_text().strip()
+        assert client.post("/setup", json={"code": code, **admin}).status_code == 201
+        assert client.post("/session", json=admin).status_code == 201
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    asked = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode()
+    held: list[ssl.SSLSocket] = []
+
+    def listens() -> bool:
+        connection = door.tls(f"127.0.12.{len(held) % 4 + 1}")
+        connection.sendall(asked)
+        held.append(connection)
+        return connection.recv(12) == b"HTTP/1.1 200"
+
+    assert [listens() for _ in range(STREAMS + 1)] == [True] * STREAMS + [False]
+    for connection in held:
+        connection.close()
+    wait_for(listens, "a stream is free again")
+    for connection in held:
+        connection.close()
 
 
 def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
