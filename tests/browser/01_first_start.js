@@ -1,6 +1,7 @@
 // The first start: one-time code, administrator; what is secret is nowhere afterwards; the pool step, left and taken up again.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, look, openBrowser, openPage, PASSWORD } from "./harness.js";
 
 const CODE = process.env.ZVAAI_SETUP_CODE;
@@ -32,7 +33,9 @@ test("a guessable password is refused at its field; a good one makes the adminis
   for (const password of ["aaaaaaaaaaaaaa", PASSWORD]) {
     await page.getByRole("textbox", { name: "Password", exact: true }).fill(password);
     await page.getByRole("textbox", { name: "Repeat the password" }).fill(password);
-    await page.getByRole("button", { name: "Make the administrator" }).click();
+    const make = page.getByRole("button", { name: "Make the administrator" });
+    if (password === PASSWORD) await survive(page, "first-start AccountStep", make, { scope: page.getByRole("main"), session: false });
+    await make.click();
     if (password !== PASSWORD) await page.getByText("easy to guess").waitFor();
   }
   // The simulator begins with a pool, as the demo does: nothing else is left to do.
@@ -71,9 +74,13 @@ test("without a pool the first start goes on with it, can be left, and is found 
   await disks.nth(0).check();
   await page.getByText("This layout needs 2 disks or more.").waitFor();
   await disks.nth(1).check();
-  await page.getByRole("button", { name: "Show what will be made" }).click();
+  const form = { scope: page.getByRole("main") };
+  const show = page.getByRole("button", { name: "Show what will be made" });
+  await survive(page, "first-start PoolForm.planned", show, form);
+  await show.click();
   await page.getByText("mirror-0").waitFor();
   await look(page, "first-start-pool");
+  await survive(page, "first-start PoolForm.made", page.getByRole("button", { name: "Make the pool" }), form);
   // A session that ends here is asked for over the page: what was chosen stays.
   await page.context().clearCookies();
   await page.getByRole("button", { name: "Make the pool" }).click();

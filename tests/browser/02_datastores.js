@@ -1,7 +1,8 @@
 // Datastores from nothing: the empty list, the wizard by keyboard and mouse, progress that is found again, each tab, a snapshot, deleting.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, ensureAdmin, GIB, logIn, look, openBrowser, openPage, PASSWORD } from "./harness.js";
+import { survive } from "./forms.js";
+import { apiOf, closePage, ensureAdmin, GIB, logIn, look, openBrowser, openPage, PASSWORD, typeLogin } from "./harness.js";
 
 let browser;
 let page;
@@ -24,8 +25,12 @@ test("a wrong password is told, and nothing else", async () => {
   await page.getByRole("textbox", { name: "Password" }).fill("not the password");
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByText("The user name or the password is wrong.").waitFor();
-  assert.equal(await page.getByRole("textbox", { name: "Password" }).inputValue(), "");
-  await logIn(page);
+  const password = page.getByRole("textbox", { name: "Password" });
+  assert.equal(await password.inputValue(), "");
+  await password.fill("a password");
+  const form = { scope: page.getByRole("main"), session: false, changes: false };
+  await survive(page, ". LoginForm", page.getByRole("button", { name: "Log in" }), form);
+  await typeLogin(page);
 });
 
 test("without datastores the list says how to begin", async () => {
@@ -66,7 +71,9 @@ test("the wizard checks each step, and shows exactly what will be set", async ()
   await page.getByText("Exactly what will be set.").waitFor();
   for (const text of ["2 TiB (2,199,023,255,552)", "64 KiB", "85 %", "cluster"]) await page.getByText(text).first().waitFor();
   await look(page, "wizard-review");
-  await page.getByRole("button", { name: "Make the datastore" }).click();
+  const make = page.getByRole("button", { name: "Make the datastore" });
+  await survive(page, "datastores Steps", make, { scope: page.getByRole("main") });
+  await make.click();
   await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   await look(page, "job");
@@ -110,7 +117,9 @@ test("snapshots are taken", async () => {
     await page.getByRole("button", { name: "Actions", exact: true }).click();
     await page.getByRole("menuitem", { name: "Take snapshot" }).click();
     await page.getByRole("textbox", { name: "Name" }).fill(name);
-    await page.getByRole("button", { name: "Take it" }).click();
+    const take = page.getByRole("button", { name: "Take it" });
+    if (name === "before") await survive(page, "datastores TakeSnapshot", take);
+    await take.click();
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
     await hasFocus(page.getByRole("button", { name: "Actions", exact: true }));
   }
@@ -129,6 +138,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await dialog.getByText("are for the appliance's schedules").waitFor();
   await dialog.getByRole("textbox", { name: "Tag" }).fill("audit-2026");
   await look(page, "snapshot-hold");
+  await survive(page, "datastores HoldSnapshot", dialog.getByRole("button", { name: "Hold" }));
   await dialog.getByRole("button", { name: "Hold" }).click();
   await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
   await choose("Delete");
@@ -149,6 +159,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   assert.ok(await dialog.getByRole("radio", { name: "zvaai:replica" }).isDisabled());
   await dialog.getByRole("radio", { name: "audit-2026" }).check();
   await look(page, "snapshot-release");
+  await survive(page, "datastores ReleaseHold", dialog.getByRole("button", { name: "Release" }));
   await dialog.getByRole("button", { name: "Release" }).click();
   await page.getByText("Release hold: done").waitFor();
   await page.unrouteAll({ behavior: "wait" });
@@ -180,6 +191,7 @@ test("the rollback says what will be lost and asks for the name", async () => {
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("vmfs1");
   await look(page, "rollback");
+  await survive(page, "datastores Rollback", button);
   await button.click();
   // The service refuses, says what is in the way, and that it can be forced.
   await dialog.getByText("Something is in the way").waitFor();
@@ -191,10 +203,44 @@ test("the rollback says what will be lost and asks for the name", async () => {
   await page.getByRole("button", { name: "Actions for snapshot after" }).waitFor({ state: "detached" });
 });
 
+test("what else is done with a datastore: hidden, cloned; the clone deleted, restored and purged", async () => {
+  const dialog = page.getByRole("dialog");
+  const { told } = apiOf(page);
+  const store = async (name) => (await told("GET", "/datastores")).items.find((one) => one.name === name);
+  async function act(menu, action, form, fill, done) {
+    await page.getByRole("button", { name: menu, exact: true }).click();
+    await page.getByRole("menuitem", { name: action, exact: true }).click();
+    await fill?.();
+    const submit = dialog.getByRole("button", { name: action === "Change hosts" ? "Change" : action, exact: true });
+    if (form !== null) await survive(page, `datastores ${form}`, submit);
+    await submit.click();
+    await page.getByText(done).first().waitFor();
+  }
+  await act("Actions for snapshot before", "Delete", "DeleteSnapshot", undefined, "Delete snapshot: done");
+  const cluster = dialog.getByRole("checkbox", { name: "cluster" });
+  await act("Actions", "Change hosts", "Present", () => cluster.uncheck(), "Change datastore: done");
+  assert.deepEqual((await store("vmfs1")).host_groups, []);
+  await page.reload(); // without the news of before
+  await act("Actions", "Change hosts", null, () => cluster.check(), "Change datastore: done");
+  const named = () => dialog.getByRole("textbox", { name: "Name of the clone" }).fill("copy");
+  await act("Actions", "Clone", "Clone", named, "Clone datastore: done");
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
+  await page.getByRole("link", { name: "copy", exact: true }).click();
+  const confirmed = () => dialog.getByRole("textbox").fill("copy");
+  await act("Actions", "Delete", "Delete", confirmed, "Delete datastore: done");
+  await act("Actions", "Restore", "Restore", () => cluster.check(), "Restore datastore: done");
+  const [group] = (await store("vmfs1")).host_groups;
+  assert.deepEqual([(await store("copy")).state, (await store("copy")).host_groups], ["active", [group]]);
+  await page.reload();
+  await act("Actions", "Delete", null, confirmed, "Delete datastore: done");
+  await act("Actions", "Purge", "Purge", confirmed, "Purge datastore: done");
+  assert.equal(await store("copy"), undefined);
+});
+
 test("a viewer sees no button that he may not press", async () => {
   await apiOf(page).told("POST", "/users", { name: "watcher", role: "viewer", password: `${PASSWORD} too` });
   const other = await openPage(browser);
-  await logIn(other, "watcher", `${PASSWORD} too`);
+  await logIn(other, { name: "watcher", password: `${PASSWORD} too` });
   await look(other, "dashboard");
   await other.goto("/datastores");
   await other.getByRole("link", { name: "vmfs1" }).click();

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, PASSWORD, problem } from "./harness.js";
 
 let browser;
@@ -128,6 +129,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await path.fill("vm/new-flat.vmdk");
   await dialog.getByRole("radio", { name: "Share all blocks, or be refused" }).check();
   await look(page, "datastore-nfs-clone-file");
+  await survive(page, "datastores CloneFile", submit);
   await submit.click();
   await page.getByText("Clone file: done").waitFor();
   await page.getByRole("row", { name: "vm/new-flat.vmdk 4 MiB 4 MiB 0 B 0 B" }).waitFor();
@@ -188,6 +190,7 @@ test("clients, versions and squash are changed", async () => {
   await dialog.getByRole("checkbox", { name: "NFSv3" }).uncheck();
   await dialog.getByRole("radio", { name: "root", exact: true }).check();
   await look(page, "datastore-nfs-access");
+  await survive(page, "datastores Serving", dialog.getByRole("button", { name: "Change", exact: true }));
   await dialog.getByRole("button", { name: "Change", exact: true }).click();
   await page.getByText("Change datastore: done").waitFor();
   const [{ clients, versions, squash }] = await nfsStores();
@@ -198,6 +201,7 @@ test("its quota is made smaller", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Set quota" }).click();
   await page.getByRole("textbox", { name: "New quota" }).fill("512 GiB");
+  await survive(page, "datastores Quota", page.getByRole("button", { name: "Set it" }));
   await page.getByRole("button", { name: "Set it" }).click();
   await page.getByText("Set quota: done").waitFor();
   assert.equal((await nfsStores())[0].size, String(512n * GIB));

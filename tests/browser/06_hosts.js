@@ -1,6 +1,7 @@
 // Hosts and host groups: a field that is refused, CHAP, paths, what to type on a host, deleting.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
 
 const IQN = "iqn.1998-01.com.vmware:esx9";
@@ -28,6 +29,7 @@ test("a group is made whose hosts are not offered ATS", async () => {
   await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
   await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
   await look(page, "host-group-new");
+  await survive(page, "hosts AddGroup", dialog.getByRole("button", { name: "Make the group" }));
   await dialog.getByRole("button", { name: "Make the group" }).click();
   await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
   await look(page, "host-groups");
@@ -47,6 +49,7 @@ test("a wrong iSCSI name is told at its field; with a right one the host is adde
   assert.equal(await names.getAttribute("aria-invalid"), "true");
   await look(page, "host-new-wrong");
   await names.fill(IQN);
+  await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add the host" }));
   await dialog.getByRole("button", { name: "Add the host" }).click();
   await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
 });
@@ -61,11 +64,22 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
   const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
   await look(page, "host-chap");
-  await dialog.getByRole("button", { name: "Set the secret", disabled: false }).press("Enter");
+  const set = dialog.getByRole("button", { name: "Set the secret" });
+  await survive(page, "hosts SetChap", set);
+  await set.press("Enter");
   await dialog.waitFor({ state: "detached" });
   await page.waitForFunction((name) => document.activeElement?.getAttribute("aria-label") === name, "Actions for esx9");
   assert.equal((await host()).chap_name, IQN);
   assert.ok(!(await page.content()).includes(secret), "the secret is in the page");
+});
+
+test("its CHAP secret is removed", async () => {
+  await choose("esx9", "Remove CHAP secret");
+  const dialog = page.getByRole("dialog");
+  await survive(page, "hosts RemoveChap", dialog.getByRole("button", { name: "Remove it" }));
+  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal((await host()).chap_name, null);
 });
 
 test("a host tells its paths, what it sees, and what to type on it", async () => {
@@ -94,7 +108,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await page.getByRole("menuitem", { name: "Change" }).click();
   await name.fill("esx9-mine");
   // It has read by then what the host is: what others do from now on, it does not know.
-  await dialog.getByRole("button", { name: "Change", disabled: false }).waitFor();
+  await survive(page, "hosts ChangeHost", dialog.getByRole("button", { name: "Change" }));
   await other.told("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Somebody changed it meanwhile").waitFor();
@@ -121,6 +135,7 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("esx9-mine");
   await look(page, "host-delete");
+  await survive(page, "hosts DeleteHost", button);
   await button.click();
   await page.getByText("esx9-mine was deleted").waitFor();
   assert.equal(await host(), undefined);
@@ -131,8 +146,14 @@ test("a group that is in use can't be deleted, and what uses it is told", async 
   const group = (await told("GET", "/host-groups")).items.find((one) => one.name === "lab");
   await told("POST", "/hosts", { name: "esx8", group: group.id });
   await page.goto("/hosts?show=groups");
-  await choose("lab", "Delete");
   const dialog = page.getByRole("dialog");
+  await choose("lab", "Change");
+  await dialog.getByRole("textbox", { name: "Name" }).fill("laboratory");
+  await survive(page, "hosts ChangeGroup", dialog.getByRole("button", { name: "Change" }));
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await choose("laboratory", "Delete");
+  await survive(page, "hosts DeleteGroup", dialog.getByRole("button", { name: "Delete the group" }));
   await dialog.getByRole("button", { name: "Delete the group" }).click();
   await dialog.getByText("hosts are in this group", { exact: false }).waitFor();
   await dialog.getByText("esx8").last().waitFor();

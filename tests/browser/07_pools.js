@@ -1,6 +1,7 @@
 // Pools and disks: a dry run before disks are added, a scrub, a failed disk that is replaced, what can't be done, the key, SMART.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
 
 let browser;
@@ -33,10 +34,14 @@ test("disks are added after a dry run that shows the layout and what is lost", a
   const disk = page.getByRole("checkbox", { name: /^Choose / }).first();
   spare = (await disk.getAttribute("aria-label")).replace("Choose ", "");
   await disk.check();
-  await page.getByRole("button", { name: "Show what will be made" }).click();
+  const form = { scope: page.getByRole("main") };
+  const show = page.getByRole("button", { name: "Show what will be made" });
+  await survive(page, "pools Builder.planned", show, form);
+  await show.click();
   await page.getByText("Nothing has been changed yet").waitFor();
   assert.ok(!(await told()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
   await look(page, "pool-extend");
+  await survive(page, "pools Builder.made", page.getByRole("button", { name: "Add the disks" }), form);
   await page.getByRole("button", { name: "Add the disks" }).click();
   await page.getByRole("heading", { name: "Extend pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
@@ -47,6 +52,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
   await page.goto(`/pools/${pool}`);
   await choose("Actions", "Start scrub");
   await dialog().getByText("Reads all data and its copies").waitFor();
+  await survive(page, "pools Scrub", dialog().getByRole("button", { name: "Start scrub" }));
   await dialog().getByRole("button", { name: "Start scrub" }).click();
   await page.getByText("Scrub pool: done").waitFor();
   await page.getByText("Scrub found no errors").waitFor();
@@ -71,6 +77,7 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   const [one, other] = (await told()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
   await choose(`Actions for ${one}`, "Take offline");
   await dialog().getByText("a further failed disk can lose the pool").waitFor();
+  await survive(page, "pools ChangeDevice", dialog().getByRole("button", { name: "Take offline" }));
   await dialog().getByRole("button", { name: "Take offline" }).click();
   await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
   await choose(`Actions for ${other}`, "Take offline");
@@ -78,9 +85,17 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await dialog().getByText("has no other copy of what is on", { exact: false }).waitFor();
   await dialog().getByRole("button", { name: "Cancel" }).click();
   await look(page, "pool-degraded");
+  await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Alerts" }).click();
+  const row = page.getByRole("row").filter({ hasText: "is OFFLINE" });
+  const acknowledge = row.getByRole("button", { name: "Acknowledge" });
+  await survive(page, ". AlertTable", acknowledge, { scope: page.getByRole("main") });
+  await acknowledge.click();
+  await row.getByText("admin looks after it").waitFor();
+  await page.goto(`/pools/${pool}`);
   await choose(`Actions for ${one}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
   await look(page, "pool-replace");
+  await survive(page, "pools Replace", dialog().getByRole("button", { name: "Replace" }));
   await dialog().getByRole("button", { name: "Replace" }).click();
   await page.getByText("Replace device: done").waitFor();
   await page.getByRole("row", { name: one }).waitFor({ state: "detached" });
@@ -92,6 +107,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await page.reload();
   await page.getByRole("button", { name: "Export key" }).click();
   await dialog().getByText("Have a safe place ready").waitFor();
+  await survive(page, "pools KeyFacts", dialog().getByRole("button", { name: "Show the key" }));
   await dialog().getByRole("button", { name: "Show the key" }).click();
   const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
   await look(page, "pool-key");
@@ -103,6 +119,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await dialog().getByRole("button", { name: "I have it" }).click();
   await dialog().getByRole("alert").waitFor();
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
+  await survive(page, "pools EnterKey", dialog().getByRole("button", { name: "I have it" }));
   // Somebody else was faster: that is told, and what was typed stays.
   await (await openSession(browser)).told("POST", `/encryption-keys/${pool}/confirm`, { secret });
   await dialog().getByRole("button", { name: "I have it" }).click();
@@ -119,6 +136,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   assert.ok(await dialog().getByRole("button", { name: "Export" }).isDisabled());
   await dialog().getByRole("textbox").fill(pool);
   await look(page, "pool-export");
+  await survive(page, "pools Export", dialog().getByRole("button", { name: "Export" }));
   await dialog().getByRole("button", { name: "Export" }).click();
   await page.getByText("Export pool: done").waitFor();
   await page.goto("/pools");
@@ -134,6 +152,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   assert.ok(await submit.isDisabled());
   await dialog().getByRole("checkbox", { name: /^It is not in use there/ }).check();
   await look(page, "pool-import");
+  await survive(page, "pools ImportPool", submit);
   const asking = page.waitForRequest("**/api/v1/pools/import");
   await submit.click();
   assert.equal((await asking).postDataJSON().force, true);

@@ -1,6 +1,7 @@
 // Schedules: made with what is wrong told at its field, run now, paused, changed, deleted.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, ensureDatastore, logIn, look, openBrowser, openPage } from "./harness.js";
 
 let browser;
@@ -34,6 +35,7 @@ test("a schedule is made, with what it reaches back", async () => {
   await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("48");
   await dialog().getByText("So you can always go back 47 hours.").waitFor();
   await look(page, "schedule-new");
+  await survive(page, "schedules AddSchedule", submit);
   await submit.click();
   await row().getByText("the newest 48").waitFor();
   const [made] = await told();
@@ -52,17 +54,20 @@ test("a name that is taken is refused", async () => {
 test("it is paused, run all the same, and changed", async () => {
   await choose("Pause");
   await dialog().getByText("No snapshots are taken until it is resumed").waitFor();
+  await survive(page, "schedules PauseSchedule", dialog().getByRole("button", { name: "Pause" }));
   await dialog().getByRole("button", { name: "Pause" }).click();
   await row().getByText("Paused").waitFor();
   await choose("Run now");
+  await survive(page, "schedules RunSchedule", dialog().getByRole("button", { name: "Run now" }));
   await dialog().getByRole("button", { name: "Run now" }).click();
   await page.getByText("Take snapshot: done").waitFor();
   await choose("Change");
   // Somebody else is faster: it is told, and what was not touched here follows, or the next run would destroy snapshots.
   const [{ id }] = await told();
   await dialog().getByRole("button", { name: "Change", disabled: false }).waitFor(); // it has read what is there
-  await apiOf(page).told("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByLabel("Unit").selectOption({ label: "Days" });
+  await survive(page, "schedules ChangeSchedule", dialog().getByRole("button", { name: "Change" }));
+  await apiOf(page).told("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByRole("button", { name: "Change" }).click();
   await dialog().getByText("Keep of each datastore: 96 (before: 48)").waitFor();
   assert.equal((await told())[0].every_minutes, 60);
@@ -77,6 +82,7 @@ test("deleting says what becomes of its snapshots", async () => {
   await choose("Delete");
   await dialog().getByText("Those that it has taken stay").waitFor();
   await dialog().getByRole("textbox").fill("hourly");
+  await survive(page, "schedules DeleteSchedule", dialog().getByRole("button", { name: "Delete the schedule" }));
   await dialog().getByRole("button", { name: "Delete the schedule" }).click();
   await page.getByText("No schedules yet").waitFor();
   assert.deepEqual(await told(), []);

@@ -1,6 +1,7 @@
 // Users and tokens: made, locked out, given another password; a token's secret is shown once and is nowhere afterwards.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
 import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
 
 const OTHER = "another good password";
@@ -10,8 +11,7 @@ let page;
 before(async () => {
   browser = await openBrowser();
   page = await openPage(browser);
-  await logIn(page);
-  await page.goto("/users");
+  await logIn(page, { path: "/users" });
 });
 after(() => browser.close());
 
@@ -34,6 +34,7 @@ test("a user is made, with the role that was chosen", async () => {
   await dialog().getByRole("radio", { name: "Viewer" }).check();
   await typePassword(PASSWORD);
   await look(page, "users-new");
+  await survive(page, "people CreateUser", dialog().getByRole("button", { name: "Make the user" }));
   await dialog().getByRole("button", { name: "Make the user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor();
   assert.equal((await user("olga")).role, "viewer");
@@ -59,6 +60,9 @@ async function changeOwnPassword(theirs) {
   await typed(OTHER, "olga olga olga olga");
   await own.locator("#new-password-help").getByText("easy to guess").waitFor();
   await look(theirs, "own-password");
+  await own.getByRole("textbox", { name: "New password" }).fill(OWN);
+  await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
+  await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change the password" }));
   // Her old session has ended with the old password: the page logs in by itself.
   const again = theirs.waitForResponse(
     (answer) => answer.request().method() === "POST" && new URL(answer.url()).pathname === "/api/v1/session",
@@ -83,6 +87,7 @@ async function changeOwnPassword(theirs) {
 test("role, password and locking out are changed", async () => {
   await act("olga", "Change role");
   await dialog().getByRole("radio", { name: "Operator" }).check();
+  await survive(page, "people ChangeRole", dialog().getByRole("button", { name: "Change it" }));
   await dialog().getByRole("button", { name: "Change it" }).click();
   await page.getByRole("row", { name: /^olga Operator/ }).waitFor();
   await act("olga", "Reset password");
@@ -90,16 +95,18 @@ test("role, password and locking out are changed", async () => {
   await dialog().getByRole("button", { name: "Set the password" }).click();
   await dialog().locator("#new-password-help").getByText("easy to guess").waitFor();
   await typePassword(OTHER);
+  await survive(page, "people ResetPassword", dialog().getByRole("button", { name: "Set the password" }));
   await dialog().getByRole("button", { name: "Set the password" }).click();
   await dialog().waitFor({ state: "detached" });
   const theirs = await openPage(browser);
-  await logIn(theirs, "olga", OTHER);
+  await logIn(theirs, { name: "olga", password: OTHER });
   await theirs.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Users and tokens" }).click();
   await theirs.getByText("You have no API tokens.").waitFor();
   assert.equal(await theirs.getByRole("heading", { name: "Users", exact: true }).count(), 0, "users are for administrators");
   assert.equal(await theirs.getByRole("link", { name: "Audit" }).count(), 0);
   await changeOwnPassword(theirs);
   await act("olga", "Lock out");
+  await survive(page, "people LockOut", dialog().getByRole("button", { name: "Lock out" }));
   await dialog().getByRole("button", { name: "Lock out" }).click();
   await page.getByText("Locked out").waitFor();
   await look(page, "users");
@@ -108,6 +115,7 @@ test("role, password and locking out are changed", async () => {
   await closePage(theirs);
   await act("olga", "Delete");
   await dialog().getByRole("textbox", { name: "Type olga to confirm" }).fill("olga");
+  await survive(page, "people DeleteUser", dialog().getByRole("button", { name: "Delete the user" }));
   await dialog().getByRole("button", { name: "Delete the user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor({ state: "detached" });
 });
@@ -120,6 +128,7 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   await dialog().getByRole("button", { name: "Make the token" }).click();
   await page.getByText("this is not your password").waitFor();
   await dialog().getByRole("textbox", { name: "Your password" }).fill(PASSWORD);
+  await survive(page, "people CreateToken", dialog().getByRole("button", { name: "Make the token" }));
   await dialog().getByRole("button", { name: "Make the token" }).click();
   const shown = dialog().getByRole("textbox", { name: "Token" });
   await shown.waitFor();
@@ -138,6 +147,7 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   assert.equal(Math.round(days), 30);
 
   await page.getByRole("button", { name: "Delete the token prometheus" }).click();
+  await survive(page, "people DeleteToken", dialog().getByRole("button", { name: "Delete the token" }));
   await dialog().getByRole("button", { name: "Delete the token" }).click();
   await page.getByText("You have no API tokens.").waitFor();
   assert.equal((await request.get(`${URL_}/api/v1/metrics`, { headers })).status(), 401);

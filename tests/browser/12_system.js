@@ -1,11 +1,10 @@
 // The system: versions and certificate, a webhook with its test, backup and restore, a support bundle.
 import assert from "node:assert/strict";
-import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { connect } from "node:tls";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, logIn, look, openBrowser, openPage, URL_ } from "./harness.js";
+import { survive } from "./forms.js";
+import { apiOf, closePage, logIn, look, openBrowser, openPage, servedCertificate, URL_ } from "./harness.js";
 
 const PASSPHRASE = "a passphrase of some length";
 let browser;
@@ -30,20 +29,10 @@ after(async () => {
 
 const dialog = () => page.getByRole("dialog");
 
-/** The certificate that is served. */
-async function served() {
-  const { hostname, port } = new URL(URL_);
-  const socket = connect({ host: hostname, port, rejectUnauthorized: false });
-  await new Promise((resolve, reject) => socket.once("secureConnect", resolve).once("error", reject));
-  const { raw } = socket.getPeerCertificate();
-  socket.destroy();
-  return new X509Certificate(raw);
-}
-
 test("versions, the certificate that is served, and where metrics are", async () => {
   const { version } = await apiOf(page).told("GET", "/status");
   await page.getByText(version, { exact: true }).first().waitFor();
-  await page.getByText((await served()).fingerprint256).waitFor();
+  await page.getByText((await servedCertificate()).fingerprint256).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
 });
 
@@ -55,9 +44,12 @@ test("a webhook is made, and its test says how the receiver took it", async () =
   await dialog().locator("#webhook-url[aria-invalid=true]").waitFor();
   await look(page, "webhook-new");
   await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
+  await survive(page, "system CreateWebhook", dialog().getByRole("button", { name: "Make the webhook" }));
   await dialog().getByRole("button", { name: "Make the webhook" }).click();
   await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
   await dialog().getByRole("button", { name: "I have it" }).click();
+  const whole = { scope: page.getByRole("main") };
+  await survive(page, "system WebhookTable", page.getByRole("button", { name: "Actions for chat" }), { ...whole, item: "Send a test" });
   for (const outcome of ["did not take", "took"]) {
     await page.getByRole("button", { name: "Actions for chat" }).click();
     await page.getByRole("menuitem", { name: "Send a test" }).click();
@@ -69,8 +61,16 @@ test("a webhook is made, and its test says how the receiver took it", async () =
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await dialog().getByRole("switch", { name: "Send alerts there" }).click({ force: true });
+  await survive(page, "system ChangeWebhook", dialog().getByRole("button", { name: "Change it" }));
   await dialog().getByRole("button", { name: "Change it" }).click();
   await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
+  await page.getByRole("button", { name: "Actions for chat" }).click();
+  await page.getByRole("menuitem", { name: "New secret" }).click();
+  const renew = dialog().getByRole("button", { name: "Make a new one" });
+  await survive(page, "system RenewSecret", renew);
+  await renew.click();
+  await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
+  await dialog().getByRole("button", { name: "I have it" }).click();
 });
 
 test("what was changed since a backup comes back, and is shown before", async () => {
@@ -81,13 +81,19 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByText("The two passphrases differ.").waitFor();
   assert.ok(await make.isDisabled());
   await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(PASSPHRASE);
+  await survive(page, "system BackUp", make);
   const downloading = page.waitForEvent("download");
   await make.click();
   const file = await (await downloading).path();
   assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "zvaai-configuration");
   const { told } = apiOf(page);
-  const [hook] = (await told("GET", "/webhooks")).items;
-  await told("DELETE", `/webhooks/${hook.id}`);
+  await page.getByRole("button", { name: "Actions for chat" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  const remove = dialog().getByRole("button", { name: "Delete the webhook" });
+  await survive(page, "system DeleteWebhook", remove);
+  await remove.click();
+  await dialog().waitFor({ state: "detached" });
+  assert.deepEqual((await told("GET", "/webhooks")).items, []);
 
   await page.getByRole("button", { name: "Restore" }).click();
   await dialog().locator("input[type=file]").setInputFiles(file);
@@ -99,6 +105,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByText(/webhook.*chat|chat/).first().waitFor();
   assert.deepEqual((await told("GET", "/webhooks")).items, [], "nothing is changed by looking");
   await look(page, "restore");
+  await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore it" }));
   await dialog().getByRole("button", { name: "Restore it" }).click();
   await page.getByRole("row", { name: /^chat / }).waitFor();
 });
@@ -107,15 +114,19 @@ test("a support bundle is made and downloaded", async () => {
   await page.reload(); // the news of what was restored lies over the button
   const bundles = page.getByRole("grid", { name: "Support bundles" }).getByRole("link", { name: /^Download/ });
   const before = await bundles.count();
-  await page.getByRole("button", { name: "Make a support bundle" }).click();
+  const make = page.getByRole("button", { name: "Make a support bundle" });
+  await survive(page, "system Bundles", make, { scope: page.getByRole("main") });
+  await make.click();
   await bundles.nth(before).waitFor();
   const downloading = page.waitForEvent("download");
   await bundles.first().click();
   const [first, second] = readFileSync(await (await downloading).path());
   assert.deepEqual([first, second], [0x1f, 0x8b], "gzip (RFC 1952)");
-  for (let left = await bundles.count(); left > 0; left -= 1) {
+  for (let all = await bundles.count(), left = all; left > 0; left -= 1) {
     await page.getByRole("button", { name: /^Delete the bundle of/ }).first().click();
-    await dialog().getByRole("button", { name: "Delete the bundle", exact: true }).click();
+    const remove = dialog().getByRole("button", { name: "Delete the bundle", exact: true });
+    if (left === all) await survive(page, "system Remove", remove);
+    await remove.click();
     await bundles.nth(left - 1).waitFor({ state: "detached" });
   }
   await closePage(page);

@@ -1,9 +1,11 @@
 // What the stories share: a browser with an eye on what no page may do, the API as a script uses it, and pictures.
 // Run by test_console.py, which starts the appliance and says where it is.
 import assert from "node:assert/strict";
+import { createHash, X509Certificate } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { connect } from "node:tls";
 
 const require = createRequire(`${process.env.ZVAAI_CONSOLE_MODULES}/`);
 const { chromium } = require("playwright-core");
@@ -19,9 +21,25 @@ const COLOUR_RULES = { type: "rule", values: ["color-contrast", "link-in-text-bl
 /** Longest a screen may take to show what a story waits for. */
 const PATIENCE_MS = 10_000;
 
+/** The certificate that the appliance serves. */
+export async function servedCertificate() {
+  const { hostname, port } = new URL(URL_);
+  const socket = connect({ host: hostname, port, rejectUnauthorized: false });
+  await new Promise((resolve, reject) => socket.once("secureConnect", resolve).once("error", reject));
+  const { raw } = socket.getPeerCertificate();
+  socket.destroy();
+  return new X509Certificate(raw);
+}
+
 export async function openBrowser() {
-  // --no-sandbox only because tests run as root, where Chromium has no sandbox; the only pages it opens are the appliance's.
-  return chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox"] });
+  const key = (await servedCertificate()).publicKey.export({ type: "spki", format: "der" });
+  const args = [
+    // Only because tests run as root, where Chromium has no sandbox; the only pages it opens are the appliance's.
+    "--no-sandbox",
+    // Its certificate is its own. Where errors are passed over instead Chromium caches nothing, and each page is loaded whole.
+    `--ignore-certificate-errors-spki-list=${createHash("sha256").update(key).digest("base64")}`,
+  ];
+  return chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args });
 }
 
 /**
@@ -76,7 +94,15 @@ export async function ensureAdmin(page) {
   assert.equal((await request.post("/api/v1/setup", { data })).status(), 201);
 }
 
-export async function logIn(page, name = "admin", password = PASSWORD) {
+/** By the API, and opens `path`; who logs in by hand uses `typeLogin`. */
+export async function logIn(page, { name = "admin", password = PASSWORD, path = "/" } = {}) {
+  await ensureAdmin(page);
+  assert.equal((await page.context().request.post("/api/v1/session", { data: { name, password } })).status(), 201);
+  await page.goto(path);
+  await page.getByRole("heading", { level: 1 }).first().waitFor();
+}
+
+export async function typeLogin(page, name = "admin", password = PASSWORD) {
   await ensureAdmin(page);
   await page.goto("/login");
   await page.getByLabel("User name").fill(name);
@@ -87,6 +113,10 @@ export async function logIn(page, name = "admin", password = PASSWORD) {
 
 /** What axe-core finds wrong with the page as it is: nothing. */
 export async function checkAccessible(page, where, rules = RULES) {
+  // What is just fading in has no colour yet that could be judged; what turns for ever is left to turn.
+  await page.evaluate(() => {
+    for (const one of document.getAnimations()) if (one.effect.getComputedTiming().endTime !== Infinity) one.finish();
+  });
   // Run by the debugger's protocol, which the Content-Security-Policy does not bind; the page itself may not.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
   // What is loaded beforehand is for rules of media and of screens that are turned, which are not asked for.
@@ -96,9 +126,24 @@ export async function checkAccessible(page, where, rules = RULES) {
   assert.deepEqual(found, [], where);
 }
 
-/** Looks at a screen in light and dark: axe, and a picture for the artefacts. */
+/** Screens whose colours in dark were looked at. */
+const darkened = new Set();
+
+/** Which screen it is: where the page is, but for what it is about, and whether there is a dialog, or a problem, or more than that. */
+async function screenOf(page) {
+  return page.evaluate(() => {
+    const path = location.pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+/g, "*");
+    const parts = [".pf-v6-c-modal-box", ".zv-problem", ".pf-v6-c-alert", ".pf-v6-c-empty-state", ".pf-v6-c-form__helper-text .pf-m-error"];
+    return [path, new URLSearchParams(location.search).get("show"), ...parts.map((part) => document.querySelector(part) !== null)].join();
+  });
+}
+
+/** Looks at a screen: axe in light, colours in dark too where the screen is another than before; pictures of both where they are asked for. */
 export async function look(page, name) {
-  for (const scheme of ["light", "dark"]) {
+  const screen = await screenOf(page);
+  const schemes = PICTURES || !darkened.has(screen) ? ["light", "dark"] : ["light"];
+  darkened.add(screen);
+  for (const scheme of schemes) {
     await page.emulateMedia({ colorScheme: scheme });
     await page.waitForFunction(
       (dark) => document.documentElement.classList.contains("pf-v6-theme-dark") === dark,
@@ -110,7 +155,7 @@ export async function look(page, name) {
     }
     await checkAccessible(page, `${name}, ${scheme}`, scheme === "light" ? RULES : COLOUR_RULES);
   }
-  await page.emulateMedia({ colorScheme: "light" });
+  if (schemes.length > 1) await page.emulateMedia({ colorScheme: "light" });
 }
 
 /** The API by the session of a page, as a script would use it: what is not the subject of a story is made so. */

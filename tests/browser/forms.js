@@ -1,0 +1,118 @@
+// Every form meets what can go wrong with it: a story that has filled one in calls `survive` before it sends it. The answers are made here, so
+// that the service sees nothing of it, and nothing is loaded anew between them. Which forms there are, test_console.py finds in their sources.
+import assert from "node:assert/strict";
+import { appendFileSync } from "node:fs";
+import { problem } from "./harness.js";
+
+const UNKNOWN = "Whether something was changed is not known.";
+const NOTHING = "Nothing was changed.";
+/** What is answered, and what the form says then. The session's end comes last: whoever logs in again goes on. */
+const FAILURES = [
+  { status: 0, shown: ["The appliance does not answer", UNKNOWN] },
+  { status: 409, shown: ["Something is in the way", NOTHING, "what is in the way of it"] },
+  { status: 422, shown: ["Some values are not right", NOTHING, "a reason of the service"] },
+  { status: 500, shown: ["The appliance is at fault", UNKNOWN] },
+  { status: 401, shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
+];
+const EVERYTHING = "**/api/v1/**";
+const LONGEST_MS = 15_000;
+
+function answerOf(status) {
+  const more = { 409: { blocking: ["what is in the way of it"] }, 422: { errors: [{ field: "nowhere", reason: "a reason of the service" }] } };
+  const detail = status === 500 ? 'Traceback (most recent call last): File "secret.py"' : "refused";
+  return { status, contentType: "application/problem+json", body: JSON.stringify(problem(status, "refused", detail, more[status])) };
+}
+
+/**
+ * Fails the form `name`, which is filled in, in each way: it says so, nothing that was typed is lost, and it is sent once each time it is
+ * pressed, as the same request where nobody knows what became of the one before. Sent once more it goes through, as the story then shows.
+ * `name` is its folder below ui/src/screens and its component; `scope` has its fields, `button` sends it, or opens a menu whose `item` does; `session`: whether it is for who is
+ * logged in; `changes`: whether it says what was changed.
+ */
+export async function survive(page, name, button, { scope = page.getByRole("dialog"), item = null, session = true, changes = true } = {}) {
+  const failures = FAILURES.filter(({ status }) => session || status !== 401).map(({ status, shown }) => ({
+    status,
+    shown: shown.filter((said) => changes || ![UNKNOWN, NOTHING].includes(said)),
+  }));
+  const whose = await (await page.context().request.get("/api/v1/session")).text();
+  const left = failures.map(({ status }) => status);
+  const keys = [];
+  let ended = false;
+  async function answer(route) {
+    const request = route.request();
+    const isSession = new URL(request.url()).pathname === "/api/v1/session";
+    // A session that has ended is none to whom asks for it either.
+    if (request.method() === "GET") return ended && isSession ? route.fulfill(answerOf(401)) : route.fallback();
+    if (ended && isSession) {
+      ended = false;
+      return route.fulfill({ status: 201, contentType: "application/json", body: whose });
+    }
+    const status = left.shift();
+    keys.push(request.headers()["idempotency-key"]);
+    if (status === 0 || status === undefined) return route.abort("connectionreset");
+    ended = status === 401;
+    return route.fulfill(answerOf(status));
+  }
+  // Whoever has logged in again listens again; what a job that is begun before that comes to is told some seconds late.
+  const listening = session ? page.waitForResponse((told) => new URL(told.url()).pathname === "/api/v1/events", { timeout: LONGEST_MS }) : null;
+  listening?.catch(() => undefined); // where the walk fails before
+  await page.route(EVERYTHING, answer);
+  try {
+    const found = await button.evaluate(walk, { failures, item, scope: await scope.elementHandle(), longest: LONGEST_MS });
+    assert.deepEqual(found, [], name);
+    await listening;
+  } finally {
+    await page.unroute(EVERYTHING, answer);
+  }
+  assert.equal(keys.length, failures.length, `${name}: sent once each time`);
+  if (keys[0] !== undefined) {
+    // After a lost connection and a 500; what was refused is another request.
+    const [lost, conflict, invalid, fault, again] = keys;
+    assert.deepEqual([lost === conflict, conflict === invalid, invalid === fault, fault === again], [true, false, false, true], `${name}: ${keys}`);
+  }
+  if (process.env.ZVAAI_FORMS_WALKED) appendFileSync(process.env.ZVAAI_FORMS_WALKED, `${name}\n`);
+}
+
+/** In the page, which is quicker than to ask it for each: what is wrong. */
+async function walk(button, { failures, item, scope, longest }) {
+  const wrong = [];
+  const typed = () =>
+    JSON.stringify([...scope.querySelectorAll("input,textarea,select")].map((one) => [one.id, one.type === "file" ? "" : one.value, one.checked]));
+  const said = () => scope.querySelector(".zv-problem")?.textContent ?? "";
+  async function until(what, condition) {
+    const last = performance.now() + longest;
+    while (!condition()) {
+      if (performance.now() > last) throw new Error(`${what}; it says: ${said()}`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+  const chosen = () => [...document.querySelectorAll("[role=menuitem]")].find((one) => one.textContent === item);
+  const setValue = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;
+  await until("it can't be sent", () => !button.disabled);
+  const before = typed();
+  for (const { status, shown } of failures) {
+    button.click();
+    if (item !== null) {
+      await until("it is not in the menu", () => chosen() !== undefined);
+      chosen().click();
+    }
+    await until(`${status} is not told`, () => shown.every((text) => said().includes(text)) && !button.disabled);
+    if (typed() !== before) wrong.push(`${status}: what was typed is lost: ${before} is ${typed()}`);
+    if (document.body.textContent.includes("Traceback")) wrong.push(`${status}: what the service said of its fault is shown`);
+    if (status === 401) {
+      const again = () => document.querySelector("#login-again-dialog input[type=password]");
+      await until("nobody is asked to log in again", () => again() !== null);
+      await until("nobody can log in again", () => {
+        const field = again();
+        if (field?.value === "a password") return !field.form.querySelector("button[type=submit]").disabled;
+        if (field !== null) setValue.call(field, "a password");
+        field?.dispatchEvent(new Event("input", { bubbles: true }));
+        return false;
+      });
+      again().form.requestSubmit();
+      await until("the login stays", () => again() === null);
+      if (typed() !== before) wrong.push(`what was typed is lost by logging in again: ${before} is ${typed()}`);
+    }
+  }
+  return wrong;
+}
