@@ -59,8 +59,8 @@ export function Checks({ checks, about }: ChecksProps) {
           <Tr>
             <Th width={10}>{words.columns.result}</Th>
             <Th width={15}>{words.columns.check}</Th>
-            {about !== undefined && <Th width={10}>{words.columns.about}</Th>}
-            <Th width={35}>{words.columns.evidence}</Th>
+            {about !== undefined && <Th width={15}>{words.columns.about}</Th>}
+            <Th width={30}>{words.columns.evidence}</Th>
             <Th width={30}>{words.columns.remedy}</Th>
           </Tr>
         </Thead>

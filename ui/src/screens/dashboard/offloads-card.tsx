@@ -57,7 +57,7 @@ function Offloaded({ offloads, at, hasNfs }: Props) {
     <>
       <Block totals={totals} />
       {(hasNfs || problem !== null || exports !== undefined) && <Nas counters={exports} problem={problem} />}
-      <p>{saved > 0 ? words.saved(formatDuration(saved * 1000)) : words.none}</p>
+      <p className="zv-total">{saved > 0 ? words.saved(formatDuration(saved * 1000)) : words.none}</p>
       {saved > 0 && <p className="zv-lead">{words.savedHelp}</p>}
     </>
   );

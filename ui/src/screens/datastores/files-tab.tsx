@@ -96,7 +96,7 @@ function FileTable({ files, onClone }: FilesProps) {
           <Th>{columns.total}</Th>
           <Th>{columns.allocated}</Th>
           <Th>{columns.unique}</Th>
-          <Th>{columns.reserved}</Th>
+          <Th modifier="nowrap">{columns.reserved}</Th>
           <Th screenReaderText={words.clone.action} />
         </Tr>
       </Thead>

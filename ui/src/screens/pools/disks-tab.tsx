@@ -31,7 +31,7 @@ function DiskTable({ disks }: { readonly disks: readonly Disk[] }) {
       <Thead>
         <Tr>
           <Th screenReaderText={columns.details} />
-          <Th width={25}>{columns.path}</Th>
+          <Th width={30}>{columns.path}</Th>
           <Th>{columns.model}</Th>
           <Th modifier="wrap">{columns.serial}</Th>
           <Th>{columns.kind}</Th>
