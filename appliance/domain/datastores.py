@@ -363,6 +363,18 @@ def check_lun(session: Session, lun: int, own: str | None = None) -> None:
         raise ConflictError(f"LUN {lun} is another datastore's", [other.datastore])
 
 
+def given_away(session: Session, decided: Mapping[str, Any]) -> bool:
+    """Whether number or path that were decided for a datastore (`uuid`) are another's by now."""
+    own, lun, number, share = (decided.get(key) for key in ("uuid", "lun", "export", "share"))
+    if own is None:
+        return False
+    taken = select(Presentation.datastore).where(Presentation.lun == lun, Presentation.datastore != own)
+    if lun is not None and session.scalar(taken) is not None:
+        return True
+    shown = select(Export.datastore).where((Export.number == number) | (Export.share == share), Export.datastore != own)
+    return number is not None and share is not None and session.scalar(shown) is not None
+
+
 def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None) -> None:
     """Shows a datastore under this number; with `groups` to these, else to those it was shown to."""
     found = session.get(Presentation, uuid)

@@ -9,12 +9,12 @@ import time
 
 from appliance import logs
 from appliance.database.models import Job
-from appliance.domain import jobs, schedules
+from appliance.domain import datastores, jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import file_operations, hold_operations, operations, pool_operations, snapshot_operations, support
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Cancelled, Operation, Parameters, Stopping
+from appliance.worker.steps import Cancelled, Operation, Parameters, Plan, Stopping
 from appliance.worker.under_way import NOT_NOTED, UnderWay
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.model import Health
@@ -99,27 +99,35 @@ class Executor:
                 before = jobs.asked_before(session, key)
             if before is not None:
                 return before
-            plan = operation.plan(self._context, asked)
-            if kind.startswith(("datastore.", "snapshot.")):
-                self._check_pools(plan.parameters)
-            with self._under_way.lock, self._context.store.session() as session:
-                if until is not None and time.monotonic() > until:
-                    raise UnavailableError("it took too long to look at the storage; nothing was begun")
-                for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
-                    if also and also != plan.subject:
-                        jobs.busy(session, str(also))
-                jobs.in_the_way(session, plan.parameters)
-                job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
-                job_id = job.id
-                try:
-                    self._under_way.add(job_id, [one.id for one in jobs.active(session)])
-                except ZfsError as error:
-                    raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
+            job_id = None
+            while job_id is None:
+                plan = operation.plan(self._context, asked)
+                if kind.startswith(("datastore.", "snapshot.")):
+                    self._check_pools(plan.parameters)
+                job_id = self._queue(kind, plan, actor, key, until)
             _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
         with self._wake:
             self._wake.notify_all()
         self._start_beside()
         return job_id
+
+    def _queue(self, kind: str, plan: Plan, actor: str, key: str | None, until: float | None) -> str | None:
+        """A job's identifier; None where what was planned is not free any more: the reconciler may have given a number away."""
+        with self._under_way.lock, self._context.store.session() as session:
+            if until is not None and time.monotonic() > until:
+                raise UnavailableError("it took too long to look at the storage; nothing was begun")
+            for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
+                if also and also != plan.subject:
+                    jobs.busy(session, str(also))
+            jobs.in_the_way(session, plan.parameters)
+            if datastores.given_away(session, plan.parameters):
+                return None
+            job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
+            try:
+                self._under_way.add(job.id, [one.id for one in jobs.active(session)])
+            except ZfsError as error:
+                raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
+            return job.id
 
     def _check_pools(self, decided: Parameters) -> None:
         """Refuses what would wait for a pool that does not answer, and fail then."""

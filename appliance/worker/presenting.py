@@ -48,7 +48,7 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
                 continue
             if store.kind == domain.VMFS:
                 lun = there.get(store.uuid) if there is not None else None
-                if there is None or (lun is not None and lun.number in of_others):
+                if there is None or (lun is not None and lun.number in {*of_others, *luns}):
                     continue  # it can't be told who sees it; or hosts use it under a number that is another's: unnumbered tells
                 others = [number for uuid, number in of_found.items() if uuid != store.uuid]
                 _present_lun(session, kept, lun, [*luns, *others])

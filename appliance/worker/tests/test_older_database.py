@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from appliance.domain import jobs
+from appliance.domain import datastores as domain
+from appliance.domain import exports, jobs
 from appliance.helper.client import HelperClient
 from appliance.helper.tests.served import served
 from appliance.testing import GIB, Appliance
+from appliance.worker.context import Context
+from appliance.worker.operations import Create
+from appliance.worker.steps import Parameters, Plan
 from appliance.zfs.errors import EngineUnavailable
 from appliance.zfs.job_notes import NotesFile
 
@@ -83,6 +88,28 @@ def test_what_it_had_made_is_not_taken_back(
     assert [one.guid for one in appliance.simulator.volumes()][: len(before)] == before and before
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert {one["name"]: one["state"] for one in appliance.get("/datastores")["items"]} == {"first": "active", "second": "active"}
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_number_is_chosen_anew_that_was_given_away_meanwhile(
+    kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the reconciler, to a datastore that it finds between plan and job."""
+    found, real = [str(uuid.UUID(int=7))], Create.plan
+
+    def plan(self: Create, context: Context, asked: Parameters) -> Plan:
+        planned = real(self, context, asked)
+        if found:
+            with appliance.store.session() as session:
+                if kind == "vmfs":
+                    domain.present(session, found.pop(), planned.parameters["lun"], None)
+                else:
+                    exports.show(session, found.pop(), planned.parameters["export"], "/found")
+        return planned
+
+    monkeypatch.setattr(Create, "plan", plan)
+    store = appliance.get(f"/datastores/{appliance.datastore('first', kind=kind)}")
+    assert (store["lun"], store["export"]) == ((1, None) if kind == "vmfs" else (None, 2))
 
 
 def test_a_queued_job_that_was_cancelled_is_not_done(appliance: Appliance, tmp_path: Path) -> None:
