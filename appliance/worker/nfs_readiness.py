@@ -32,7 +32,8 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
         remedy = "systemctl start nfs-ganesha; packaging/dbus for who may ask it"
         yield "nfs", "The NFS server runs", FAILED, facts.problem, remedy, ""
     else:
-        yield "nfs", "The NFS server runs", OK, f"it serves {sum(one.served for one in facts.exports)} exports", "", ""
+        count = sum(one.served for one in facts.exports)
+        yield "nfs", "The NFS server runs", OK, f"it serves {count} export{'' if count == 1 else 's'}", "", ""
     if facts.counters_problem:
         remedy = "Control_Socket and Control_User of /etc/zvaai/vaai-nas.conf; restart nfs-ganesha"
         yield "vaai_nas", "VAAI-NAS answers", WARNING, facts.counters_problem, remedy, ""

@@ -10,6 +10,7 @@ export const dashboard = {
     workerRuns: "Runs",
     target: "iSCSI target",
     targetRuns: (version: string) => `Runs, version ${version}`,
+    nfs: "NFS server",
     luns: "LUNs served",
     lunsFailed: (count: number) => `${count} failed`,
     sessions: "iSCSI sessions",

@@ -76,7 +76,8 @@ export const session = {
     },
     done: {
       title: "The appliance is ready",
-      lead: "Next, make a datastore and present it to your hosts.",
+      lead: "Next, add your ESXi hosts in a host group, and make a datastore that this group sees.",
+      hosts: "Add hosts",
       create: "Make a datastore",
       dashboard: "Go to the dashboard",
     },

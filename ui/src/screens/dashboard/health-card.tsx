@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { readinessQuery, statusQuery } from "../../api/queries";
 import type { Readiness, Status } from "../../api/types";
 import { capitalised } from "../../format/sentence";
-import { Facts } from "../../parts/facts";
+import { Facts, type Fact } from "../../parts/facts";
 import { Panel } from "../../parts/panel";
 import { Told } from "../../parts/states";
 import { Time } from "../../parts/values";
@@ -42,6 +42,7 @@ export function HealthCard() {
                     words.target,
                     status.target ? capitalised(status.target.problem ?? words.targetRuns(status.target.version)) : "–",
                   ],
+                  nfsSaid(readiness),
                   [words.luns, <Luns key="luns" status={status} />],
                   [words.sessions, status.target?.sessions ?? "–"],
                   status.storage_problem == null ? null : [words.pools, capitalised(status.storage_problem)],
@@ -55,6 +56,12 @@ export function HealthCard() {
       </Told>
     </Panel>
   );
+}
+
+/** While there are NFS datastores: what readiness has seen of their server. */
+function nfsSaid(readiness: Readiness | undefined): Fact {
+  const check = readiness?.checks.find(({ id }) => id === "nfs");
+  return check === undefined ? null : [words.nfs, capitalised(check.evidence)];
 }
 
 function checksSaid({ checks }: Readiness): string {

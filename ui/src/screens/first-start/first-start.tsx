@@ -104,7 +104,10 @@ function Done() {
       <h2 className="zv-step-title">{words.done.title}</h2>
       <p>{words.done.lead}</p>
       <div className="zv-buttons">
-        <Button onClick={() => void navigate("/datastores/new")}>{words.done.create}</Button>
+        <Button onClick={() => void navigate("/hosts")}>{words.done.hosts}</Button>
+        <Button variant="secondary" onClick={() => void navigate("/datastores/new")}>
+          {words.done.create}
+        </Button>
         <Button variant="secondary" onClick={() => void navigate("/")}>
           {words.done.dashboard}
         </Button>
