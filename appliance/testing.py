@@ -35,6 +35,8 @@ from appliance.zfs.simulator import Simulator
 
 PASSWORD = "correct horse battery"
 GIB = 1 << 30
+_LIMIT_S = 60.0
+"""For what takes milliseconds on a machine that has nothing else to do."""
 
 
 @dataclass
@@ -61,6 +63,12 @@ class Appliance:
         assert self.server is not None
         self.server.service = self.service
         self.service.start()
+        self.settled()
+
+    def settled(self) -> None:
+        """Once what the worker does by itself, after its start or after what was asked of it, is done. Raises AssertionError."""
+        assert self.service.rounds.wait(_LIMIT_S), "a round by the clock does not end"
+        assert self.service.watch.asked.wait(_LIMIT_S), "asking the disks does not end"
 
     @property
     def store(self) -> Store:
@@ -91,11 +99,12 @@ class Appliance:
         return ended
 
     def ended(self, job_id: str) -> Any:
-        """A job, once it has ended."""
-        limit = time.monotonic() + 30
+        """A job, once it has ended, and alerts tell what is so since then. Raises AssertionError."""
+        limit = time.monotonic() + _LIMIT_S
         while time.monotonic() < limit:
             job = self.get(f"/jobs/{job_id}")
-            if job["state"] not in ("queued", "running"):
+            if job["state"] not in ("queued", "running") and not self.service.executor.is_at_work(job_id):
+                self.settled()
                 return job
             time.sleep(0.005)
         raise AssertionError(f"the job does not end: {job}")
@@ -164,6 +173,7 @@ def running(
             caller = access.Caller(user.id, user.name, role, False, "")
             appliance.tokens[role.label] = access.add_token(session, caller, "test", role, access.TOKEN_LONGEST_S)[1]
     try:
+        appliance.settled()
         yield appliance
     finally:
         server.shutdown()

@@ -99,6 +99,19 @@ def about_since(session: Session, since: float, begun_since: float = 0) -> set[s
     return {str(one) for job in found for one in (job.subject, job.parameters.get("dataset")) if one}
 
 
+def out_of_service_since(session: Session, since: float) -> set[str]:
+    """Datastores that jobs have taken out of service that run, or have ended since then (seconds since 1970)."""
+    found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
+    return {str(uuid) for job in found for uuid in job.parameters.get("out_of_service", ())}
+
+
+def involved(job: Job) -> set[str]:
+    """Its subject, and the datastores and datasets that it needs, makes or changes."""
+    its = job.parameters
+    named = (its.get(key) for key in ("uuid", "source", "dataset"))
+    return {job.subject, *(str(one) for one in named if one), *its.get("about", ()), *its.get("out_of_service", ())}
+
+
 def begin(session: Session, job_id: str) -> Job:
     """It runs, or is taken up again."""
     found = job(session, job_id)

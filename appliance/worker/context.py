@@ -29,6 +29,7 @@ from appliance.domain.secrets import Seal
 from appliance.worker import lost_database, nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
+from appliance.worker.settling import Settling
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.job_notes import JobNotes, NotesFile
 from appliance.zfs.keys import KeptKeys, Keys
@@ -69,6 +70,8 @@ class Context:
     """What makes target and NFS server serve what they should."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
+    settling: Settling = field(init=False)
+    """What alerts leave as it is while jobs are about it."""
     disks_told: Callable[[], list[dict[str, Any]]] = list
     """All disks, with what each said last by SMART: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
@@ -83,6 +86,7 @@ class Context:
     def __post_init__(self) -> None:
         engine = self.engine
         nfs = self.configuration.nfs
+        self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
         self.files = VaaiNasSimulator(folder=self._exported_folder) if nfs.simulated else VaaiNas(nfs.statistics)
         with self.store.reading() as session:
@@ -206,6 +210,15 @@ class Context:
     def about_since(self, session: Session, inventory: Inventory) -> set[str]:
         """What jobs are about that run, or have ended since this was looked at: it may show half of it (jobs.about_since)."""
         return jobs.about_since(session, inventory.looked_at)
+
+    def unsure(self, session: Session, inventory: Inventory) -> set[str]:
+        """Of what it can't be told yet how it is: `about_since`, but not what a job runs for longer than HIDDEN_SECONDS already.
+
+        A datastore is left out of what is served as long as a job has it out of service: of that nothing is found, however long.
+        """
+        since = inventory.looked_at
+        about = jobs.about_since(session, since, time.time() - capacity.HIDDEN_SECONDS)
+        return about | jobs.out_of_service_since(session, since)
 
     def served_targets(self) -> list[ServedTarget]:
         """Ours, as the target has it; none while it has none. Raises UnavailableError."""

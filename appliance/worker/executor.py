@@ -43,6 +43,8 @@ class Executor:
         self._thread = threading.Thread(target=self._run, name="jobs")
         self._beside: dict[str, threading.Thread] = {}
         """By the jobs that they have."""
+        self._at_work: set[str] = set()
+        """Jobs that run, or have ended, and what comes after their end has not."""
         self._under_way = UnderWay(context.notes)
         self._sorted_out = False
         """Whether what is under way by the database may be taken up."""
@@ -63,6 +65,8 @@ class Executor:
         self._sorted_out = True
         if any(job.parameters.get("out_of_service") for job in others):
             self._back_in_service()
+        for job in others:
+            self._context.settling.ended(job)
 
     def _note(self) -> None:
         """What has ended need not be taken up again."""
@@ -184,10 +188,25 @@ class Executor:
                 if not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
             self._note()  # queued jobs are cancelled by the API
+            self._context.settling.consider()
             return
         self._whole(job)
 
+    def is_at_work(self, job_id: str) -> bool:
+        """Whether it runs, or has ended, and what comes after its end has not."""
+        with self._wake:
+            return job_id in self._at_work
+
     def _whole(self, job: Job) -> None:
+        with self._wake:
+            self._at_work.add(job.id)
+        try:
+            self._run_and_settle(job)
+        finally:
+            with self._wake:
+                self._at_work.discard(job.id)
+
+    def _run_and_settle(self, job: Job) -> None:
         operation = OPERATIONS[job.kind]
         logs.of_request(f"job-{job.id}")
         _log.info("%s of %s begins", job.kind, job.subject)
@@ -199,6 +218,7 @@ class Executor:
             self._end(job, jobs.FAILED, problem={**to_wire(InternalError()), "left": left})
         if job.parameters.get("out_of_service"):
             self._back_in_service()
+        self._context.settling.ended(job)
 
     def _back_in_service(self) -> None:
         try:

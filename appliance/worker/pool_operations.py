@@ -11,7 +11,6 @@ from typing import Any
 from appliance.domain import capacity, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
-from appliance.domain.journal import settle
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
@@ -113,8 +112,9 @@ def tell_capacity(context: Context) -> None:
         unsure = capacity.unsure(stores, about)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
     with context.store.session() as session:
-        settle(session, "capacity", findings, unsure)
+        context.settling.settle(session, "capacity", findings, unsure)
         capacity.keep(session, inventory.pools, context.pool_thresholds)
+    context.settling.consider()
 
 
 def dry_run(context: Context, asked: Parameters) -> list[str]:

@@ -24,6 +24,7 @@ from appliance.domain.journal import Finding, settle, tell
 from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, unnumbered
+from appliance.worker.rounds import EVENT, PERIODIC
 from appliance.worker.wanted import out_of_service
 from appliance.worker.wanted import wanted as wanted_of
 from appliance.zfs import errors as zfs
@@ -95,7 +96,7 @@ class Reconciling:
                 except Exception as error:
                     _log.exception("serving %s", plane)
                     away[plane] = InternalError(f"the worker is at fault: {error}")
-            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
+            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked, inventory)
 
     def _reconciled(
         self,
@@ -105,6 +106,7 @@ class Reconciling:
         away: dict[str, DomainError],
         serving: set[str],
         locked: Sequence[planes.Failure],
+        inventory: domain.Inventory,
     ) -> planes.Outcome:
         mended = self.problem is not None
         self.at, self.serving = time.time(), serving
@@ -114,9 +116,12 @@ class Reconciling:
         )
         problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
         self.problem = "; ".join(problems) or None
-        if outcome.differences or problems or mended or cause != "periodic":
+        if outcome.differences or problems or mended or cause != PERIODIC or self._context.settling.waiting:
             with self._context.store.session() as session:
-                self._settle(session, outcome, outcomes, locked, cause)
+                # Now: of a job that has begun meanwhile half may have been seen.
+                unsure = self._context.unsure(session, inventory)
+                self._settle(session, outcome, outcomes, locked, cause, unsure)
+            self._context.settling.consider()
             keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
             self._unavailable(
                 [
@@ -258,9 +263,10 @@ class Reconciling:
         outcomes: dict[str, planes.Outcome],
         locked: Sequence[planes.Failure],
         cause: str,
+        unsure: set[str],
     ) -> None:
         if outcome.differences:
-            told = "drift" if cause in ("periodic", "event") else "reconciled"
+            told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             tell(session, told, "target", cause=cause, differences=list(outcome.differences))
         areas = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
         found = {areas[plane]: list(one.failures) for plane, one in outcomes.items()}
@@ -270,4 +276,4 @@ class Reconciling:
             findings = [
                 Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
             ]
-            settle(session, area, findings)
+            self._context.settling.settle(session, area, findings, {f"{area}:{uuid}" for uuid in unsure})

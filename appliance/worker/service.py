@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
 from appliance.worker.picture import Picture
+from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
@@ -38,12 +38,16 @@ class Service:
         self.context = context
         self.executor = Executor(context)
         self.now: Callable[[], float] = time.time
-        self._stopping = threading.Event()
-        self._asked = threading.Event()
-        self._by_event = False
-        self.watch = Watch(context, self._after_event)
+        self.watch = Watch(context, lambda: self.rounds.ask(EVENT))
+        steps = (
+            lambda cause: context.reconciling.reconcile(cause),
+            lambda _: self._schedules(),
+            lambda _: self._capacity(),
+            lambda _: self.watch.pools(),
+        )
+        self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
+        context.settling.ask = self.rounds.ask
         self.picture = Picture(context)
-        self._clock = threading.Thread(target=self._by_the_clock, name="clock")
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
             "status": self._status,
@@ -84,16 +88,15 @@ class Service:
     def start(self) -> None:
         """Jobs that were under way go on; all is reconciled."""
         self.executor.start()
-        self._clock.start()
+        self.rounds.start()
         self.picture.start()
         self.watch.start()
 
     def stop(self) -> None:
         """After the job under way."""
-        self._stopping.set()
-        self._asked.set()
+        self.rounds.stop()
         self.executor.stop()
-        self._clock.join()
+        self.rounds.join()
         self.watch.stop()
         self.picture.stop()
 
@@ -276,7 +279,7 @@ class Service:
 
     def _reconcile(self, asked: dict[str, Any]) -> dict[str, Any]:
         if not asked.get("wait"):
-            self._changed()
+            self.rounds.ask()
             return {}
         outcome = self.context.reconciling.reconcile(str(asked.get("cause", "asked")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
@@ -325,44 +328,14 @@ class Service:
         root = self._root(asked["pool"])
         with as_domain_errors():
             self.context.keys.keep_key(root.name, bytes.fromhex(asked["secret"]))
-        self._asked.set()
+        self.rounds.ask()
         return {}
 
     # --- by the clock
 
-    def _by_the_clock(self) -> None:
-        cause, settings = "start", self.context.configuration.worker
-        while not self._stopping.is_set():
-            for step in (
-                lambda cause=cause: self.context.reconciling.reconcile(cause),
-                self._schedules,
-                self._capacity,
-                self.watch.pools,
-            ):
-                try:
-                    step()
-                except DomainError as error:
-                    _log.warning("by the clock: %s", error)
-                except Exception:
-                    _log.exception("by the clock")
-            asked = self._asked.wait(settings.reconcile_seconds)
-            self._asked.clear()
-            event, self._by_event = self._by_event, False
-            cause = "event" if event else "changed" if asked else "periodic"
-
     def _capacity(self) -> None:
         self._look()
         pool_operations.tell_capacity(self.context)
-
-    def _after_event(self) -> None:
-        """Something happened to storage: what is found then is not our change, unless one is asked for meanwhile."""
-        if not self._asked.is_set():
-            self._by_event = True
-        self._asked.set()
-
-    def _changed(self) -> None:
-        self._by_event = False
-        self._asked.set()
 
     def _schedules(self) -> None:
         with self.context.store.reading() as session:

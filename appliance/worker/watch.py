@@ -37,6 +37,8 @@ class Watch:
         self._context, self._reconcile = context, reconcile
         self.now: Callable[[], float] = time.time
         self._stopping, self._changed = threading.Event(), threading.Event()
+        self.asked = threading.Event()
+        """Disks were asked once since the start, or can't be."""
         self._threads = (
             threading.Thread(target=self._disks_by_the_clock, name="disks"),
             threading.Thread(target=self._pools_by_events, name="events"),
@@ -154,6 +156,7 @@ class Watch:
                 _log.warning("disks: %s", error)
             except Exception:
                 _log.exception("disks")
+            self.asked.set()
             self._stopping.wait(self._context.configuration.worker.disk_health_seconds)
 
     def ask_disks(self) -> None:

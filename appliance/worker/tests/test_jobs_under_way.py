@@ -12,15 +12,24 @@ import pytest
 from sqlalchemy import select
 
 from appliance.database.models import WebhookDelivery
+from appliance.dataplane.ganesha import ExportRefusedError
+from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs
 from appliance.domain.capacity import HIDDEN_SECONDS
+from appliance.domain.journal import Finding
 from appliance.testing import GIB, Appliance
+from appliance.zfs.errors import OutOfSpace
 
 
 def look(appliance: Appliance) -> set[str]:
     """All that the clock does, and the keys of the open alerts then."""
     assert appliance.request("POST", "/reconcile").status_code == 200
     appliance.service._capacity()
+    return opened(appliance)
+
+
+def opened(appliance: Appliance) -> set[str]:
+    """The keys of the open alerts."""
     return {one["key"] for one in appliance.get("/alerts")["items"]}
 
 
@@ -131,7 +140,85 @@ def test_an_open_alert_stays_until_the_job_has_ended(hooked: Appliance, hold: Ca
     with waits:
         assert key in look(hooked) and ("alert.cleared", key) not in told(hooked)
     assert hooked.ended(job)["state"] == "succeeded"
-    assert look(hooked) == set() and told(hooked).count(("alert.cleared", key)) == 1
+    assert opened(hooked) == set() and told(hooked).count(("alert.cleared", key)) == 1, "without waiting for the clock"
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_what_a_job_takes_out_of_service_keeps_its_alert_until_it_has_ended(
+    kind: str, outcome: str, hooked: Appliance, hold: Callable[..., Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can't be served as it should, and is not to be for a while: that is no end of it."""
+    store = hooked.datastore("first", kind=kind)
+    key = cannot_be_served(hooked, store, kind, monkeypatch)
+    assert look(hooked) == {key} and told(hooked) == [("alert.raised", key)]
+    waits = hold("rename")
+    if outcome == "failed":
+        hooked.simulator.fail_next("rename", OutOfSpace("tank"))
+    job = begin(hooked, "DELETE", f"/datastores/{store}")
+    with waits:
+        assert look(hooked) == {key} and told(hooked) == [("alert.raised", key)]
+    assert hooked.ended(job)["state"] == outcome
+    gone = outcome == "succeeded"
+    assert opened(hooked) == (set() if gone else {key})
+    assert told(hooked) == [("alert.raised", key), *([("alert.cleared", key)] if gone else [])]
+
+
+def cannot_be_served(appliance: Appliance, store: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """From now on; the key of the alert that tells it."""
+    if kind == "vmfs":
+        assert isinstance(appliance.target, TargetSimulator)
+        appliance.target.guid_at = lambda _path: 5
+        appliance.target.restart()
+        return f"reconcile:{store}"
+
+    def refuse(*_: Any) -> None:
+        raise ExportRefusedError("no such path")
+
+    (export,) = appliance.nfs.served()
+    appliance.nfs.remove(export.export_id)
+    monkeypatch.setattr(appliance.nfs, "add", refuse)
+    return f"reconcile-nfs:{store}"
+
+
+def test_many_jobs_have_one_round_after_the_last(
+    hooked: Appliance, hold: Callable[..., Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each looks at all of storage."""
+    store = hooked.datastore("first")
+    key = cannot_be_served(hooked, store, "vmfs", monkeypatch)
+    assert look(hooked) == {key}
+    rounds = []
+
+    def capacity() -> None:
+        with hooked.store.reading() as session:
+            rounds.append([job.id for job in jobs.active(session)])
+
+    monkeypatch.setattr(hooked.service, "_capacity", capacity)
+    waits = hold("snapshot")
+    names = [f"s{number}" for number in range(20)]
+    begun = [begin(hooked, "POST", "/snapshots", {"name": name, "datastores": [store]}) for name in names]
+    with waits:
+        assert rounds == []
+    assert {hooked.ended(job)["state"] for job in begun} == {"succeeded"}
+    assert rounds == [[]]
+
+
+def test_what_is_left_by_who_looked_before_a_job_had_ended_is_settled(hooked: Appliance) -> None:
+    """The job's end saw nothing yet that was left, and asked for no round."""
+    hooked.datastore("first")
+    settling, asked = hooked.service.context.settling, threading.Event()
+    settling.ask = asked.set
+    settling.consider()
+    assert not asked.is_set()
+    key = "capacity:missing:one"
+    with hooked.store.session() as session:
+        settling.settle(session, "capacity", [Finding(key, "warning", "one", "it is missing")], {key})
+    settling.consider()
+    assert asked.is_set() and opened(hooked) == set()
+    asked.clear()
+    settling.consider()
+    assert not asked.is_set(), "once, however long it can't be settled"
 
 
 def test_a_job_that_waits_for_others_hides_nothing(hooked: Appliance, hold: Callable[..., Held]) -> None:
