@@ -67,7 +67,7 @@ class Unprivileged(Target):
         """SIGTERM to the daemon, not to strace; the exit code."""
         os.kill(self.call("status")["process_id"], signal.SIGTERM)
         assert self._process is not None
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string(UNIT.read_text())
     final = {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()}
-    ended = [subprocess.run([PROGRAM, *words], capture_output=True, timeout=20, check=False) for words in (options, ["serv"])]
+    ended = [subprocess.run([PROGRAM, *words], capture_output=True, timeout=60, check=False) for words in (options, ["serv"])]
     assert {result.returncode for result in ended} == final
 
 

@@ -84,7 +84,7 @@ class Process:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.terminate()
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=90)
 
 
 class Appliance:

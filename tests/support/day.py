@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 GIB = 1 << 30
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 _AWAY = 503
 
 

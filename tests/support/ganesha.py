@@ -120,7 +120,7 @@ class Rpcbind:
     def stop(self) -> None:
         """Ends it."""
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 class Ganesha:
@@ -194,7 +194,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
         path.write_text(text + self.blocks + "".join(export.block() for export in self.exports))
         return path
 
-    def start(self, timeout: float = 60) -> None:
+    def start(self, timeout: float = 120) -> None:
         """Starts the daemon and waits until it serves. Raises AssertionError with its log when it ends before."""
         assert not self.running(), "ganesha runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
 
         wait_for(serves, "ganesha serves", timeout)
 
-    def stop(self, timeout: float = 60) -> int:
+    def stop(self, timeout: float = 120) -> int:
         """Ends it by SIGTERM; its exit code. Raises subprocess.TimeoutExpired after killing it when it does not end."""
         assert self._process is not None
         self._process.terminate()

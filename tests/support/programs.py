@@ -30,7 +30,7 @@ def run(*command: str | Path, timeout: float = 120, **options: Any) -> str:
     return str(result.stdout)
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
     """Returns once `condition` holds. Raises TimeoutError naming `what`."""
     until = time.monotonic() + timeout
     while not condition():

@@ -152,7 +152,7 @@ def test_passwords_are_hashed_while_others_write(appliance: Appliance, monkeypat
     hashed = []
 
     def hash_password(password: str) -> str:
-        with contextlib.closing(sqlite3.connect(appliance.configuration.database, timeout=1)) as other:
+        with contextlib.closing(sqlite3.connect(appliance.configuration.database, timeout=30)) as other:
             other.execute("BEGIN IMMEDIATE")  # "database is locked" while a transaction holds it
             other.rollback()
         hashed.append(password)

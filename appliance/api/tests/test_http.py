@@ -188,7 +188,7 @@ def test_a_stream_of_events_ends_with_the_session(how: str, appliance: Appliance
         assert appliance.request("PATCH", f"/users/{begun.json['user']}", change).status_code == 200
     began = time.monotonic()
     for _ in parts:
-        assert time.monotonic() - began < 10, "it goes on"
+        assert time.monotonic() - began < 60, "it goes on"
     answer.close()
 
 

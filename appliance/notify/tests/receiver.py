@@ -24,7 +24,7 @@ class Receiver:
     received: list[tuple[Message, bytes]] = field(default_factory=list)
     answer: int | Callable[[BaseHTTPRequestHandler], None] = 204
 
-    def wait(self, count: int, seconds: float = 20) -> list[tuple[Message, bytes]]:
+    def wait(self, count: int, seconds: float = 60) -> list[tuple[Message, bytes]]:
         """What came, once there is so much. Raises AssertionError."""
         limit = time.monotonic() + seconds
         while len(self.received) < count:

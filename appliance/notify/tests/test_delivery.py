@@ -101,7 +101,7 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
     with receiver(tmp_path, tls=False) as there:
 
         def drips(handler: BaseHTTPRequestHandler) -> None:
-            for _ in range(100):
+            for _ in range(1000):
                 handler.wfile.write(b"H")
                 handler.wfile.flush()
                 time.sleep(0.05)
@@ -116,7 +116,7 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
             there.answer = answer
             began = time.monotonic()
             outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 30
             if answer is drips:
                 assert outcome.status is None and "no answer within" in str(outcome.problem)
 
@@ -136,7 +136,7 @@ def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeyp
     try:
         began = time.monotonic()
         outcome = deliver("https://absent.invalid/", new_secret(), "e", "{}")
-        assert outcome.status is None and "no answer within" in str(outcome.problem) and time.monotonic() - began < 20
+        assert outcome.status is None and "no answer within" in str(outcome.problem) and time.monotonic() - began < 50
         monkeypatch.setattr(delivery, "TOTAL_S", 0.01)
         problems = [deliver("https://absent.invalid/", new_secret(), "e", "{}").problem for _ in range(delivery.RESOLVERS)]
         assert "none is answered" in str(problems[-1])

@@ -63,19 +63,38 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
     appliance.datastore("first")
 
 
+class Waiting:
+    """A lock that counts who has come to it."""
+
+    def __init__(self) -> None:
+        self.changed, self.count, self._lock = threading.Condition(), 0, threading.Lock()
+
+    def __enter__(self) -> None:
+        with self.changed:
+            self.count += 1
+            self.changed.notify_all()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_many_that_wait_look_once(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    context, looks = appliance.service.context, []
-    volumes = context.engine.volumes
+    context, looks, callers = appliance.service.context, [], 16
+    volumes, waiting = context.engine.volumes, Waiting()
 
     def look_slowly(*asked: Any) -> Any:
         looks.append(1)
-        time.sleep(0.1)
+        with waiting.changed:
+            assert waiting.changed.wait_for(lambda: waiting.count >= callers, 60)
         return volumes(*asked)
 
     monkeypatch.setattr(context.engine, "volumes", look_slowly)
+    monkeypatch.setattr(context, "_looking", waiting)
     for newest in (0.0, None):
         looks.clear()
-        asking = [threading.Thread(target=context.look, args=(newest,)) for _ in range(16)]
+        waiting.count = 0
+        asking = [threading.Thread(target=context.look, args=(newest,)) for _ in range(callers)]
         for thread in asking:
             thread.start()
         for thread in asking:

@@ -97,7 +97,7 @@ class World:
     def job(self, kind: str, /, **asked: Any) -> tuple[Job, bool]:
         """A job, ended; and whether a worker died meanwhile."""
         job_id, died = self.executor.submit(kind, asked, "test"), False
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while time.monotonic() < limit:
             with self.store.reading() as session:
                 job = jobs.job(session, job_id)
@@ -231,12 +231,12 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(world.target, "create_lun", create_lun)
         job_id = world.executor.submit("snapshot.rollback", {"id": store, "snapshot": "one"}, "test")
-        world.executor._thread.join(30)
+        world.executor._thread.join(120)
     assert len(rollbacks) == 1
     written = world.simulator.volume(dataset).space.written
     assert written >= 1 << 20
     world.executor = world.worker()
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 120
     while time.monotonic() < limit:
         with world.store.reading() as session:
             if jobs.job(session, job_id).state == jobs.SUCCEEDED:

@@ -50,7 +50,7 @@ def begun(appliance: Appliance, store: str, destination: str = "vm/new-flat.vmdk
 
 
 def until(holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < limit
         time.sleep(0.005)

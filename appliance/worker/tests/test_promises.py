@@ -318,7 +318,7 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
             appliance.job("POST", f"/datastores/{clone}/purge")
     finally:
         stopping.set()
-        thread.join(30)
+        thread.join(60)
     assert not problems
     assert {store: lun.number for store, lun in luns(appliance).items()} == {stores[0]: 60, stores[1]: 61}
     assert {one["size"] for one in appliance.get("/datastores")["items"]} == {str(7 * GIB)}
@@ -357,7 +357,7 @@ def test_a_lun_stays_out_while_what_ran_into_its_time_limit_may_come_true(applia
     appliance.simulator.unfinished = unfinished  # type: ignore[method-assign]
     answer = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {})
     assert answer.status_code == 202 and answer.json is not None
-    assert asked.acquire(timeout=30) and asked.acquire(timeout=30)  # it is tried again
+    assert asked.acquire(timeout=60) and asked.acquire(timeout=60)  # it is tried again
     appliance.request("POST", "/reconcile")
     assert store not in luns(appliance) and appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
     appliance.simulator.late.clear()

@@ -123,10 +123,13 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
         appliance.target.start()
         wait_for(lambda: json.loads(there.received[-1][1])["type"] == "alert.cleared", "it is told that all is well")
         wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker answers")
-        shown = appliance.json("webhook", "list")[0]
-        assert shown["last_delivery"]["state"] == "delivered"
-        kept = [one["state"] for one in appliance.json("webhook", "deliveries", "pager")]
-        assert "pending" not in kept and kept.count("delivered") >= 3
+
+        def states() -> list[str]:
+            return [one["state"] for one in appliance.json("webhook", "deliveries", "pager")]
+
+        wait_for(lambda: "pending" not in states(), "what was answered is written down")
+        assert appliance.json("webhook", "list")[0]["last_delivery"]["state"] == "delivered"
+        assert states().count("delivered") >= 3
         appliance.cli("webhook", "delete", "pager")
     assert made["secret"] not in appliance.logs()
 

@@ -60,7 +60,7 @@ def test_answers_are_as_described(
             str(PROGRAM), "run", f"http://127.0.0.1:{server.server_port}/api/v1/openapi.json",
             "-H", f"Authorization: Bearer {appliance.tokens['admin']}", *left_out, "--checks", CHECKS, "--phases", amount[0],
             "--max-examples", amount[1], "--seed", str(seed), "--no-color", "--continue-on-failure",
-            "--suppress-health-check", "all",
+            "--suppress-health-check", "all", "--request-timeout", "120",
         ]  # fmt: skip
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)
         server.shutdown()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from support.vaai_nas import vaai_nas
 
 from appliance.config import Nfs
 from appliance.database.models import Export as ExportRow
-from appliance.dataplane.ganesha import ClientRights, Export, Ganesha
+from appliance.dataplane.ganesha import ClientRights, Clients, Export, Ganesha
 from appliance.testing import GIB, Appliance, running
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
@@ -162,16 +162,21 @@ def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = rig.appliance.request("DELETE", f"/datastores/{young}")
     assert answer.status_code == 409 and answer.json is not None, "a daemon that began a moment ago knows nobody yet"
     assert answer.json["blocking"] == [ESX1]
-    monkeypatch.setattr("appliance.domain.exports.IDLE_SECONDS", 2)
-    time.sleep(2)  # as ganesha counts
+    clients = rig.control.clients
+
+    def since_an_hour() -> Clients:
+        told = clients()
+        return replace(told, since=told.since - 3600)
+
+    monkeypatch.setattr(rig.control, "clients", since_an_hour)
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     idle = rig.appliance.nfs_datastore("second", clients=[ESX1])
     with mounted("/first", server=ESX1) as host:
         host.write_file("/made", b"data")
         refused = rig.appliance.request("DELETE", f"/datastores/{store}")
         assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [ESX1]
-    clients = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
-    assert clients[ESX1] == [store]
+    told = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
+    assert told[ESX1] == [store]
     rig.appliance.job("DELETE", f"/datastores/{idle}")
     with mounted("/first", 4, server=ESX1) as host, host.opened("/made") as held:
         assert held.read(0, 4) == b"data"
