@@ -43,7 +43,7 @@ def zed(directory: Path, socket: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.fixture
@@ -97,10 +97,14 @@ def test_what_happens_to_a_pool_is_told(appliance: Appliance) -> None:
     assert "checksum errors" in str(appliance.json("alert", "list"))
 
     store = Store(appliance.directory / "state" / "appliance.sqlite")
-    with store.reading() as session:
-        classes = {event.data["event_class"] for event in session.query(Event).filter(Event.kind == "zfs")}
+
+    def classes() -> set[str]:
+        with store.reading() as session:
+            return {event.data["event_class"] for event in session.query(Event).filter(Event.kind == "zfs")}
+
+    kept = {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum", "sysevent.fs.zfs.scrub_finish"}
+    wait_for(lambda: kept <= classes(), f"{kept} are kept", PATIENCE)
     store.close()
-    assert {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum", "sysevent.fs.zfs.scrub_finish"} <= classes, classes
     run("zpool", "clear", POOL)
     wait_for(lambda: "pool:errors" not in alerts(appliance), "the errors are told no more", PATIENCE)
 
