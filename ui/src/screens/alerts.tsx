@@ -5,6 +5,7 @@ import { useCallback } from "react";
 import { api, idempotent, told } from "../api/client";
 import { alertsQuery } from "../api/queries";
 import type { Alert } from "../api/types";
+import { capitalised } from "../format/sentence";
 import { Screen } from "../parts/page";
 import { ProblemAlert } from "../parts/problem-alert";
 import { Severity } from "../parts/severity";
@@ -61,9 +62,9 @@ function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
           {alerts.map((alert) => (
             <Tr key={alert.id}>
               <Td dataLabel={words.title}>
-                <Severity of={alert} /> {alert.text}
+                <Severity of={alert} /> {capitalised(alert.text)}
               </Td>
-              <Td dataLabel={words.remedy}>{alert.remedy}</Td>
+              <Td dataLabel={words.remedy}>{capitalised(alert.remedy)}</Td>
               <Td dataLabel={words.raised}>
                 <Time at={alert.raised_at} ago />
               </Td>

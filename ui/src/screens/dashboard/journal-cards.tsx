@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { alertsQuery, jobsQuery } from "../../api/queries";
+import { capitalised } from "../../format/sentence";
 import { JobProgress, jobName } from "../../parts/job";
 import { Panel } from "../../parts/panel";
 import { Severity } from "../../parts/severity";
@@ -23,7 +24,7 @@ export function AlertsCard() {
             <ul className="zv-lines">
               {alerts.slice(0, SHOWN).map((alert) => (
                 <li key={alert.id}>
-                  <Severity of={alert} /> <span>{alert.text}</span> <Time at={alert.raised_at} ago />
+                  <Severity of={alert} /> <span>{capitalised(alert.text)}</span> <Time at={alert.raised_at} ago />
                 </li>
               ))}
             </ul>

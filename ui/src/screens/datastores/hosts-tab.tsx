@@ -13,6 +13,7 @@ import {
   sessionsQuery,
 } from "../../api/queries";
 import type { Datastore } from "../../api/types";
+import { capitalised } from "../../format/sentence";
 import { partsOf } from "../../parts/about";
 import { CopyLines } from "../../parts/copy-lines";
 import { Panel } from "../../parts/panel";
@@ -180,7 +181,7 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
               <ul className="zv-lines">
                 {about.map((alert) => (
                   <li key={alert.id}>
-                    <Severity of={alert} /> <span>{alert.text}</span> <Time at={alert.raised_at} ago />
+                    <Severity of={alert} /> <span>{capitalised(alert.text)}</span> <Time at={alert.raised_at} ago />
                   </li>
                 ))}
               </ul>
