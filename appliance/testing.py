@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,21 @@ class Appliance:
         return str(group["id"])
 
 
+@cache
+def _tables() -> bytes:
+    """A database as a new installation has it: its tables are made once for all tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder, "database"))
+        store.close()
+        return store.path.read_bytes()
+
+
+@cache
+def _password() -> str:
+    """The hash of PASSWORD: to make one takes long, and is meant to."""
+    return access.new_password("nobody", PASSWORD)
+
+
 @contextlib.contextmanager
 def running(
     directory: Path,
@@ -146,6 +163,9 @@ def running(
     simulator.create_pool(
         "tank", [VdevSpec(devices=tuple(disk.path for disk in simulator.disks()[:2]), redundancy=Redundancy.MIRROR)]
     )
+    if not configuration.database.exists():
+        configuration.database.touch(0o600)
+        configuration.database.write_bytes(_tables())
     store = Store(configuration.database)
     control = target or TargetSimulator()
     nfs = exports or GaneshaSimulator()
@@ -166,10 +186,9 @@ def running(
     service.start()
     services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
     appliance = Appliance(configuration, simulator, control, nfs, service, create(services), server=server)
-    password_hash = access.new_password("nobody", PASSWORD)
     for role in Role:
         with store.session() as session:
-            user = access.add_user(session, role.label, role, password_hash)
+            user = access.add_user(session, role.label, role, _password())
             caller = access.Caller(user.id, user.name, role, False, "")
             appliance.tokens[role.label] = access.add_token(session, caller, "test", role, access.TOKEN_LONGEST_S)[1]
     try:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from flask import Blueprint, Response, abort, request
@@ -96,8 +97,9 @@ def _files(folder: Path) -> Iterator[tuple[str, File]]:
         yield name, File(media_type, contents, hashlib.sha256(plain).hexdigest()[:32], name.startswith(_HASHED))
 
 
+@cache
 def site() -> dict[str, File]:
-    """Of the first place that has one."""
+    """Of the first place that has one, as it was when it was first asked for."""
     for place in PLACES:
         if found := read_site(place):
             return found
