@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -19,14 +18,21 @@ QUEUE = 1000
 KEPT = 20_000
 
 
-def submit(session: Session, kind: str, subject: str, parameters: dict[str, Any], actor: str, key: str | None = None) -> Job:
-    """A new job. Refused while another one is under way for the subject."""
+def check(session: Session, subject: str) -> None:
+    """Raises ConflictError while another job is under way for the subject, or too many wait."""
     busy(session, subject)
     if (session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(ACTIVE))) or 0) >= QUEUE:
         raise ConflictError(f"{QUEUE} jobs are waiting")
+
+
+def submit(
+    session: Session, job_id: str, kind: str, subject: str, parameters: dict[str, Any], actor: str, key: str | None = None
+) -> Job:
+    """A new job, of this identifier. Raises ConflictError, see `check`."""
+    check(session, subject)
     sequence = (session.scalar(select(func.max(Job.sequence))) or 0) + 1
     job = Job(
-        id=str(uuid.uuid4()),
+        id=job_id,
         sequence=sequence,
         kind=kind,
         subject=subject,

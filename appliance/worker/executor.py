@@ -6,6 +6,9 @@ import contextlib
 import logging
 import threading
 import time
+import uuid
+
+from sqlalchemy.orm import Session
 
 from appliance import logs
 from appliance.database.models import Job
@@ -117,21 +120,33 @@ class Executor:
 
     def _queue(self, kind: str, plan: Plan, actor: str, key: str | None, until: float | None) -> str | None:
         """A job's identifier; None where what was planned is not free any more: the reconciler may have given a number away."""
-        with self._under_way.lock, self._context.store.session() as session:
-            if until is not None and time.monotonic() > until:
-                raise UnavailableError("it took too long to look at the storage; nothing was begun")
-            for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
-                if also and also != plan.subject:
-                    jobs.busy(session, str(also))
-            jobs.in_the_way(session, plan.parameters)
-            if datastores.given_away(session, plan.parameters):
-                return None
-            job = jobs.submit(session, kind, plan.subject, plan.parameters, actor, key)
+        job_id = str(uuid.uuid4())
+        with self._under_way.lock:
+            with self._context.store.reading() as session:
+                if not self._is_free(session, plan, until):
+                    return None
+                active = [one.id for one in jobs.active(session)]
             try:
-                self._under_way.add(job.id, [one.id for one in jobs.active(session)])
+                # In no transaction: the helper may take long, and all who write would wait. Noted in vain does no harm.
+                self._under_way.add(job_id, active)
             except ZfsError as error:
                 raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
-            return job.id
+            with self._context.store.session() as session:
+                if not self._is_free(session, plan, until):
+                    return None
+                jobs.submit(session, job_id, kind, plan.subject, plan.parameters, actor, key)
+        return job_id
+
+    def _is_free(self, session: Session, plan: Plan, until: float | None) -> bool:
+        """Whether number and path that were planned are free still. Raises DomainError where the job can't be begun now."""
+        if until is not None and time.monotonic() > until:
+            raise UnavailableError("it took too long to look at the storage; nothing was begun")
+        jobs.check(session, plan.subject)
+        for also in (plan.parameters.get("uuid"), plan.parameters.get("source")):
+            if also and also != plan.subject:
+                jobs.busy(session, str(also))
+        jobs.in_the_way(session, plan.parameters)
+        return not datastores.given_away(session, plan.parameters)
 
     def _check_pools(self, decided: Parameters) -> None:
         """Refuses what would wait for a pool that does not answer, and fail then."""

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,25 +91,56 @@ def test_what_it_had_made_is_not_taken_back(
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+@pytest.mark.parametrize("moment", ["planned", "noted"])
 def test_a_number_is_chosen_anew_that_was_given_away_meanwhile(
-    kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+    moment: str, kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the reconciler, to a datastore that it finds between plan and job."""
-    found, real = [str(uuid.UUID(int=7))], Create.plan
+    found, real, really = [str(uuid.UUID(int=7))], Create.plan, NotesFile.note_jobs
+    plans: list[Parameters] = []
+
+    def give_away() -> None:
+        if not found:
+            return
+        with appliance.store.session() as session:
+            if kind == "vmfs":
+                domain.present(session, found.pop(), plans[-1]["lun"], None)
+            else:
+                exports.show(session, found.pop(), plans[-1]["export"], "/found")
 
     def plan(self: Create, context: Context, asked: Parameters) -> Plan:
         planned = real(self, context, asked)
-        if found:
-            with appliance.store.session() as session:
-                if kind == "vmfs":
-                    domain.present(session, found.pop(), planned.parameters["lun"], None)
-                else:
-                    exports.show(session, found.pop(), planned.parameters["export"], "/found")
+        plans.append(planned.parameters)
+        if moment == "planned":
+            give_away()
         return planned
 
+    def note_jobs(self: NotesFile, ids: Sequence[str]) -> None:
+        really(self, ids)
+        give_away()
+
     monkeypatch.setattr(Create, "plan", plan)
+    monkeypatch.setattr(NotesFile, "note_jobs", note_jobs)
     store = appliance.get(f"/datastores/{appliance.datastore('first', kind=kind)}")
     assert (store["lun"], store["export"]) == ((1, None) if kind == "vmfs" else (None, 2))
+    assert len(plans) == 2 and not appliance.configuration.jobs_under_way.read_text(), "nothing is under way, nor noted"
+
+
+def test_who_writes_does_not_wait_for_the_helper_that_notes(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take long: logins and other jobs would fail meanwhile."""
+    store, written, really = appliance.datastore("first"), threading.Event(), NotesFile.note_jobs
+
+    def note_jobs(self: NotesFile, ids: Sequence[str]) -> None:
+        if ids:
+            with closing(sqlite3.connect(appliance.configuration.database, timeout=20, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+            written.set()
+        really(self, ids)
+
+    monkeypatch.setattr(NotesFile, "note_jobs", note_jobs)
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert written.is_set()
 
 
 def test_a_queued_job_that_was_cancelled_is_not_done(appliance: Appliance, tmp_path: Path) -> None:
