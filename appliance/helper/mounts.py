@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
-from appliance.zfs.mountinfo import stack, topmost
+from appliance.zfs.mountinfo import stack
 
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
@@ -96,7 +97,7 @@ def is_its_own(engine: ZfsEngine, filesystem: Filesystem) -> bool:
 
 
 class Mounts:
-    """What is done before and after the operations that mount."""
+    """What is looked at and done before and after the operations that mount."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Mounts:
         self._target_user = target_user
 
     def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments to go on with. Raises Refused."""
+        """The arguments to go on with. Changes nothing. Raises Refused."""
         self._not_the_system(arguments)
         changed = dict(arguments)
         if operation == "create_filesystem":
@@ -129,14 +130,28 @@ class Mounts:
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, {})
             _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
-            self._no_copy_over(engine, filesystem)
-            self._nothing_over(filesystem)
+            self._nothing_over(filesystem, self._copies_over(engine, filesystem))
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, arguments["properties"])
             _reservations_of_its_own(engine, filesystem.name, arguments["properties"].get("mountpoint", filesystem.mountpoint))
             changed["properties"] = {**arguments["properties"], **SAFE}
         return changed
+
+    def clear(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> None:
+        """Unmounts copies that hide what is to be mounted; one that is in use stays. Raises DatasetBusy, Refused."""
+        if operation != "mount":
+            return
+        filesystem = engine.filesystem(arguments["name"])
+        for name in self._copies_over(engine, filesystem):
+            engine.unmount(name)
+            _log.warning(
+                "%s was mounted at %s, which is the place of %s, and is not any more",
+                name,
+                filesystem.mountpoint,
+                filesystem.name,
+            )
+        self._nothing_over(filesystem)
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
         """Mounts of an imported pool what may be mounted. Gives the folder of reservations to who writes there."""
@@ -155,34 +170,41 @@ class Mounts:
                 except ZfsError as problem:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
 
-    def _no_copy_over(self, engine: ZfsEngine, filesystem: Filesystem) -> None:
-        """Unmounts what hides a datastore at its place and is surely no datastore: copies that `zpool import` has mounted there.
+    def _copies_over(self, engine: ZfsEngine, filesystem: Filesystem) -> list[str]:
+        """What hides a datastore at its place and is surely no datastore: copies that `zpool import` has mounted there.
 
-        What is in use is not: then it is refused by DatasetBusy. Nothing is done for who has no right to the place itself.
+        The one that is seen first, up to what is no copy; none for who has no right to the place itself. Raises Refused for one
+        with children that are mounted: they would be unmounted with it, wherever that is.
         """
         place = filesystem.mountpoint or ""
         sure = "zvaai:guid" in filesystem.properties or is_of_reservations(filesystem.name, place)
-        if topmost(place) in (None, filesystem.name) or not sure or not is_its_own(engine, filesystem):
-            return
+        there = stack(place)
+        if not there or there[-1] == filesystem.name or not sure or not is_its_own(engine, filesystem):
+            return []
+        found = engine.filesystems()
         copies = {
             one.name
-            for one in engine.filesystems()
+            for one in found
             if one.mountpoint == place and not is_its_own(engine, one) and self._ours(names.pool_of(one.name))
         }
-        for name in reversed(stack(place)):  # the one that is seen first
-            if name not in copies:
-                return
-            engine.unmount(name)
-            _log.warning("%s was mounted at %s, which is the place of %s, and is not any more", name, place, filesystem.name)
+        over = list(takewhile(copies.__contains__, reversed(there)))
+        for name in over:
+            child = next((one for one in found if one.mounted and one.name.startswith(f"{name}/")), None)
+            if child is not None:
+                raise Refused(f"{name} is mounted at {place}, and so is {child.name} below it, at {child.mountpoint}")
+        return over
 
     def _ours(self, pool: str) -> bool:
         return (self._pools is None or pool in self._pools) and pool not in self._system()
 
-    def _nothing_over(self, filesystem: Filesystem) -> None:
-        """OpenZFS mounts one file system over another (overlay=on): received copies have the mountpoint of what they are of."""
-        there = topmost(filesystem.mountpoint or "")
-        if there not in (None, filesystem.name):
-            raise Refused(f"{there} is mounted at {filesystem.mountpoint}")
+    def _nothing_over(self, filesystem: Filesystem, going: Collection[str] = ()) -> None:
+        """OpenZFS mounts one file system over another (overlay=on): received copies have the mountpoint of what they are of.
+
+        Those that are `going` do not count. Raises Refused.
+        """
+        left = [name for name in stack(filesystem.mountpoint or "") if name not in going]
+        if left and left[-1] != filesystem.name:
+            raise Refused(f"{left[-1]} is mounted at {filesystem.mountpoint}")
 
     def _give(self, engine: ZfsEngine, name: str) -> None:
         pool, _, rest = name.partition("/")

@@ -42,6 +42,7 @@ _READING = frozenset(
         "zpool_status",
     )
 )
+_UNTOLD = frozenset(("note_jobs",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Operation:
     """Their types, by name; those with a default may be left out, others not be there."""
     result: Any
     changes: bool
-    """Whether it goes into the audit."""
+    """Then nobody asks twice."""
+    audited: bool
+    """Whether it goes into the audit: what changes something does, but for what the worker notes of its own with each job."""
 
 
 def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[JobNotes] | type[Log], name: str) -> Operation:
@@ -67,7 +70,8 @@ def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[JobNot
         if parameter.name != "self"
     ]
     arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, frozen=True, kw_only=True)
-    return Operation(name, arguments, types["return"], name not in _READING)
+    changes = name not in _READING
+    return Operation(name, arguments, types["return"], changes, changes and name not in _UNTOLD)
 
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)

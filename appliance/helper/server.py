@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -184,6 +184,17 @@ class Server:
         if not operation.changes:
             return self._policy.shown(method(**arguments))
         allowed = self._mounts.before(self._engine, operation.name, arguments)
+        with self._audited(operation, arguments, process, user):
+            self._mounts.clear(self._engine, operation.name, arguments)
+            result = method(**allowed)
+            self._mounts.after(self._engine, operation.name, arguments, result)
+            return result
+
+    @contextlib.contextmanager
+    def _audited(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Iterator[None]:
+        if not operation.audited:
+            yield
+            return
         with self._lock:
             self._changes += 1
             number = self._changes
@@ -194,9 +205,7 @@ class Server:
         _log.info("%s", json.dumps({"audit": "begun", **line}))
         began, outcome = time.monotonic(), "done"
         try:
-            result = method(**allowed)
-            self._mounts.after(self._engine, operation.name, arguments, result)
-            return result
+            yield
         except (ZfsError, GaneshaError) as problem:
             outcome = protocol.code_of(problem)
             raise
@@ -215,7 +224,7 @@ def auditable(name: str, value: Any) -> Any:
         return "(not shown)"
     if name == "encryption" and value is not None:
         return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}
-    if name in {"snapshots", "clients", "jobs"} and len(value) > 20:
+    if name in {"snapshots", "clients"} and len(value) > 20:
         return [*value[:20], f"and {len(value) - 20} more"]
     return msgspec.to_builtins(value)
 

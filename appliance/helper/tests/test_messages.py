@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from appliance.helper.operations import OF_LOG, OPERATIONS
 from appliance.helper.server import Server
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, error_classes
+from appliance.zfs.job_notes import NotesFile
 from appliance.zfs.model import Filesystem, Property, Source, Space
 from appliance.zfs.properties import SETTABLE
 
@@ -29,6 +31,7 @@ SHARE = Filesystem(
 )  # fmt: skip
 ANSWERS = {"filesystem": SHARE, "filesystems": [], "properties": {"type": Property("filesystem", Source.NONE)}}
 """What is looked up before something may be mounted."""
+JOB = "6f7a2c1e-9d5b-4c3a-8e21-0b7f5d4c3a21"
 
 
 class Recorder:
@@ -228,6 +231,15 @@ def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert ask(Failing(), request("destroy", name="tank/a")).error == "invalid_name"
     assert json.loads(caplog.records[-1].getMessage())["outcome"] == "invalid_name"
+
+
+def test_what_the_worker_notes_with_each_job_is_not_audited(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """It would take the place of what was changed, in the newest lines that are kept."""
+    caplog.set_level(logging.INFO)
+    notes = NotesFile(tmp_path / "jobs")
+    server = Server(Recorder(), None, users=(), policy=Policy(), notes=notes)  # type: ignore[arg-type]
+    assert b"error" not in server.answer(request("note_jobs", jobs=[JOB]), 1, 0) and notes.noted_jobs() == [JOB]
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("code", sorted(error_classes()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,10 +206,10 @@ def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
     client.create_filesystem(
         "tank/copy", properties={"mountpoint": "/srv/zvaai/copy", "canmount": "on", "zvaai:guid": str(own.guid)}
     )
-    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda _path: "tank/copy")
+    monkeypatch.setattr("appliance.helper.mounts.stack", lambda _path: ["tank/copy"])
     with pytest.raises(Refused, match="tank/copy is mounted"):
         client.mount("tank/own")
-    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda _path: None)
+    monkeypatch.setattr("appliance.helper.mounts.stack", lambda _path: [])
     client.mount("tank/own")
     client.set_properties("tank/own", {"canmount": "on"})
     client.export_pool("tank")
@@ -216,39 +217,91 @@ def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
     assert simulator.filesystem("tank/own").mounted and not simulator.filesystem("tank/copy").mounted
 
 
-def test_a_copy_that_hides_a_datastore_is_unmounted(
-    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `zpool import` by hand leaves it. What is in use, no copy, or of a pool that is not the helper's, stays."""
+@pytest.fixture
+def mounted_over(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is mounted over each other at the place of `tank/own`, a datastore, as `zpool import` by hand leaves it."""
     place, over = "/srv/zvaai/own", ["tank/own"]
     simulator.create_pool("theirs", [VdevSpec(devices=(simulator.disks()[2].path,))])
     guid = simulator.create_filesystem("tank/own", properties={"mountpoint": place}).guid
-    for name in ("tank/copy", "theirs/copy", "tank/other"):
+    for name in ("tank/copy", "tank/again", "theirs/copy", "tank/other"):
         simulator.create_filesystem(name, properties={"mountpoint": place})
-    for name in ("tank/own", "tank/copy", "theirs/copy"):
+    for name in ("tank/own", "tank/copy", "tank/again", "theirs/copy"):
         simulator.set_properties(name, {"zvaai:guid": str(guid)})
 
     def stack(path: str) -> list[str]:
         return [name for name in over if path == place and simulator.filesystem(name).mounted]
 
     monkeypatch.setattr("appliance.helper.mounts.stack", stack)
-    monkeypatch.setattr("appliance.helper.mounts.topmost", lambda path: next(reversed(stack(path)), None))
+    return over
+
+
+def seen(simulator: Simulator, over: list[str]) -> list[str]:
+    """Those of them that are mounted."""
+    return [name for name in over if simulator.filesystem(name).mounted]
+
+
+def test_a_copy_that_hides_a_datastore_is_unmounted(simulator: Simulator, tmp_path: Path, mounted_over: list[str]) -> None:
+    """What is in use, no copy, or of a pool that is not the helper's, stays."""
     with client_of(simulator, tmp_path / "helper.sock", policy=Policy(pools=frozenset(("tank",)))) as client:
-        over.append("tank/copy")
+        mounted_over.append("tank/copy")
         simulator.fail_next("unmount", DatasetBusy("tank/copy", ("tar (process 7)",)))
         with pytest.raises(DatasetBusy, match="tar"):
             client.mount("tank/own")
         client.mount("tank/own")
-        assert stack(place) == ["tank/own"]
+        assert seen(simulator, mounted_over) == ["tank/own"]
         client.mount("tank/own")
         for name in ("tank/other", "theirs/copy"):
-            over[1:] = [name]
+            mounted_over[1:] = [name]
             with pytest.raises(Refused, match=name):
                 client.mount("tank/own")
-            assert stack(place) == ["tank/own", name]
-        over[:] = ["tank/other"]
+            assert seen(simulator, mounted_over) == ["tank/own", name]
+        mounted_over[:] = ["tank/other"]
         with pytest.raises(Refused, match="tank/other"):
             client.mount("tank/copy")
+
+
+def test_a_copy_with_children_that_are_mounted_stays(client: HelperClient, simulator: Simulator, mounted_over: list[str]) -> None:
+    """They would be unmounted with it, and are somewhere else."""
+    mounted_over.append("tank/copy")
+    simulator.create_filesystem("tank/copy/child", properties={"mountpoint": "/mnt/child"})
+    with pytest.raises(Refused, match="tank/copy/child"):
+        client.mount("tank/own")
+    assert seen(simulator, [*mounted_over, "tank/copy/child"]) == ["tank/own", "tank/copy", "tank/copy/child"]
+    simulator.unmount("tank/copy/child")
+    client.mount("tank/own")
+    assert seen(simulator, mounted_over) == ["tank/own"]
+
+
+def test_no_copy_is_unmounted_where_something_else_hides_the_datastore(
+    client: HelperClient, simulator: Simulator, mounted_over: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    mounted_over += ["tank/other", "tank/copy"]
+    with pytest.raises(Refused, match="tank/other"):
+        client.mount("tank/own")
+    assert seen(simulator, mounted_over) == mounted_over and "audit" not in caplog.text, "what was refused is no change"
+
+
+def test_what_is_unmounted_is_in_the_audit(
+    client: HelperClient, simulator: Simulator, mounted_over: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though the mount itself fails: of two copies one is in use."""
+    caplog.set_level(logging.INFO)
+    mounted_over += ["tank/copy", "tank/again"]
+    really, busy = simulator.unmount, DatasetBusy("tank/copy", ("tar (process 7)",))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(DatasetBusy, match="tar"):
+
+        def unmount(name: str) -> None:
+            if name == "tank/copy":
+                raise busy
+            really(name)
+
+        patch.setattr(simulator, "unmount", unmount)
+        client.mount("tank/own")
+    assert seen(simulator, mounted_over) == ["tank/own", "tank/copy"]
+    begun, told, ended = (record.getMessage() for record in caplog.records)
+    assert json.loads(begun)["audit"] == "begun" and "tank/again was mounted" in told
+    assert json.loads(ended)["outcome"] == "dataset_busy"
 
 
 def test_what_is_mounted_where(tmp_path: Path) -> None:
