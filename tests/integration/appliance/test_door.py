@@ -26,7 +26,7 @@ MOST_OF_ONE = CONNECTIONS * 2 // 3
 START = """
 import sys
 from appliance.api import connections, events, tls
-connections.SILENT_S, connections.READ_S, tls.WRITE_S = map(float, sys.argv[1:])
+connections.SILENT_S, connections.READ_S, tls.WRITE_S, connections.LEAVE_S = map(float, sys.argv[1:])
 connections.CONNECTIONS, connections.REFUSED_AT_ONCE, connections.LARGE_AT_ONCE = 60, 2, 3
 events._COMMENT_S = 3600.0
 from appliance.api.__main__ import main
@@ -72,7 +72,7 @@ class Door:
 
 @contextlib.contextmanager
 def opened(directory: Path, port: int, *limits: float) -> Iterator[Door]:
-    """With the time for who says nothing, for a request and for an answer to be taken; it ends well."""
+    """With the time for who says nothing, for a request, for an answer to be taken and for who was refused; it ends well."""
     door = Door(directory, port, *limits)
     try:
         yield door
@@ -88,14 +88,14 @@ def opened(directory: Path, port: int, *limits: float) -> Iterator[Door]:
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """One that lets who is slow go soon."""
-    with opened(tmp_path_factory.mktemp("door"), 8444, 1, 4, 1) as door:
+    with opened(tmp_path_factory.mktemp("door"), 8444, 1, 4, 1, 2) as door:
         yield door
 
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """One that lets nobody go while a test is about something else, however slow the machine is."""
-    with opened(tmp_path_factory.mktemp("patient"), 8445, 120, 120, 120) as door:
+    with opened(tmp_path_factory.mktemp("patient"), 8445, 120, 120, 120, 120) as door:
         yield door
 
 
@@ -176,19 +176,36 @@ def answer(connection: socket.socket) -> bytes:
     return said
 
 
-def test_slow_requests_of_several_addresses_hold_no_thread(door: Door) -> None:
-    """Heads and bodies that do not come to their end, from four addresses, twice as many as there are threads."""
+SLOW = (
+    b"GET /api/v1/health/live HTTP/1.1\r\nHost: x",
+    b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{",
+)
+"""A head and a body that do not come to their end."""
+
+
+def test_slow_requests_of_several_addresses_hold_no_thread(patient: Door) -> None:
+    """From four addresses, twice as many as there are threads."""
     held = []
-    long = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
     for number in range(2 * THREADS):
-        held.append(door.tls(f"127.0.8.{number % 4 + 1}"))
-        held[-1].sendall(long if number % 2 else b"GET /api/v1/health/live HTTP/1.1\r\nHost: x")
-    assert door.healthy("127.0.0.9")
+        held.append(patient.tls(f"127.0.8.{number % 4 + 1}"))
+        held[-1].sendall(SLOW[number % 2])
+    assert patient.healthy("127.0.0.9")
     assert all(is_open(connection) for connection in held), "it was answered only when they had ended"
     for connection in held:
-        connection.setblocking(True)
-        assert answer(connection).startswith(b"HTTP/1.1 408 ")
         connection.close()
+
+
+def test_who_was_too_slow_is_told_so(door: Door) -> None:
+    """In time for whom the handshake alone has not taken all of it."""
+
+    def told() -> bool:
+        with contextlib.suppress(OSError), door.tls("127.0.8.5") as one, door.tls("127.0.8.6") as other:
+            one.sendall(SLOW[0])
+            other.sendall(SLOW[1])
+            return all(answer(connection).startswith(b"HTTP/1.1 408 ") for connection in (one, other))
+        return False
+
+    wait_for(told, "it is told so")
 
 
 def test_slow_readers_of_several_addresses_hold_no_thread(patient: Door) -> None:
@@ -247,28 +264,28 @@ def test_one_address_has_not_all_connections(patient: Door) -> None:
         (b"\x00\x01\x02\r\n\r\n", 400),
     ],
 )
-def test_what_can_not_be_taken_is_answered(door: Door, request_: bytes, status: int) -> None:
-    with door.tls("127.0.10.1") as connection:
+def test_what_can_not_be_taken_is_answered(patient: Door, request_: bytes, status: int) -> None:
+    with patient.tls("127.0.10.1") as connection:
         with contextlib.suppress(OSError):
             connection.sendall(request_)
         assert answer(connection).startswith(f"HTTP/1.1 {status} ".encode())
 
 
-def test_two_requests_in_one_piece_and_one_in_many(door: Door) -> None:
+def test_two_requests_in_one_piece_and_one_in_many(patient: Door) -> None:
     kept = HEALTH.replace(b"Connection: close\r\n", b"")
-    with door.tls("127.0.10.2") as connection:
+    with patient.tls("127.0.10.2") as connection:
         connection.sendall(kept + HEALTH)
         assert answer(connection).count(b"HTTP/1.1 200") == 2
-    with door.tls("127.0.10.2") as connection:
+    with patient.tls("127.0.10.2") as connection:
         for byte in HEALTH:
             connection.sendall(bytes([byte]))
         assert answer(connection).startswith(b"HTTP/1.1 200")
 
 
-def test_who_waits_to_be_told_to_go_on_is_told(door: Door) -> None:
+def test_who_waits_to_be_told_to_go_on_is_told(patient: Door) -> None:
     body = b'{"name": "x", "password": "y"}'
     head = f"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n"
-    with door.tls("127.0.10.3") as connection:
+    with patient.tls("127.0.10.3") as connection:
         connection.sendall(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
         connection.sendall(body)

@@ -49,15 +49,29 @@ def disks() -> Iterator[None]:
             Path(device).unlink()
 
 
-@pytest.fixture
-def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """On these disks, not yet a pool's."""
+@contextlib.contextmanager
+def on_disks(directory: Path, reconcile_seconds: float) -> Iterator[Appliance]:
+    """One on these disks, not yet a pool's."""
     shutil.rmtree(KEYS, ignore_errors=True)
     with (
         disks(),
         running_helper(HELPER, "--keys", str(KEYS)),
-        running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER) as appliance,
+        running_appliance(directory, reconcile_seconds, HELPER) as appliance,
     ):
+        yield appliance
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """That mends by the clock too."""
+    with on_disks(tmp_path / "a", 30) as appliance:
+        yield appliance
+
+
+@pytest.fixture
+def when_told(tmp_path: Path) -> Iterator[Appliance]:
+    """That mends when it is told to, and not by the clock amidst a test."""
+    with on_disks(tmp_path / "a", 3600) as appliance:
         yield appliance
 
 
@@ -157,11 +171,11 @@ def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tm
         assert (place / "whose").read_text() == "the original's"
 
 
-def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(appliance: Appliance, tmp_path: Path) -> None:
+def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(when_told: Appliance, tmp_path: Path) -> None:
     """By `zpool import`, which mounts it at the datastore's place. Where somebody works in it, it stays, and is told."""
-    appliance.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
-    appliance.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
-    store = appliance.json("datastore", "show", "files")
+    when_told.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
+    when_told.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
+    store = when_told.json("datastore", "show", "files")
     dataset, place, replica = store["dataset"], Path(f"/srv/zvaai/files-{store['uuid'][:8]}"), f"{OTHER}/replica"
     (place / "whose").write_text("the original's")
     run("zfs", "snapshot", f"{dataset}@sent")
@@ -174,11 +188,11 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(appliance
         run("zpool", "import", "-d", "/dev/shm", OTHER)
         assert stack(str(place)) == [dataset, replica] and (place / "whose").read_text() == "the original's"
         with (place / "whose").open():
-            appliance.run("reconcile")  # it tells of what it could not mend, and so fails
+            when_told.run("reconcile")  # it tells of what it could not mend, and so fails
             assert stack(str(place)) == [dataset, replica]
-            (alert,) = [one for one in appliance.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
+            (alert,) = [one for one in when_told.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
             assert replica in alert["text"]
-        appliance.cli("reconcile")
+        when_told.cli("reconcile")
         assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
     finally:
         run("zpool", "destroy", "-f", OTHER)
