@@ -376,7 +376,11 @@ def given_away(session: Session, decided: Mapping[str, Any]) -> bool:
 
 
 def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None) -> None:
-    """Shows a datastore under this number; with `groups` to these, else to those it was shown to."""
+    """Shows a datastore under this number; with `groups` to these, else to those it was shown to.
+
+    Raises ConflictError where the number is another's by now.
+    """
+    check_lun(session, lun, uuid)
     found = session.get(Presentation, uuid)
     if found is None:
         session.add(Presentation(datastore=uuid, lun=lun))

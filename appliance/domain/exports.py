@@ -66,7 +66,13 @@ def show(
     clients: Sequence[str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Exports a datastore under this number and path; what is None stays, or is what is usual."""
+    """Exports a datastore under this number and path; what is None stays, or is what is usual.
+
+    Raises ConflictError where one of both is another's by now.
+    """
+    others = select(Export.datastore).where((Export.number == number) | (Export.share == share), Export.datastore != uuid)
+    if other := session.scalar(others.limit(1)):
+        raise ConflictError(f"export {number} or its path {share} is another datastore's", [other])
     found = session.get(Export, uuid)
     if found is None:
         found = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])

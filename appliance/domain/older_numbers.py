@@ -15,18 +15,38 @@ _RESTORED = "numbers_restored"
 
 def restored(session: Session) -> set[str]:
     """Datastores whose numbers were restored from a backup: what lies with their data is older, until it was set."""
-    found = session.get(Setting, _RESTORED)
-    return set(found.value.get("datastores", ())) if found is not None else set()
+    return _of_setting(session, "datastores")
+
+
+def awaited(session: Session) -> set[str]:
+    """Of those, the ones that were not there in the round after it: what hosts see of them may be newer, as every copy that was
+    made of the database since tells of them.
+    """
+    return _of_setting(session, "awaited")
 
 
 def remember_restored(session: Session, uuids: Collection[str]) -> None:
     """What the database says of these counts, whatever lies with their data."""
-    session.merge(Setting(name=_RESTORED, value={"datastores": sorted(restored(session) | set(uuids))}))
+    _remember(session, restored(session) | set(uuids), awaited(session) - set(uuids))
+
+
+def remember_awaited(session: Session, uuids: Collection[str]) -> None:
+    """These were restored, and are not there yet."""
+    _remember(session, restored(session), awaited(session) | set(uuids))
 
 
 def remember_no_longer(session: Session, uuids: Collection[str]) -> None:
     """What lies with their data is the same by now."""
-    session.merge(Setting(name=_RESTORED, value={"datastores": sorted(restored(session) - set(uuids))}))
+    _remember(session, restored(session) - set(uuids), awaited(session) - set(uuids))
+
+
+def _of_setting(session: Session, name: str) -> set[str]:
+    found = session.get(Setting, _RESTORED)
+    return set(found.value.get(name, ())) if found is not None else set()
+
+
+def _remember(session: Session, datastores: set[str], later: set[str]) -> None:
+    session.merge(Setting(name=_RESTORED, value={"datastores": sorted(datastores), "awaited": sorted(later)}))
 
 
 def tell_followed(session: Session, uuid: str, text: str) -> None:

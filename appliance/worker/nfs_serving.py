@@ -131,6 +131,8 @@ class Serving:
     """Datasets that are certain to be copies (copies.certain)."""
     unsure: Collection[str] = ()
     """What jobs are about: of them it can't be told yet that only copies are there."""
+    undecided: Collection[str] = ()
+    """Of these it can't be told yet under which number and path hosts know them (older_numbers.Followed): they stay so."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -147,6 +149,8 @@ class Serving:
             for number, export in wanted.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
+        paths = {one.path for one in served.values()}
+        serving |= {store.uuid for store in stores if store.uuid and store.uuid in self.undecided and store.path in paths}
         replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.unsure), {})
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
@@ -156,6 +160,11 @@ class Serving:
         # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
         seen = {store.uuid for store in stores if store.state != "missing"}
         kept = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
+        if self.undecided:  # what is found may have a number that one of them does not have any more
+            doubtful = {store.dataset for store in stores if store.uuid in self.undecided and store.uuid not in self.out}
+            doubtful |= {store.dataset for store in stores if store.state == "active" and store.export is None}
+            files = {number: export_file.read(text) for number, text in self.control.files().items()}
+            kept |= {number for number, export in files.items() if export is not None and export.dataset in doubtful}
         failures: list[Failure] = []
         for store in stores:
             if store.kind != domain.NFS or store.state != "active" or store.uuid is None or store.export is None:
@@ -164,7 +173,7 @@ class Serving:
             if store.uuid in self.out:
                 continue
             problem = self._mounted(store)
-            if problem is None:
+            if problem is None and store.uuid not in self.undecided:
                 export = export_of(store, self.addresses)
                 try:
                     export.block()

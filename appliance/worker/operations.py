@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 
+from appliance.dataplane import export_file
 from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity, kept_initiators, older_numbers
 from appliance.domain.designation import Designation
@@ -484,12 +485,15 @@ class Forget(Operation):
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
         """One that has come back meanwhile stays."""
-        if any(store.uuid == decided["uuid"] and store.state != "missing" for store in context.datastores()):
+        stores = context.datastores()
+        if any(store.uuid == decided["uuid"] and store.state != "missing" for store in stores):
             raise ConflictError("it is not missing any more", [decided["uuid"]])
         still_unused(context, decided["uuid"], decided["force"])
         advance("forgetting it", 10)
         if decided.get("exported") is not None:  # while its pool is away the reconciler leaves alone what it does not know
-            context.nfs.forget(decided["exported"])
+            export = export_file.read(context.nfs.files().get(decided["exported"], ""))
+            if export is None or export.dataset not in {store.dataset for store in stores if store.state == "active"}:
+                context.nfs.forget(decided["exported"])
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
             if decided.get("exported") is None:

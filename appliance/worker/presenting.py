@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
@@ -12,7 +12,7 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane.target import Lun, ServedLun
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, jobs, kept_initiators
-from appliance.domain.datastores import Datastore
+from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError
 from appliance.worker import nfs_serving
 from appliance.worker.wanted import is_unnumbered
@@ -21,23 +21,26 @@ if TYPE_CHECKING:
     from appliance.worker.context import Context
 
 
-def present_found(context: Context, stores: list[Datastore]) -> None:
+def present_found(context: Context, inventory: Inventory, stores: Sequence[Datastore], undecided: Collection[str] = ()) -> None:
     """A datastore that came with its pool gets the number it had, or a free one; an admin says who sees it.
 
-    One that target or NFS server still has, since it is only the database that does not know it, keeps its hosts.
+    One that target or NFS server still has, since it is only the database that does not know it, keeps its hosts. None gets the
+    number at which hosts see one of the `undecided` (older_numbers.Followed).
     """
     active = [store for store in stores if store.state == "active" and store.uuid]
     found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
     if not found:
         return
-    datasets = {one.name: one for one in (*context.inventory.volumes, *context.inventory.filesystems)}
+    datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
     files = context.nfs.files() if any(store.kind == domain.NFS for store in found) else {}
     there = luns_there(context) if any(store.kind == domain.VMFS for store in found) else {}
-    of_found = {store.uuid: there[store.uuid].number for store in found if there and store.uuid in there}
+    using = {store.uuid for store in found} | set(undecided)
+    numbers_used = {uuid: lun.number for uuid, lun in (there or {}).items() if uuid in using}
+    doubtful = {one for store in stores if store.uuid in undecided for one in (store.export, store.share) if one is not None}
     of_others = {store.lun for store in stores if store.lun is not None}
     with context.store.session() as session:
         # What a job did after this was looked at is not seen here: one that it deleted gets no number.
-        making = jobs.subjects_since(session, context.inventory.looked_at)
+        making = jobs.subjects_since(session, inventory.looked_at)
         pending = [job.parameters for job in jobs.active(session)]
         luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
         for store in found:
@@ -50,8 +53,10 @@ def present_found(context: Context, stores: list[Datastore]) -> None:
                 lun = there.get(store.uuid) if there is not None else None
                 if there is None or (lun is not None and lun.number in {*of_others, *luns}):
                     continue  # it can't be told who sees it; or hosts use it under a number that is another's: unnumbered tells
-                others = [number for uuid, number in of_found.items() if uuid != store.uuid]
+                others = [number for uuid, number in numbers_used.items() if uuid != store.uuid]
                 _present_lun(session, kept, lun, [*luns, *others])
+            elif doubtful.intersection((kept.export, kept.share)):
+                continue  # it may be its own
             elif kept.export is None or files.get(kept.export, "-").strip():  # else who may can't be read yet: nfs_serving tells
                 other_numbers, other_shares = nfs_serving.kept_by_files(files, kept, store.dataset, store.guid)
                 share = exports.free_share(session, store.name, store.uuid, kept.share, [*shares, *other_shares])

@@ -18,7 +18,7 @@ from appliance.dataplane import reconcile_pools
 from appliance.dataplane.target import ServedLun
 from appliance.domain import capacity, exports, kept_chap, kept_initiators
 from appliance.domain import datastores as domain
-from appliance.domain.datastores import Datastore
+from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
 from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations
@@ -62,18 +62,17 @@ class Reconciling:
         """
         with self.lock:
             try:
-                stores = self._context.datastores()
+                inventory, stores = self._looked()
                 locked = self._unlock(stores)
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
-                    stores = self._context.datastores()
-                inventory = self._context.inventory
-                if older_numbers.follow(self._context, stores):
-                    with self._context.store.reading() as session:
-                        stores = domain.datastores(inventory, session)
-                present_found(self._context, stores)
-                with self._context.store.reading() as session:
-                    stores = domain.datastores(inventory, session)
-                older_numbers.keep(self._context, stores)
+                    inventory, stores = self._looked()
+                followed = older_numbers.follow(self._context, inventory, stores)
+                if followed.changed:
+                    stores = self._of(inventory)
+                self._context.settling.leave("numbers", followed.undecided)
+                present_found(self._context, inventory, stores, followed.undecided)
+                stores = self._of(inventory)
+                older_numbers.keep(self._context, inventory, stores, followed.undecided)
                 with self._context.store.reading() as session:
                     about = self._context.about_since(session, inventory)
             except DomainError as error:
@@ -89,7 +88,7 @@ class Reconciling:
             serving = {store.uuid for store in stores if store.uuid in self.serving}
             for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
                 try:
-                    outcomes[plane], served = serve(stores, about)
+                    outcomes[plane], served = serve(inventory, stores, about, followed.undecided)
                     serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
                 except DomainError as error:
                     away[plane] = error
@@ -97,6 +96,15 @@ class Reconciling:
                     _log.exception("serving %s", plane)
                     away[plane] = InternalError(f"the worker is at fault: {error}")
             return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked, inventory)
+
+    def _looked(self) -> tuple[Inventory, list[Datastore]]:
+        """Both of one look, whoever looks meanwhile."""
+        inventory = self._context.look()
+        return inventory, self._of(inventory)
+
+    def _of(self, inventory: Inventory) -> list[Datastore]:
+        with self._context.store.reading() as session:
+            return domain.datastores(inventory, session)
 
     def _reconciled(
         self,
@@ -106,7 +114,7 @@ class Reconciling:
         away: dict[str, DomainError],
         serving: set[str],
         locked: Sequence[planes.Failure],
-        inventory: domain.Inventory,
+        inventory: Inventory,
     ) -> planes.Outcome:
         mended = self.problem is not None
         self.at, self.serving = time.time(), serving
@@ -138,11 +146,13 @@ class Reconciling:
         with self._context.store.session() as session:
             settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
 
-    def _reconcile_target(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_target(
+        self, inventory: Inventory, stores: list[Datastore], about: set[str], undecided: frozenset[str]
+    ) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self._context.engine,
-                self._context.inventory.pools,
+                inventory.pools,
                 stores,
                 self._given,
                 self._context.folder,
@@ -150,12 +160,12 @@ class Reconciling:
             )
         self._look_at_chap()
         with self._context.store.reading() as session:
-            wanted = wanted_of(self._context, stores, session, folders)
+            wanted = wanted_of(self._context, inventory, stores, session, folders, undecided)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
             outcome = planes.reconcile(self._context.target, wanted)
-            limits = {name: one.warning for name, one in capacity.thresholds(self._context.inventory).items()}
+            limits = {name: one.warning for name, one in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
@@ -165,7 +175,7 @@ class Reconciling:
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
         served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
-        without_number = [*unnumbered(stores, served), *self._keep_of_pools_away(wanted, list(served.values()))]
+        without_number = [*unnumbered(stores, served), *self._keep_of_pools_away(inventory, wanted, list(served.values()))]
         failing = {
             uuid: planes.Failure(
                 uuid,
@@ -213,7 +223,7 @@ class Reconciling:
             accounts = [one.name for one in served.accounts] if served else []
             kept_chap.first_look(session, served is not None and served.chap_required, accounts)
 
-    def _keep_of_pools_away(self, wanted: planes.Wanted, served: list[ServedLun]) -> list[planes.Failure]:
+    def _keep_of_pools_away(self, inventory: Inventory, wanted: planes.Wanted, served: list[ServedLun]) -> list[planes.Failure]:
         staying = planes.of_pools_away(wanted, served)
         if not staying:
             return []
@@ -221,7 +231,7 @@ class Reconciling:
             if not lost_database.unknown(session, staying):
                 return []
         with self._context.store.session() as session:
-            return lost_database.keep(session, staying, self._context.about_since(session, self._context.inventory))
+            return lost_database.keep(session, staying, self._context.about_since(session, inventory))
 
     def _seen_without(self, served: set[str]) -> None:
         """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
@@ -231,7 +241,9 @@ class Reconciling:
             with self._context.store.session() as session:
                 kept_initiators.remember_no_longer(session, gone)
 
-    def _reconcile_exports(self, stores: list[Datastore], about: set[str]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_exports(
+        self, inventory: Inventory, stores: list[Datastore], about: set[str], undecided: frozenset[str]
+    ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
             out = out_of_service(session)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
@@ -239,8 +251,8 @@ class Reconciling:
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
         if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
             self._context.outdated.set()  # it is mounted below
-        pools = lost_database.visible(self._context.inventory.pools)
-        certain = frozenset(store.dataset for store in copies.certain(stores, self._context.inventory))
+        pools = lost_database.visible(inventory.pools)
+        certain = frozenset(store.dataset for store in copies.certain(stores, inventory))
         serving = nfs_serving.Serving(
             self._context.engine,
             self._context.nfs,
@@ -252,6 +264,7 @@ class Reconciling:
             pools,
             certain,
             about,
+            undecided,
         )
         with as_domain_errors():
             return serving.reconcile(stores)

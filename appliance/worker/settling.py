@@ -40,6 +40,11 @@ class Settling:
         with self._lock:
             self._left[area] = left
 
+    def leave(self, area: str, keys: Collection[str]) -> None:
+        """What was left as it is in this round beside alerts; whoever calls it calls `consider` afterwards."""
+        with self._lock:
+            self._left[area] = frozenset(keys)
+
     def ended(self, job: Job) -> None:
         """It has, by the database."""
         with self._store.reading() as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -14,7 +14,7 @@ from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.dataplane.target import KeptNames, Lun
 from appliance.domain import datastores as domain
 from appliance.domain import jobs, kept_chap, kept_initiators
-from appliance.domain.datastores import Datastore
+from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import SealedError
 from appliance.worker import copies, lost_database
 from appliance.zfs.model import KeyStatus
@@ -23,8 +23,18 @@ if TYPE_CHECKING:
     from appliance.worker.context import Context
 
 
-def wanted(context: Context, stores: list[Datastore], session: Session, folders: Mapping[str, str]) -> planes.Wanted:
-    """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
+def wanted(
+    context: Context,
+    inventory: Inventory,
+    stores: Sequence[Datastore],
+    session: Session,
+    folders: Mapping[str, str],
+    undecided: Collection[str] = (),
+) -> planes.Wanted:
+    """What the target is to serve. What a job has taken out of service is left out until the job has ended.
+
+    Those `undecided` (older_numbers.Followed) stay as the target has them.
+    """
     out = out_of_service(session)
     members: dict[str, list[str]] = {}
     rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
@@ -39,7 +49,7 @@ def wanted(context: Context, stores: list[Datastore], session: Session, folders:
             if store.uuid in out:  # hosts stay logged in, and find their LUN there again when the job has ended
                 admitted.update(seen_by)
                 continue
-            if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
+            if store.uuid in undecided or store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
                 unknown.add(store.uuid)
                 continue
             luns[store.lun] = Lun(
@@ -58,7 +68,7 @@ def wanted(context: Context, stores: list[Datastore], session: Session, folders:
     unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
     # Which number is theirs, and who sees them, only the target knows: the database was lost, or is an older one.
     unnumbered = {store.uuid for store in stores if is_unnumbered(store) and store.uuid}
-    unknown |= (unnumbered | (copies.perhaps_originals(stores, context.inventory) - seen)) - out
+    unknown |= (unnumbered | (copies.perhaps_originals(stores, inventory) - seen)) - out
     groups = {
         f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
             f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
@@ -76,9 +86,9 @@ def wanted(context: Context, stores: list[Datastore], session: Session, folders:
         chap_required=chap_required,
         accounts=accounts,
         unknown=frozenset(unknown),
-        copies=frozenset(store.device for store in copies.certain(stores, context.inventory) if store.kind == domain.VMFS),
+        copies=frozenset(store.device for store in copies.certain(stores, inventory) if store.kind == domain.VMFS),
         kept_accounts=unreadable,
-        pools=None if context.on_files else lost_database.visible(context.inventory.pools),
+        pools=None if context.on_files else lost_database.visible(inventory.pools),
         gone=frozenset(out | kept_initiators.forgotten(session) | seen),
         initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
     )

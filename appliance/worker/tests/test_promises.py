@@ -289,7 +289,7 @@ def test_a_look_that_is_old_gives_no_number_to_what_was_deleted_since(appliance:
     with appliance.store.reading() as session:
         stores = domain.datastores(old, session)
     assert [one.state for one in stores] == ["active"]
-    present_found(context, stores)
+    present_found(context, context.inventory, stores)
     assert appliance.get(f"/datastores/{store}")["lun"] is None
 
 
