@@ -179,7 +179,7 @@ class Serving:
                     export.block()
                     wanted[store.export] = export
                 except ValueError as error:
-                    problem = f"{store.name} can't be exported: {error}"
+                    problem = f"datastore {store.name} can't be exported: {error}"
             if problem is not None:
                 kept.add(store.export)
                 failures.append(Failure(store.uuid, problem))

@@ -54,7 +54,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _wait(guest: GuestProcess, seconds: float | None) -> int | None:
-    """The command's exit code; None when that many seconds passed. SIGINT and SIGTERM are the command's. Raises GuestError."""
+    """The command's exit code; None when that many seconds passed. Signals are the command's, once it runs. Raises GuestError."""
     asked = False
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
@@ -65,6 +65,8 @@ def _wait(guest: GuestProcess, seconds: float | None) -> int | None:
     signal.signal(signal.SIGTERM, ask)
     until = math.inf if seconds is None else time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
+        if asked and not guest.booted:
+            raise GuestError("asked to end before the command began: killed")
         if asked:
             asked = not guest.stop()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -111,7 +111,6 @@ test("what was changed since a backup comes back, and is shown before", async ()
 });
 
 test("a support bundle is made and downloaded", async () => {
-  await page.reload(); // the news of what was restored lies over the button
   const bundles = page.getByRole("grid", { name: "Support bundles" }).getByRole("link", { name: /^Download/ });
   const before = await bundles.count();
   const make = page.getByRole("button", { name: "Make a support bundle" });

@@ -19,7 +19,7 @@ const RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
 /** Those that look at colours: nothing else is different in dark. */
 const COLOUR_RULES = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 /** Longest a screen may take to show what a story waits for. */
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 30_000;
 
 /** The certificate that the appliance serves. */
 export async function servedCertificate() {
@@ -129,12 +129,13 @@ export async function checkAccessible(page, where, rules = RULES) {
 /** Screens whose colours in dark were looked at. */
 const darkened = new Set();
 
-/** Which screen it is: where the page is, but for what it is about, and whether there is a dialog, or a problem, or more than that. */
+/** Which screen it is: where the page is, but for what it is about, which dialog there is, and whether there is a problem, or more. */
 async function screenOf(page) {
   return page.evaluate(() => {
     const path = location.pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+/g, "*");
-    const parts = [".pf-v6-c-modal-box", ".zv-problem", ".pf-v6-c-alert", ".pf-v6-c-empty-state", ".pf-v6-c-form__helper-text .pf-m-error"];
-    return [path, new URLSearchParams(location.search).get("show"), ...parts.map((part) => document.querySelector(part) !== null)].join();
+    const dialog = document.querySelector(".pf-v6-c-modal-box__title")?.textContent ?? null;
+    const parts = [".zv-problem", ".pf-v6-c-alert", ".pf-v6-c-empty-state", ".pf-v6-c-form__helper-text .pf-m-error"];
+    return [path, new URLSearchParams(location.search).get("show"), dialog, ...parts.map((part) => document.querySelector(part) !== null)].join();
   });
 }
 
@@ -178,7 +179,7 @@ export function apiOf(page) {
   }
   async function job(method, path, body) {
     let now = await told(method, path, body);
-    const until = Date.now() + 20_000;
+    const until = Date.now() + 2 * PATIENCE_MS;
     while (["queued", "running"].includes(now.state)) {
       assert.ok(Date.now() < until, `the job does not end: ${JSON.stringify(now)}`);
       now = await told("GET", `/jobs/${now.id}`);

@@ -46,20 +46,27 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def test_story(story: Path, environment: dict[str, str]) -> None:
     RAN.add(story)
     command = ["node", "--test-reporter=spec", str(story)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
+
+
+SENDS = re.compile(r"^\s*const (\w+|\{[^}]*\}) = useSubmission\b|<(?:JobDialog|ChangeDialog)\b", re.MULTILINE)
+
+
+def functions_of(source: Path) -> list[str]:
+    """Those of a module, components too: what comes before the first one, and each from its name on."""
+    # At the beginning of a line.
+    return re.split(r"^(?:export )?(?:default )?(?:async )?function ", source.read_text(), flags=re.MULTILINE)
 
 
 def forms_of(source: Path) -> list[str]:
     """What a screen sends: its folder and component, and where a component sends several things, the name of each."""
     folder = source.relative_to(SOURCES / "screens").parent
-    sends = re.compile(r"^\s*const (\w+|\{[^}]*\}) = useSubmission\b|<(?:JobDialog|ChangeDialog)\b", re.MULTILINE)
     found = []
-    # A component is a function of the module: its name is at the beginning of a line.
-    for component in re.split(r"^(?:export )?(?:default )?function ", source.read_text(), flags=re.MULTILINE)[1:]:
+    for component in functions_of(source)[1:]:
         name = component[: component.index("(")].partition("<")[0]
-        several = [sent.group(1) for sent in sends.finditer(component)]
+        several = [sent.group(1) for sent in SENDS.finditer(component)]
         found += [f"{folder} {name}" if len(several) == 1 else f"{folder} {name}.{one}" for one in several]
     return found
 
@@ -75,6 +82,7 @@ def test_every_form_met_what_can_go_wrong(environment: dict[str, str]) -> None:
 
 def test_all_that_is_sent_goes_through_the_parts_of_forms() -> None:
     """By which test_every_form_met_what_can_go_wrong finds them. The session's own requests are told by who uses them."""
-    sending = [source for source in SOURCES.rglob("*.tsx") if re.search(r"\bapi\.(POST|PUT|PATCH|DELETE)\b", source.read_text())]
-    screens = [source for source in sending if (SOURCES / "session") not in source.parents]
-    assert screens and [str(source) for source in screens if not forms_of(source)] == []
+    sources = [source for source in SOURCES.rglob("*.ts*") if (SOURCES / "session") not in source.parents]
+    functions = [(str(source), one) for source in sources for one in functions_of(source)]
+    sending = [(source, one) for source, one in functions if re.search(r"\bapi\.(POST|PUT|PATCH|DELETE)\b", one)]
+    assert sending and [(source, one[:40]) for source, one in sending if not SENDS.search(one)] == []

@@ -184,6 +184,7 @@ export const offloadsQuery = queryOptions({
 });
 
 export const readinessQuery = queryOptions({
+  refetchInterval: SLOW_MS,
   queryKey: ["readiness"],
   queryFn: ({ signal }) => told(api.GET("/api/v1/readiness", { signal })),
 });
