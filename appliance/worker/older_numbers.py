@@ -145,11 +145,13 @@ def _follow(session: Session, found: _Found) -> Followed:
     _renumber(session, new)
     for uuid, number in moves.items():
         seen = "to hosts" if found.served.get(uuid) == number else "by what lies with its data"
-        text = f"{found.stores[uuid].name} is LUN {number} {seen}; the database, an older copy, had {rows[uuid]}, and follows"
+        it = f"datastore {found.stores[uuid].name} is LUN {number} {seen}"
+        text = f"{it}; the database, an older copy, had {rows[uuid]}, and follows"
         older_numbers.tell_followed(session, uuid, text)
     for uuid in yielding.keys() & new.keys():
         other = found.stores[yielding[uuid]].name
-        text = f"{found.stores[uuid].name} was to be LUN {rows[uuid]}, as which hosts see {other}: it is LUN {new[uuid]} now"
+        it = f"datastore {found.stores[uuid].name} was to be LUN {rows[uuid]}"
+        text = f"{it}, as which hosts see {other}: it is LUN {new[uuid]} now"
         older_numbers.tell_renumbered(session, uuid, text)
     return Followed(True, frozenset(undecided))
 
