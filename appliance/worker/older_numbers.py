@@ -289,7 +289,8 @@ def keep(context: Context, inventory: Inventory, stores: Sequence[Datastore], un
     later = restored - wanted.keys() - awaited
     if done or later:
         with context.store.session() as session:
-            older_numbers.remember_no_longer(session, done)
+            # Not of what was restored once more meanwhile.
+            older_numbers.remember_no_longer(session, {uuid for uuid in done if wanted[uuid] == _in_database(session, uuid)})
             older_numbers.remember_awaited(session, later)
 
 
@@ -297,6 +298,13 @@ def _numbers(store: Datastore) -> dict[str, str]:
     if store.kind == domain.VMFS:
         return {identity.LUN: str(store.lun)} if store.lun is not None else {}
     return {identity.EXPORT: str(store.export), identity.SHARE: store.share} if store.export is not None and store.share else {}
+
+
+def _in_database(session: Session, uuid: str) -> dict[str, str]:
+    lun, export = session.get(Presentation, uuid), session.get(Export, uuid)
+    if lun is not None:
+        return {identity.LUN: str(lun.lun)}
+    return {identity.EXPORT: str(export.number), identity.SHARE: export.share} if export is not None else {}
 
 
 def _as_hosts_see(context: Context, stores: Sequence[Datastore]) -> set[str]:

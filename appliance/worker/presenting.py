@@ -94,7 +94,8 @@ def unnumbered(stores: Sequence[Datastore], served: Mapping[str, ServedLun]) -> 
             continue
         number = lun.lun.number
         if number in missing:
-            text = f"datastore {store.name} is served as LUN {number}, which the database keeps for {missing[number]}, which is missing"
+            text = f"datastore {store.name} is served as LUN {number}"
+            text = f"{text}, which the database keeps for {missing[number]}, which is missing"
             remedy = f"if that is lost: zvaai datastore forget {missing[number]}; till then the LUN stays as it is"
             failures.append(planes.Failure(lun.lun.uuid, text, remedy=remedy))
     return failures
