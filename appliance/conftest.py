@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
+from hypothesis import HealthCheck, settings
 
 from appliance.domain import secrets
 from appliance.testing import Appliance, running
+
+# The same inputs each time, those of the seed where tests/run gives one (--hypothesis-seed), however long a machine takes.
+_own_seed = "ZVAAI_SEED" not in os.environ
+settings.register_profile("suite", deadline=None, derandomize=_own_seed, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)

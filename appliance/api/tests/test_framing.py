@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.api.framing import LONGEST_HEAD, SMALL_BODY, Framing
@@ -17,7 +17,6 @@ def request_of(body: bytes) -> bytes:
     return b"POST / HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: %d \r\n\r\n" % len(body) + body
 
 
-@settings(deadline=None, derandomize=True)
 @given(bodies=st.lists(BODIES, min_size=1, max_size=4), pieces=st.lists(st.integers(1, 9), min_size=1, max_size=4), more=SIZES)
 def test_each_is_whole_when_its_last_byte_is_there(bodies: list[bytes], pieces: list[int], more: int) -> None:
     sent = [request_of(body) for body in bodies]
@@ -34,7 +33,6 @@ def test_each_is_whole_when_its_last_byte_is_there(bodies: list[bytes], pieces: 
     assert taken == sent and not framing.begun
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=4000), st.integers(1, 500))
 def test_anything_at_all_ends_in_a_request_a_refusal_or_waiting(sent: bytes, piece: int) -> None:
     framing = Framing(LONGEST)

@@ -97,7 +97,7 @@ def pairs(one: Wanted) -> set[tuple[str, str]]:
     return {(iqn, lun.uuid) for lun in one.luns.values() for iqn in lun.initiators or ()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(before=wanted(), after=wanted())
 def test_from_anything_to_anything(before: Wanted, after: Wanted) -> None:
     target = Watched()

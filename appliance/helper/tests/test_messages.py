@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appliance.helper import protocol
@@ -95,7 +95,7 @@ def test_any_bytes_are_answered(message: bytes) -> None:
     assert answer.error in {"refused", *error_classes()} or recorder.calls
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.data())
 def test_what_reaches_the_engine_was_checked(data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from(sorted(OPERATIONS.keys() - OF_LOG)))

@@ -262,5 +262,5 @@ class DatastoreMachine(RuleBasedStateMachine):
         assert {volume.name for volume in self.appliance.simulator.volumes()} == {one["dataset"] for one in told.values()}
 
 
-DatastoreMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=25, deadline=None, derandomize=True)
+DatastoreMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=25)
 TestDatastores = DatastoreMachine.TestCase

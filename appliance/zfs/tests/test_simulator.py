@@ -211,5 +211,5 @@ class SpaceAddsUp(RuleBasedStateMachine):
             self.simulator.touched()
 
 
-SpaceAddsUp.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+SpaceAddsUp.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 test_space_adds_up = SpaceAddsUp.TestCase
