@@ -368,11 +368,14 @@ def given_away(session: Session, decided: Mapping[str, Any]) -> bool:
     own, lun, number, share = (decided.get(key) for key in ("uuid", "lun", "export", "share"))
     if own is None:
         return False
-    taken = select(Presentation.datastore).where(Presentation.lun == lun, Presentation.datastore != own)
-    if lun is not None and session.scalar(taken) is not None:
+    try:
+        if lun is not None:
+            check_lun(session, lun, own)
+        if number is not None and share is not None:
+            exports.check(session, own, number, share)
+    except ConflictError:
         return True
-    shown = select(Export.datastore).where((Export.number == number) | (Export.share == share), Export.datastore != own)
-    return number is not None and share is not None and session.scalar(shown) is not None
+    return False
 
 
 def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None) -> None:

@@ -55,6 +55,13 @@ def free_share(session: Session, name: str, uuid: str, wanted: str | None, pendi
     return f"/{uuid}"
 
 
+def check(session: Session, uuid: str, number: int, share: str) -> None:
+    """Raises ConflictError where number or path of an export are another datastore's."""
+    others = select(Export.datastore).where((Export.number == number) | (Export.share == share), Export.datastore != uuid)
+    if other := session.scalar(others.limit(1)):
+        raise ConflictError(f"export {number} or its path {share} is another datastore's", [other])
+
+
 def show(
     session: Session,
     uuid: str,
@@ -70,9 +77,7 @@ def show(
 
     Raises ConflictError where one of both is another's by now.
     """
-    others = select(Export.datastore).where((Export.number == number) | (Export.share == share), Export.datastore != uuid)
-    if other := session.scalar(others.limit(1)):
-        raise ConflictError(f"export {number} or its path {share} is another datastore's", [other])
+    check(session, uuid, number, share)
     found = session.get(Export, uuid)
     if found is None:
         found = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])

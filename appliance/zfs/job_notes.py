@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
+from appliance.zfs import stable
 from appliance.zfs.errors import UnexpectedFailure
 
 _log = logging.getLogger(__name__)
@@ -48,20 +48,6 @@ class NotesFile(JobNotes):
         """See JobNotes."""
         with self._lock:
             try:
-                self._write("".join(f"{one}\n" for one in sorted(jobs)))
+                stable.replace(self._path, "".join(f"{one}\n" for one in sorted(jobs)).encode())
             except OSError as problem:
                 raise UnexpectedFailure("note_jobs", str(problem)) from problem
-
-    def _write(self, text: str) -> None:
-        new = self._path.with_suffix(".new")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

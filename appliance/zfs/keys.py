@@ -21,6 +21,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from appliance.zfs import stable
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import (
     DatasetExists,
@@ -203,17 +204,5 @@ class KeptKeys(Keys):
         return Fernet(self._master.read_bytes().strip())
 
     def _write(self, file: Path, content: bytes) -> None:
-        """Whole, readable for its owner alone, and on stable storage."""
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = file.with_name(f"{file.name}.new")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        new.replace(file)
-        directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        stable.replace(file, content)
