@@ -48,3 +48,10 @@ class Pool:
     def destroy(self) -> None:
         """Removes the pool."""
         run("zpool", "destroy", "-f", self.name)
+
+
+def transaction_groups(pool: str) -> dict[int, str]:
+    """State of the last ones by number: O(pen), Q(uiescing), W(aiting for its sync), S(yncing), C(ommitted)."""
+    lines = Path("/proc/spl/kstat/zfs", pool, "txgs").read_text().splitlines()
+    rows = [line.split() for line in lines if line[:1].isdigit()]
+    return {int(row[0]): row[2] for row in rows if len(row) == 12}

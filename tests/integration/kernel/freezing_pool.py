@@ -8,7 +8,7 @@ from pathlib import Path
 
 from integration.kernel.zvol_clone.blocks import MIB
 from support.programs import run
-from support.zfs import Pool
+from support.zfs import Pool, transaction_groups
 
 
 class FreezingPool(Pool):
@@ -43,7 +43,5 @@ class FreezingPool(Pool):
             run("fsfreeze", "-u", self.mountpoint)
 
     def transaction_groups(self) -> dict[int, str]:
-        """State of the last ones by number: O(pen), Q(uiescing), W(aiting for its sync), S(yncing), C(ommitted)."""
-        lines = Path("/proc/spl/kstat/zfs", self.name, "txgs").read_text().splitlines()
-        rows = [line.split() for line in lines if line[:1].isdigit()]
-        return {int(row[0]): row[2] for row in rows if len(row) == 12}
+        """Those of this pool."""
+        return transaction_groups(self.name)

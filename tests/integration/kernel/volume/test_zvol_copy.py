@@ -17,6 +17,7 @@ from integration.kernel.zvol_clone import kernel_module
 from integration.kernel.zvol_clone.blocks import (
     MIB,
     dataset_of,
+    destroy,
     dvas,
     opened,
     pool_property,
@@ -183,8 +184,7 @@ def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -
             with pytest.raises(ProgramFailed, match="OutOfRange"):
                 copy(source, 0, destination, MIB, 64 * MIB)
     finally:
-        run("udevadm", "settle")
-        run("zfs", "destroy", "-r", f"{pool.name}/limited")
+        destroy(f"{pool.name}/limited")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,7 @@ def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) ->
     with opened(source, os.O_RDWR | os.O_DIRECT) as fd:
         for at in range(64):
             write_direct(fd, data, at * 500 * MIB)
+    run("zpool", "sync")
     copied = copy(source, 0, destination, 0, 40 << 30)
     assert (copied.cloned, copied.zeroed) == (held * MIB, (40 << 30) - held * MIB)
     tell(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")

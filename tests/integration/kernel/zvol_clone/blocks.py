@@ -71,7 +71,10 @@ def random_blocks(length: int) -> bytes:
 
 
 def write_direct(device: Path | int, data: bytes, offset: int = 0) -> None:
-    """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path it is: close syncs."""
+    """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path the last close syncs.
+
+    That may be udev's, a moment later: what has to be on disk needs a `zpool sync`.
+    """
     fd = device if isinstance(device, int) else os.open(device, os.O_WRONLY | os.O_DIRECT)
     try:
         with mmap.mmap(-1, MIB) as page:

@@ -58,4 +58,4 @@ def loaded(name: str = "zvol_clone") -> bool:
 
 def load(path: Path = MODULE) -> subprocess.CompletedProcess[str]:
     """Loads zvol_clone as an administrator does."""
-    return subprocess.run([PACKAGE / "zvol_clone-load", path], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([PACKAGE / "zvol_clone-load", path], capture_output=True, text=True, timeout=120, check=False)

@@ -18,6 +18,7 @@ FUNCTIONS = ("zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed", "dnode_
 @pytest.fixture
 def file(module_file: Path, pool: Pool) -> Iterator[Path]:
     """The module's file, with the module not loaded before and after."""
+    run("udevadm", "settle")  # it opens what is new, which counts among the users of zfs
     assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0
     yield module_file
     assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0

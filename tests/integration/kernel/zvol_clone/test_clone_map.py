@@ -88,9 +88,10 @@ def test_its_bounds(device: ZvolClone, volume: VolumeOf) -> None:
         assert device.map(device.fd, 0, BLOCK).stopped == Stopped.NOT_BLOCK_DEVICE
 
 
-def test_a_clone_tells_its_holes(device: ZvolClone, volume: VolumeOf) -> None:
+def test_a_clone_tells_its_holes(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     source, destination = volume(32), volume(32, filled=32)
     write_direct(source, random_blocks(5 * MIB), 7 * MIB)
+    run("zpool", "sync", pool.name)
     with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
         outcome = device.clone(one, other, 32 * MIB)
         assert (outcome.stopped, outcome.hole_bytes) == (Stopped.COMPLETE, 27 * MIB)

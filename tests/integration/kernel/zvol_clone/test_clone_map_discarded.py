@@ -30,10 +30,11 @@ def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> Non
     discard(fd, 0, LENGTH)
     for number in range(INDIRECTS):
         discard(scratch, number * INDIRECT, INDIRECT)
-        states = pool.transaction_groups()
-        if states[before] != "O":
+        if pool.transaction_groups()[before] != "O":
             break
-    assert states[before] == "W" and states[before + 1] == "O" and "S" in states.values(), states
+    wait_for(lambda: pool.transaction_groups()[before] == "W", f"group {before} waits for its sync")
+    states = pool.transaction_groups()
+    assert states[before + 1] == "O" and "S" in states.values(), states
 
 
 @pytest.mark.parametrize("content", ["blocks on disk", "blocks in their pointers"])
