@@ -126,7 +126,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
             for session in sessions:
                 await ready(session)
             await in_full(sessions[0], 0, allocated // MIB + 32)
-            await asyncio.to_thread(wait_for, lambda: is_held(short_target), "the overwrites are held", 60)
+            await asyncio.to_thread(wait_for, lambda: is_held(short_target), "the overwrites are held", 180)
             filler = stack.enter_context(Filler(short_pool.files))
             at = allocated + 32 * MIB
             while True:  # both fill the pool
@@ -136,7 +136,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
                 at += MIB
             assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
             await asyncio.to_thread(filler.wait_until_refused)
-            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "that is seen", 30)
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "that is seen", 120)
             load = Load(sessions, allocated, size, seed)
             refused = filler.refusals
             await load.run(seconds)
@@ -147,19 +147,19 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
             assert {"unmap", "refused", "overwrite 1024K"} <= set(load.done)
 
             async def grows(session: Session, offset: int) -> None:
-                until = time.monotonic() + 60
+                until = time.monotonic() + 180
                 while (response := await write(session, offset, os.urandom(MIB))).status != GOOD:
                     assert response.sense_codes == OUT_OF_SPACE, response.sense_codes
                     assert time.monotonic() < until, "space is back, and the LUN is still refused more"
                     await asyncio.sleep(0.2)
 
-            filler.remove()
+            await asyncio.to_thread(filler.remove)  # as all that may take a while: sessions answer the target's pings
             await grows(sessions[0], size - 64 * MIB)
             filler.go_on()
             await asyncio.to_thread(filler.wait_until_refused)
-            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "it is full again", 60)
-            filler.pause()
-            short_pool.add_disk(Path("/dev/shm/added"), 512)
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["growth"] == "refused", "it is full again", 120)
+            await asyncio.to_thread(filler.pause)
+            await asyncio.to_thread(short_pool.add_disk, Path("/dev/shm/added"), 512)
             await grows(sessions[1], size - 32 * MIB)
 
     asyncio.run(scenario())
@@ -182,7 +182,7 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
 
             async def each_is_told() -> None:
                 for session in sessions:
-                    until = time.monotonic() + 60
+                    until = time.monotonic() + 180
                     while SOFT_THRESHOLD not in (taken := await ready(session)):
                         assert time.monotonic() < until, f"not told: {taken}"
                         await asyncio.sleep(0.1)
@@ -191,11 +191,14 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
             await in_full(sessions[0], 0, 80)
             await each_is_told()
             short_target.call("space.set_pool", {"pool": short_pool.name, "soft_threshold": {"percent": 30}})
-            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 30)
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 120)
             assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
             with Filler(short_pool.files) as filler:
-                size = 500 * MIB
-                wait_for(lambda: filler.path.exists() and filler.path.stat().st_size > size, "files fill the pool", timeout=120)
+
+                def filled() -> bool:
+                    return filler.path.exists() and filler.path.stat().st_size > 500 * MIB
+
+                await asyncio.to_thread(wait_for, filled, "files fill the pool", 240)
             await each_is_told()
 
     asyncio.run(scenario())
@@ -249,17 +252,17 @@ def test_what_may_not_be_held_is_said(short_pool: ShortPool, short_target: Targe
     volume = short_pool.create_volume("lun", 512, volblocksize="16K")
     name = f"{short_pool.name}/lun"
     short_target.add_lun(0, volume)
-    wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=60)
+    wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=180)
     before = short_pool.number("lun", "reservation")
     assert before > short_pool.number("lun", "used")
     run("zfs", "set", "reservation=none", name)
-    wait_for(lambda: short_pool.number("lun", "reservation") == before, "what was taken away is put back", timeout=60)
+    wait_for(lambda: short_pool.number("lun", "reservation") == before, "what was taken away is put back", timeout=180)
     short_target.call("luns.change", {"target": IQN, "number": 0, "provisioning": "thick"})
-    wait_for(lambda: space(short_target)["provisioning"] == "thick", "it is thick", timeout=60)
+    wait_for(lambda: space(short_target)["provisioning"] == "thick", "it is thick", timeout=180)
     thick = short_pool.number("lun", "refreservation")
     assert thick > 512 * MIB
     run("zfs", "set", "refreservation=64M", name)
-    wait_for(lambda: short_pool.number("lun", "refreservation") == thick, "what was lowered is raised", timeout=60)
+    wait_for(lambda: short_pool.number("lun", "refreservation") == thick, "what was lowered is raised", timeout=180)
     large = short_pool.create_volume("large", 4096)
     with pytest.raises(RpcError, match="-32003.*space"):
         short_target.add_lun(1, large, provisioning="thick")
@@ -272,7 +275,7 @@ def test_what_a_thick_lun_shares_is_reserved(
     """A clone inside a thick LUN, the pool filled, both sides overwritten: no error. What can't be reserved is copied."""
     volume = short_pool.create_volume("lun", 512, volblocksize="16K", compression="off")
     short_target.add_lun(0, volume, provisioning="thick")
-    wait_for(lambda: space(short_target).get("provisioning") == "thick", "it is thick", timeout=60)
+    wait_for(lambda: space(short_target).get("provisioning") == "thick", "it is thick", timeout=180)
     length = 128 * MIB
 
     async def scenario() -> None:
