@@ -107,8 +107,7 @@ def test_garbage_instead_of_a_login_is_hung_up_on(served: Target, seed: int) -> 
     async def act() -> None:
         for data in garbage(seed):
             async with Connection(served.portal) as connection:
-                connection.writer.write(data)
-                connection.writer.write_eof()
+                connection.send_last(data)
                 assert await connection.is_closed_by_target()
 
     show(served, act)
@@ -118,8 +117,7 @@ def test_garbage_in_session_ends_only_that_session(served: Target, seed: int) ->
     async def act() -> None:
         for data in garbage(seed):
             async with ready_session(served) as session:
-                session.connection.writer.write(data)
-                session.connection.writer.write_eof()
+                session.connection.send_last(data)
                 await session.closed()
 
     show(served, act)
@@ -132,8 +130,7 @@ def test_a_truncated_pdu_is_not_acted_on(served: Target) -> None:
         for kept in (1, 20, 47, 48, 100, 559):
             async with ready_session(served) as session:
                 pdu, _ = session.command(cdb.write(0, 1), data_out=bytes([0xEE]) * 512)
-                session.connection.writer.write(pdu.encode()[:kept])
-                session.connection.writer.write_eof()
+                session.connection.send_last(pdu.encode()[:kept])
                 await session.closed()
         async with ready_session(served) as session:
             assert (await session.execute(cdb.read(0, 1), data_in=512)).data == bytes(512)

@@ -7,6 +7,7 @@ Well-behaved by default; every PDU can also be built and sent by hand. No digest
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Mapping
@@ -135,6 +136,12 @@ class Connection:
         """Sends a PDU."""
         self.writer.write(pdu.encode())
         await self.writer.drain()
+
+    def send_last(self, data: bytes) -> None:
+        """Sends bytes, and says that none follow; the target may have reset the connection before that."""
+        self.writer.write(data)
+        with contextlib.suppress(OSError):
+            self.writer.write_eof()
 
     async def receive(self) -> Pdu:
         """The next PDU. Raises IncompleteReadError, ConnectionError when the target hung up."""
