@@ -131,7 +131,8 @@ def test_a_daemon_that_is_told_to_end_takes_its_clones_back(make_store: Callable
         program, root = Program(), mount("/here")
         with Nfs3() as nfs:
             large = nfs.lookup(mount("/other"), "large")
-        jobs = [program.clone(clone_arguments(large, root, f"copy{number}", wait_ms=0)) for number in range(3)]
+        jobs = [program.clone(clone_arguments(large, root, f"copy{number}", wait_ms=0)) for number in range(4)]
+        # More than there is room for: not all can be complete before, however fast the machine is.
         assert jobs[-1].state in {WAITING, RUNNING}, "file systems that share nothing: it copies"
         assert ganesha.stop() == 0, "it neither hangs nor crashes"
         left = [path.name for path in here.iterdir() if path.name.startswith("copy")]
