@@ -123,7 +123,7 @@ fn peers_that_do_not_read_cost_little_and_others_are_served() {
         assert_eq!(working.read(0, 8).len(), 4096);
     }
     assert!(
-        start.elapsed() < Duration::from_secs(5),
+        start.elapsed() < Duration::from_secs(20),
         "{:?}",
         start.elapsed()
     );

@@ -207,7 +207,7 @@ fn early_pings_without_end_end_the_session() {
 
 fn impatient() -> Fixture {
     let options = ServerOptions {
-        keepalive_interval: Duration::from_millis(150),
+        keepalive_interval: Duration::from_millis(500),
         ..ServerOptions::default()
     };
     Fixture::with(options, |_| {})
@@ -248,16 +248,17 @@ fn an_initiator_that_answers_pings_but_sends_no_data_is_dropped() {
 
 #[test]
 fn data_that_comes_slowly_is_waited_for() {
+    const PART: usize = 4 << 10;
     let fixture = impatient();
     let mut initiator = fixture.log_in();
     let write = initiator.write_command(0, 64);
     initiator.send(write.encode(), &[]);
     let r2t = initiator.expect_r2t(write.initiator_task_tag);
     let data = vec![7; 32 << 10];
-    for (data_sn, part) in data.chunks(2 << 10).enumerate() {
-        // Over all it takes as long as an initiator that sends nothing is waited for, several times.
-        std::thread::sleep(Duration::from_millis(100));
-        let offset = (data_sn * (2 << 10)) as u32;
+    for (data_sn, part) in data.chunks(PART).enumerate() {
+        // Over all it takes longer than an initiator that sends nothing is waited for.
+        std::thread::sleep(Duration::from_millis(200));
+        let offset = (data_sn * PART) as u32;
         let pdu = DataOut {
             r#final: offset + part.len() as u32 == r2t.desired_data_transfer_length,
             initiator_task_tag: write.initiator_task_tag,

@@ -274,7 +274,7 @@ fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
         }
         let (response, _) = writer.0.expect_response(command.initiator_task_tag);
         assert_eq!(response.status, 0);
-        ended.recv_timeout(Duration::from_secs(10)).unwrap();
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
     });
 }
 

@@ -45,10 +45,10 @@ impl Initiator {
 
     pub fn on(stream: TcpStream) -> Self {
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         stream
-            .set_write_timeout(Some(Duration::from_secs(20)))
+            .set_write_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         stream.set_nodelay(true).unwrap();
         Self {

@@ -106,7 +106,7 @@ pub fn only(initiator: &str) -> TargetAccess {
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < until, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));

@@ -43,7 +43,7 @@ pub fn sparse_file(directory: &Path, size: u64) -> PathBuf {
 
 /// Opens it once nobody else has it: the kernel gives up the files of a ring some time after the ring is gone.
 pub fn open(path: &Path, options: OpenOptions) -> Arc<dyn Volume> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         match volume::open(path, options) {
             Ok(opened) => return opened.volume,
