@@ -162,11 +162,11 @@ static void many_clones_written_at_random_cost_little(void **state)
     for (int file = 1; file <= CLONES; file++)
         assert_int_equal(clone(map, 0, 0, file, 0, SIZE, NULL, 0, 2), 0);
     assert_int_equal(fileops_share_map_bytes(map), (uint64_t)CLONES * SIZE * BLOCK);
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin); /* what else the machine does is not its fault */
     for (int file = 1; file <= CLONES; file++)
         for (int i = 0; i < WRITES / (file == 1 ? 1 : 40); i++)
             assert_int_equal(fileops_share_map_remove(map, INODE(file), choose(&random, SIZE) * BLOCK, BLOCK, UINT64_MAX, 4096, NULL, NULL), 0);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     assert_true(end.tv_sec - begin.tv_sec < 20);
     /* One much written is cloned whole, by as many references as it has. */
     const uint64_t before = fileops_share_map_bytes(map);

@@ -207,7 +207,7 @@ static void few_deallocations_wait_for_a_clone(void **state)
         attempts[i] = (struct attempt){.space = space, .inode = inode_of(one)};
         assert_int_equal(pthread_create(&threads[i], NULL, wait_to_free, &attempts[i]), 0);
     }
-    for (int i = 0; i < 500 && busy < ALL - WAITING; i++) {
+    for (int i = 0; i < 6000 && busy < ALL - WAITING; i++) {
         usleep(10000);
         busy = 0;
         for (int j = 0; j < ALL; j++)
