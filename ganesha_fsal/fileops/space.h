@@ -74,7 +74,7 @@ struct fileops_change {
 };
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was promised to thick
- * ones). EAGAIN: not now, as what holds space does not answer. EBUSY: the file is being cloned, and blocks of it must not be freed
+ * ones). EAGAIN: not now, as what holds space does not answer, or refuses more though there is room. EBUSY: the file is being cloned, and blocks of it must not be freed
  * meanwhile (openzfs#18853: they would be freed twice), for which a deallocation or truncation waits 10 s, 16 at a time; or a clone of a whole file
  * comes into it, or failed and it could not be emptied yet. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
@@ -83,8 +83,9 @@ int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileo
  * was not overwritten must stay counted. */
 void fileops_change_end(struct fileops_space *space, struct fileops_change *change, int error);
 
-/* The change failed with ENOSPC. For a thick file: waits for the pool (ZFS refuses bursts while space is held) and returns 0: do
- * it again. `attempt` counts from 0. Returns ENOSPC when the file is not thick, or after 20 s of attempts. Between begin and end. */
+/* The change failed with ENOSPC. Waits for the pool (ZFS refuses bursts while space is held, and while many clones sync) and returns
+ * 0: do it again. `attempt` counts from 0. Returns ENOSPC after 20 s of attempts, and for a thin file when there is no room after
+ * that wait, or was none within the last second. Between begin and end. */
 int fileops_change_retry(struct fileops_space *space, struct fileops_change *change, unsigned attempt);
 
 /* The last name of a file is gone: unlink, or a rename over it, found link count 0. `open`: somebody has it still open by a file

@@ -185,6 +185,15 @@ int space_hold_more(struct fileops_space *space, uint64_t bytes)
     return error;
 }
 
+/* From the mark on thin files may take so much. With `order` held. `no_more`: the pool, or the ledger, refused more. */
+static void let_take(struct fileops_space *space, uint64_t bytes, bool no_more)
+{
+    const uint64_t limit = add(space->mark.charged, bytes);
+    space->left = difference(limit, atomic_load(&space->charged));
+    space->no_more = no_more;
+    atomic_store(&space->limit, limit);
+}
+
 /* The pool has promised more than it has, which thin files do that overwrite what they share: ZFS counts no more for them than before, and
  * less for the pool. It comes out of what is held for them. False: nothing of that is left. */
 static bool give_back(struct fileops_space *space, int *error)
@@ -204,13 +213,14 @@ static bool give_back(struct fileops_space *space, int *error)
     pthread_mutex_lock(&space->state);
     space->figures.overcommitted = *error ? overcommitted : difference(overcommitted, before - wanted);
     pthread_mutex_unlock(&space->state);
-    atomic_store(&space->limit, add(space->mark.charged, *error ? 0 : difference(space->held, space->needed)));
+    let_take(space, *error ? 0 : difference(space->held, space->needed), true);
     return true;
 }
 
 int space_hold_needed(struct fileops_space *space, uint64_t ahead)
 {
     const uint64_t let = difference(atomic_load(&space->limit), space->mark.charged), wanted = add(space->needed, ahead);
+    bool refused = false;
     int error = 0;
     if (give_back(space, &error))
         return error;
@@ -218,17 +228,20 @@ int space_hold_needed(struct fileops_space *space, uint64_t ahead)
      * than the pool has once what was shared is overwritten, and soon the pool refuses to lower it too (`overdraft`). */
     const uint64_t room = free_for_all(&space->figures), most = ahead / 4 + 16 * MIB, more = room < most ? room : most;
     const bool small = space->held >= add(space->needed, ahead / 2) && space->held <= add(wanted, more < LEAST_MORE ? LEAST_MORE : more);
-    if (!small || space->held < add(space->needed, let))
+    if (!small || space->held < add(space->needed, let)) {
         error = ahead >= let ? hold(space, wanted) : ENOSPC;
+        refused = ahead >= let && error == ENOSPC;
+    }
     if (error == ENOSPC) {
         /* Thin files may take less from now on. None is let in until it is known what they have taken. */
         atomic_store(&space->limit, 0);
         const uint64_t least = add(space->needed, difference(atomic_load(&space->charged), space->mark.charged));
         error = least > wanted ? ENOSPC : hold(space, wanted);
+        refused = least <= wanted && error == ENOSPC;
         if (error == ENOSPC)
             error = space->held < least || space->held > wanted ? hold(space, least) : 0;
     }
-    atomic_store(&space->limit, add(space->mark.charged, difference(space->held, space->needed)));
+    let_take(space, difference(space->held, space->needed), refused || error == ENOSPC);
     return error;
 }
 

@@ -87,7 +87,8 @@ struct fileops_space {
     struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t asked; /* when it was called last, in milliseconds; 0: never */
-    uint64_t left; /* what thin files could still take when the last look ended */
+    uint64_t left; /* what thin files could still take when they were let take more or less last */
+    bool no_more;  /* then the pool had no more for them */
     int look_error; /* of the last look */
     uint64_t foreign_changes;
     char problem[160];
@@ -99,6 +100,7 @@ struct fileops_space {
     atomic_uint_least64_t charged, ended, limit;
     uint64_t block_size; /* what a small write may newly take */
     atomic_int_least64_t looked; /* when the last look ended, in milliseconds of the monotonic clock */
+    atomic_int_least64_t found_full; /* when there was no room for a thin file's change that was refused, by the same clock */
 
     /* Waits for the pool, shared by all who wait. */
     pthread_mutex_t settling;

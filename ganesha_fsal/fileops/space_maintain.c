@@ -338,8 +338,6 @@ int space_lower(struct fileops_space *space, bool settle_always)
         const int held_error = space_follow(space);
         error = error ? error : held_error;
     }
-    const uint64_t limit = atomic_load(&space->limit), charged = atomic_load(&space->charged);
-    space->left = limit > charged ? limit - charged : 0;
     space->look_error = error;
     atomic_store(&space->looked, space_milliseconds());
     pthread_mutex_lock(&space->state);

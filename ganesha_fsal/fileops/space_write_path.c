@@ -2,6 +2,7 @@
 #include "space_internal.h"
 
 #include <errno.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #define RETRY_MILLISECONDS 20000
@@ -11,6 +12,7 @@
 /* Looks for who may write no more: so often, and not again so soon after one that found nothing. */
 #define MILLISECONDS_BETWEEN_LOOKS 250
 #define MILLISECONDS_A_LOOK_HOLDS 1000
+#define CHARGE_MILLISECONDS 10000 /* then the client is to ask again */
 #define LITTLE (UINT64_C(64) << 20)
 
 /* What a thin file may newly take by a change. */
@@ -36,27 +38,44 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
     return false;
 }
 
+/* Whether the pool's figures bear out that there is no room. Where they do not, the client is to ask again: ENOSPC ends what runs there. */
+static int refusal(struct fileops_space *space, int error, uint64_t bytes)
+{
+    if (error && error != ENOSPC)
+        return EAGAIN;
+    pthread_mutex_lock(&space->state);
+    const struct fileops_held figures = space->figures;
+    pthread_mutex_unlock(&space->state);
+    const uint64_t room = figures.available > figures.unused ? figures.available - figures.unused : 0;
+    return room > LITTLE && room - LITTLE > bytes ? EAGAIN : ENOSPC;
+}
+
 static int charge_or_look(struct fileops_space *space, uint64_t bytes)
 {
+    const int64_t begun = space_milliseconds();
     while (!charge(space, bytes)) {
         int64_t wait = 0;
         int error = 0;
         pthread_mutex_lock(&space->order);
         const int64_t since = space_milliseconds() - atomic_load(&space->looked);
         bool done = charge(space, bytes) || !atomic_load(&space->gate);
-        if (!done && since < MILLISECONDS_A_LOOK_HOLDS && (space->look_error || space->left < bytes)) {
-            error = space->look_error && space->look_error != ENOSPC ? EAGAIN : ENOSPC;
+        if (!done && since < MILLISECONDS_A_LOOK_HOLDS && (space->look_error || (space->no_more && space->left < bytes))) {
+            error = refusal(space, space->look_error, bytes);
         } else if (!done && since < MILLISECONDS_BETWEEN_LOOKS) {
             wait = MILLISECONDS_BETWEEN_LOOKS - since;
         } else if (!done) {
             /* It may find that nothing of it was taken, or that there is more. */
             error = space_lower(space, true);
             done = charge(space, bytes) || !atomic_load(&space->gate);
-            error = done ? 0 : error && error != ENOSPC ? EAGAIN : ENOSPC;
+            /* What it let thin files take others may have taken by now: only a pool that has no more is full. */
+            const bool full = space->no_more || space->held < space->needed + bytes;
+            error = done || (!error && !full) ? 0 : refusal(space, error, bytes);
         }
         pthread_mutex_unlock(&space->order);
         if (done || error)
             return error;
+        if (space_milliseconds() - begun > CHARGE_MILLISECONDS)
+            return EAGAIN;
         nanosleep(&(struct timespec){.tv_nsec = wait * 1000 * 1000}, NULL);
     }
     return 0;
@@ -157,6 +176,7 @@ int space_change_begin(struct fileops_space *space, uint64_t inode, enum fileops
     const bool gate = atomic_load_explicit(&space->gate, memory_order_acquire);
     change->known = change->thick = change->frees = false;
     change->charge = 0;
+    change->length = length;
     const bool frees = kind == FILEOPS_DEALLOCATE || kind == FILEOPS_TRUNCATE;
     if (!maybe && !gate && !frees)
         return 0;
@@ -232,14 +252,28 @@ void fileops_change_end(struct fileops_space *space, struct fileops_change *chan
     change->known = change->frees = false;
 }
 
+/* While it syncs, OpenZFS counts what clones take before what they save: a pool with much left is full for that moment. */
+static bool has_room(struct fileops_space *space, uint64_t bytes)
+{
+    struct statvfs file_system;
+    if (!atomic_load(&space->has_holder) || space_milliseconds() - atomic_load(&space->found_full) < MILLISECONDS_A_LOOK_HOLDS)
+        return false;
+    const bool known = !space_settle(space) && !fstatvfs(space->root, &file_system);
+    const uint64_t room = known ? (uint64_t)file_system.f_bavail * file_system.f_frsize : 0;
+    if (room > LITTLE && room - LITTLE > bytes)
+        return true;
+    atomic_store(&space->found_full, space_milliseconds());
+    return false;
+}
+
 int fileops_change_retry(struct fileops_space *space, struct fileops_change *change, unsigned attempt)
 {
-    if (!change->thick)
-        return ENOSPC;
     if (attempt == 0 || !change->first_retry)
         change->first_retry = space_milliseconds();
     if (space_milliseconds() - change->first_retry > RETRY_MILLISECONDS)
         return ENOSPC;
+    if (!change->thick)
+        return has_room(space, change->length) ? 0 : ENOSPC;
     space_settle(space);
     return 0;
 }

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../fileops/growth.h"
@@ -15,6 +17,8 @@
 #include "books.h"
 #include "fsal_convert.h"
 #include "object.h"
+
+#define SECONDS_BETWEEN_REFUSALS 5 /* in the log */
 
 /* What is below: FSAL_VFS's own and those of hidden.c. Set once, before the first export is made. */
 static struct fsal_obj_ops below;
@@ -52,6 +56,18 @@ static void keep_status(struct fsal_obj_handle *object, fsal_status_t status, vo
     *(fsal_status_t *)kept = status;
 }
 
+/* A guest stops for want of space: whose word that was is asked first. */
+static void log_refusal(const struct fsal_obj_handle *object, int error, const char *why)
+{
+    static _Atomic time_t last;
+    const time_t now = time(NULL);
+
+    if (error != ENOSPC || now - last < SECONDS_BETWEEN_REFUSALS)
+        return;
+    last = now;
+    LogWarn(COMPONENT_FSAL, "%s: no space for a write of file %" PRIu64 ", %s", object->fs->path, object->fileid, why);
+}
+
 static uint64_t length_of(const struct fsal_io_arg *io)
 {
     uint64_t length = 0;
@@ -75,6 +91,7 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     }
     error = fileops_change_begin(space, object->fileid, FILEOPS_WRITE, io->offset, length_of(io), &change);
     if (error != 0) {
+        log_refusal(object, error, "as what is left is promised to others, or can't be promised to it");
         done(object, from_errno(error), io, argument);
         return;
     }
@@ -87,6 +104,7 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
             break;
     }
     error = change_error(status);
+    log_refusal(object, error, "as the file system says");
     /* A write that was cut short is a success here, but did not replace all blocks. */
     if (error == 0 && io->io_amount < length_of(io))
         error = EIO;

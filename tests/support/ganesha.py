@@ -256,6 +256,9 @@ def running_ganesha(
         try:
             yield ganesha
             assert ganesha.running(), f"ganesha died:\n{ganesha.log()[-4000:]}"
+        except Exception as error:
+            error.add_note(f"ganesha said last:\n{ganesha.log()[-4000:]}")
+            raise
         finally:
             code = ganesha.stop() if ganesha.running() else None
         assert code == 0, f"ganesha ended with {code}:\n{ganesha.log()[-4000:]}"

@@ -42,7 +42,7 @@ struct world {
     uint64_t overdraft;       /* 0: any */
     unsigned sharers;         /* of the overdraft */
     int silent;               /* with what the holder fails; 0: it answers */
-    bool deduplicates, same_checksums;
+    bool deduplicates, same_checksums, refuses;
     char root[256];
 };
 
@@ -64,7 +64,7 @@ static inline int simulated_read(void *context, struct fileops_held *figures)
     const uint64_t referenced = FILES * BLOCKS * BLOCK + world->thin_stable, own = referenced - world->pinned;
     const uint64_t unused = world->held > own ? world->held - own : 0, taken = world->others + referenced;
     *figures = (struct fileops_held){.held = world->held, .unused = unused, .referenced = referenced,
-                                     .available = POOL > taken ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = world->overdraft ? world->overdraft : POOL, .overcommitted = world->overcommitted,
+                                     .available = POOL > taken && !world->overcommitted ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = world->overdraft ? world->overdraft : POOL, .overcommitted = world->overcommitted,
                                      .can_promise = !world->deduplicates, .overwrites_unshare = !world->same_checksums};
     return 0;
 }
@@ -75,7 +75,7 @@ static inline int simulated_hold(void *context, uint64_t bytes)
     step(world);
     if (world->silent)
         return world->silent;
-    if (bytes > world->held && bytes > POOL - world->others)
+    if (bytes > world->held && (world->refuses || bytes > POOL - world->others))
         return ENOSPC;
     world->held = bytes;
     step(world);
