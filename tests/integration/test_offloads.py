@@ -269,7 +269,7 @@ def test_holes_are_what_was_never_written_or_unmapped(target: Target, make_volum
             read = await session.execute(cdb.read(100 * GRANULE_BLOCKS, GRANULE_BLOCKS), data_in=len(data))
             assert read.data == data[: 3 * 512] + bytes(512) + data[4 * 512 :]
 
-    asyncio.run(asyncio.wait_for(act(), 60))
+    asyncio.run(asyncio.wait_for(act(), 300))
 
 
 def _unmap_blocks(address: int, blocks: int) -> tuple[bytes, int, bytes]:
@@ -307,7 +307,7 @@ def test_zeroes_and_unmap_give_the_space_back(target: Target, make_volume: Volum
             assert used_bytes(volume) < 1 << 20
             assert volume.read_bytes() == bytes(SIZE_MIB << 20)
 
-    asyncio.run(asyncio.wait_for(act(), 60))
+    asyncio.run(asyncio.wait_for(act(), 300))
     offload = target.counters()["offload"]
     assert offload["unmapped_bytes"] >= SIZE_MIB << 20
     assert offload["zeroed_bytes"] >= SIZE_MIB << 20
@@ -347,7 +347,7 @@ def test_a_copy_reaches_only_what_this_host_may_use(target: Target, make_volume:
             assert (await owners_other.execute(extended_copy(parameters), data_out=parameters, lun=0)).status == GOOD
             assert mine.read_bytes()[: 1 << 20] == secret
 
-    asyncio.run(asyncio.wait_for(act(), 60))
+    asyncio.run(asyncio.wait_for(act(), 300))
 
 
 @pytest.mark.parametrize("most", [65535, 2048])
@@ -369,7 +369,7 @@ def test_a_copy_is_counted_by_the_way_it_went(target: Target, make_volume: Volum
                 parameters = parameter_list(naas, [segment])
                 assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=1)).status == GOOD
 
-    asyncio.run(asyncio.wait_for(act(), 60))
+    asyncio.run(asyncio.wait_for(act(), 300))
     assert volumes[1].read_bytes() == volumes[0].read_bytes() == data + bytes(SIZE_MIB << 19)
     counted = {lun["number"]: lun for lun in target.call("statistics.get")["luns"]}
     offload = counted[1]["offload"]

@@ -22,7 +22,7 @@ def words(path: Path, size_mib: int, seed: int) -> list[str]:
 
 def verify(path: Path, size_mib: int, seed: int) -> None:
     """Runs it. Raises ProgramFailed when a block is wrong."""
-    run(*words(path, size_mib, seed), timeout=300)
+    run(*words(path, size_mib, seed), timeout=600)
 
 
 class Verifying:
@@ -62,5 +62,5 @@ class Verifying:
     def goes_on(self, when: str) -> None:
         """Returns once 4 MiB more are written. Raises AssertionError when fio failed, TimeoutError."""
         before = self._written()
-        wait_for(lambda: bool(self._failure) or self._written() > before + (4 << 20), f"4 MiB are written {when}", 120)
+        wait_for(lambda: bool(self._failure) or self._written() > before + (4 << 20), f"4 MiB are written {when}", 300)
         assert not self._failure, self._failure

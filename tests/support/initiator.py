@@ -45,4 +45,4 @@ class Initiator:
     def forget(self) -> None:
         """Logs out of everything and forgets all targets, whatever state they are in."""
         for words in (["--logout"], ["-o", "delete"]):
-            subprocess.run(["iscsiadm", "-m", "node", *words], capture_output=True, timeout=60, check=False)
+            subprocess.run(["iscsiadm", "-m", "node", *words], capture_output=True, timeout=180, check=False)

@@ -115,7 +115,7 @@ class Client:
     """A mounted export."""
 
     def __init__(
-        self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 30_000, server: str = "127.0.0.1"
+        self, export: str, version: int = 3, uid: int = 0, gid: int = 0, timeout_ms: int = 120_000, server: str = "127.0.0.1"
     ) -> None:
         self.context = _init()
         self.check(_set_version(self.context, version))

@@ -96,7 +96,7 @@ class RpcConnection:
         self, port: int, user: User | None = None, address: str = "127.0.0.1", source: tuple[str, int] | None = None
     ) -> None:
         self.user = user or User()
-        self._socket = socket.create_connection((address, port), timeout=60, source_address=source)
+        self._socket = socket.create_connection((address, port), timeout=180, source_address=source)
 
     def __enter__(self) -> Self:
         return self

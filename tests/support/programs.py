@@ -20,7 +20,7 @@ class ProgramFailed(AssertionError):
     """A program ended with another exit code than 0; the text has its command line and output."""
 
 
-def run(*command: str | Path, timeout: float = 120, **options: Any) -> str:
+def run(*command: str | Path, timeout: float = 300, **options: Any) -> str:
     """Standard output of a program that ends well. Raises ProgramFailed, subprocess.TimeoutExpired."""
     words = [str(word) for word in command]
     text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "backslashreplace"}
@@ -30,8 +30,8 @@ def run(*command: str | Path, timeout: float = 120, **options: Any) -> str:
     return str(result.stdout)
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
-    """Returns once `condition` holds. Raises TimeoutError naming `what`."""
+def wait_for(condition: Callable[[], bool], what: str, timeout: float = 180) -> None:
+    """Returns once `condition` holds. Raises TimeoutError naming `what`; the limit is for machines that are slow and loaded."""
     until = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > until:

@@ -95,12 +95,12 @@ class Filler:
         """Nothing is written before `go_on`."""
         self._idle.clear()
         self._paused.set()
-        assert self._idle.wait(60)
+        assert self._idle.wait(180)
 
     def remove(self) -> None:
         """Pauses, and removes the file. Where more is promised than there is, that needs space too, and waits for it."""
         self.pause()
-        wait_for(self._removed, "the file can be removed", timeout=120)
+        wait_for(self._removed, "the file can be removed", timeout=300)
 
     def _removed(self) -> bool:
         try:

@@ -114,7 +114,7 @@ class Target:
         """One JSON-RPC 2.0 call; the result. Raises RpcError, OSError while nothing listens."""
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters or {}}
         with socket.socket(socket.AF_UNIX) as control:
-            control.settimeout(60)
+            control.settimeout(180)
             control.connect(str(self.socket_path))
             control.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(control.makefile().readline())
@@ -152,7 +152,7 @@ class Target:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.terminate()
-        return self._process.wait(timeout=60)
+        return self._process.wait(timeout=180)
 
 
 @contextlib.contextmanager

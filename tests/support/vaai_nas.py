@@ -36,7 +36,7 @@ def vaai_nas(*words: str | Path, user: int = 0) -> subprocess.CompletedProcess[s
             shutil.copy(COMMAND.parent / "libvaainas.so.1", directory)
             environment["LD_LIBRARY_PATH"] = directory
         return subprocess.run(
-            [*as_user, command, *words], check=False, capture_output=True, text=True, timeout=120, env=environment
+            [*as_user, command, *words], check=False, capture_output=True, text=True, timeout=300, env=environment
         )
 
 
@@ -160,7 +160,7 @@ class Program:
 def ask_control_socket(path: Path, *lines: bytes) -> list[Any]:
     """What the control socket answers to lines, whatever they are."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        connection.settimeout(120)
         connection.connect(str(path))
         connection.sendall(b"".join(line + b"\n" for line in lines))
         with connection.makefile("rb") as answers:

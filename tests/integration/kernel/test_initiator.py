@@ -48,7 +48,7 @@ def test_file_system_and_verified_io(disk: Path, pool: Pool, tmp_path: Path, see
             *("fio", "--name=verify", f"--directory={mount_point}", "--size=48M", "--rw=randwrite", "--bsrange=4k-128k"),
             *("--ioengine=libaio", "--iodepth=16", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"),
             *(f"--randseed={seed}", "--fsync=32", "--output-format=terse", "--verify_state_save=0"),
-            timeout=300,
+            timeout=600,
         )
     finally:
         run("umount", mount_point)
@@ -86,7 +86,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
         try:
             for _ in range(kills):
                 before = len(acknowledged)
-                wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=90)  # type: ignore[misc]
+                wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=300)  # type: ignore[misc]
                 target.kill()
                 time.sleep(away.random() / 2)  # how long the target stays away is part of the experiment
                 target.start()
@@ -145,7 +145,7 @@ def test_a_stopped_target_comes_back_for_a_mounted_file_system(target: Target, m
         assert fio.poll() is None, "fio ended before the target was killed: the test shows nothing"
         target.kill()
         target.start()
-        output, _ = fio.communicate(timeout=240)
+        output, _ = fio.communicate(timeout=600)
         assert fio.returncode == 0, output
     finally:
         run("umount", mount_point)

@@ -135,7 +135,7 @@ def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker
                 state = Path(f"/sys/class/iscsi_session/{session_of(disk)}/state")
                 wait_for(lambda: state.read_text().strip() == "FAILED", "the initiator gives the connection up")
                 link.restore()
-                wait_for(lambda: state.read_text().strip() == "LOGGED_IN", "the initiator is back", timeout=60)
+                wait_for(lambda: state.read_text().strip() == "LOGGED_IN", "the initiator is back", timeout=180)
                 verifying.goes_on("after the cut")
         finally:
             run("umount", mount_point)

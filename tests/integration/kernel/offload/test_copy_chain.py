@@ -92,5 +92,5 @@ def test_a_chain_back_to_its_beginning(volume: VolumeOf, target: Target, pool: P
             if not at_once:
                 assert all_shared() == 0, "every MiB was overwritten or discarded at one of its places"
 
-    asyncio.run(asyncio.wait_for(act(), 240))
+    asyncio.run(asyncio.wait_for(act(), 480))
     pool.scrub()

@@ -50,7 +50,7 @@ def act_on(target: Target, count: int, act: Callable[[Luns], Awaitable[None]]) -
         async with luns(target, count) as disks:
             await act(disks)
 
-    asyncio.run(asyncio.wait_for(run_(), 120))
+    asyncio.run(asyncio.wait_for(run_(), 480))
 
 
 def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bool:
@@ -137,7 +137,7 @@ def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) ->
                 parameters = parameter_list(naas, [segment])
                 assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=lun)).status == GOOD
 
-    asyncio.run(asyncio.wait_for(act(), 60))
+    asyncio.run(asyncio.wait_for(act(), 300))
     assert same(source, destination, 8 * MIB, 0, 4 * MIB) and same(source, source, 8 * MIB, 0, 20 * MIB)
     first = {offset: dva for offset, dva in dvas(dataset_of(source)).items() if offset < 8 * MIB}
     assert (

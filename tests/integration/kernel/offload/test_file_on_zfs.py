@@ -32,10 +32,10 @@ def test_a_copy_of_what_was_just_written(freezing_pool: FreezingPool, target: Ta
                 data = random_blocks(MIB)
                 await disks.write(0, data, SIZE // 2)
                 expected[SIZE // 2 : SIZE // 2 + MIB] = data
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     await disks.copy(SIZE)
 
-    asyncio.run(asyncio.wait_for(act(), 90))
+    asyncio.run(asyncio.wait_for(act(), 180))
     assert destination.read_bytes() == expected
     offload = offload_of(target, 1)
     # Zeroes that were read became holes nevertheless.
