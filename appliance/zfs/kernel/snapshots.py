@@ -169,6 +169,11 @@ class Snapshots(Datasets):
 
     # --- back, and on beside
 
+    def _need_closed(self, volume: str) -> None:
+        """Raises DatasetBusy while somebody has it open."""
+        if Path("/dev/zvol", volume).is_symlink() and (who := self.holders(volume)):
+            raise DatasetBusy(volume, who)
+
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
         """See ZfsEngine."""
         names.snapshot_name(name)
@@ -185,8 +190,7 @@ class Snapshots(Datasets):
             raise NewerSnapshots(name, unnamed)
         # OpenZFS rolls an open volume back under whoever writes to it.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
-        if Path("/dev/zvol", dataset).is_symlink() and (who := self.holders(dataset)):
-            raise DatasetBusy(dataset, who)
+        self._retry_busy(dataset, lambda: self._need_closed(dataset))
         self.destroy_snapshots(newer)
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.appliance import START_SECONDS
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 
 from appliance.helper.client import HelperClient
@@ -75,7 +77,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
             return False
         return True
 
-    wait_for(answers, "the helper answers")
+    wait_for(answers, "the helper answers", START_SECONDS)
     yield path, log
     process.terminate()
     assert process.wait(60) == 0
@@ -90,7 +92,7 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
     path, log = helper
     words = [sys.executable, "-c", STORY, str(path)]
     nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    result = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False, **nobody)
+    result = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False, **nobody)
     assert result.returncode == 0, result.stderr
     told = json.loads(result.stdout)
     guids = run("zfs", "get", "-H", "-p", "-o", "value", "guid", "unprivileged/vol", "unprivileged/fs").split()
@@ -122,3 +124,17 @@ def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> N
     client.export_pool("unprivileged")
     assert [pool.name for pool in client.importable()] == ["unprivileged"]
     client.import_pool("unprivileged")
+
+
+def test_a_volume_that_udev_looks_at_just_then_is_rolled_back(helper: tuple[Path, Path], tmp_path: Path) -> None:
+    """It opens each volume whose last writer has gone, for a moment: nobody is to be told that the volume is in use."""
+    client, looks = HelperClient(helper[0]), tmp_path / "udev-looks"
+    run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
+    client.create_volume("unprivileged/vol", 16 << 20)
+    client.snapshot(["unprivileged/vol@s"])
+    wait_for_link("/dev/zvol/unprivileged/vol")
+    shutil.copy("/bin/sleep", looks)
+    with Path("/dev/zvol/unprivileged/vol").open("rb") as device:
+        looking = subprocess.Popen([looks, "0.4"], stdin=device)
+    client.rollback("unprivileged/vol@s")
+    assert looking.wait(60) == 0
