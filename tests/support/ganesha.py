@@ -185,7 +185,7 @@ NFS_CORE_PARAM {{
   Plugins_Dir = "{plugins}"; {f"Bind_Addr = {self.bind_address};" if self.bind_address else ""}
 }}
 NFSv4 {{
-  Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 5; Lease_Lifetime = 10;
+  Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 60; Lease_Lifetime = 10;
   RecoveryBackend = fs; RecoveryRoot = "{recovery}";
 }}
 LOG {{ Default_Log_Level = {self.log_level}; }}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,9 @@ def _lock_elsewhere(path: Path) -> None:
 
 def test_open_file_goes_on_after_kill_and_restart(served: tuple[Ganesha, Path], tmp_path: Path, seed: int) -> None:
     ganesha, store = served
+    # The server waits no longer than for whom it remembers: this client, however long it takes to come back.
+    for gone in (ganesha.directory / "recovery" / "v4recov").iterdir():
+        shutil.rmtree(gone)
     data = random.Random(seed).randbytes(2 * MIB)
     with kernel_mount("/one", tmp_path / "mnt", "4.1") as mount, (mount / "disk").open("wb", buffering=0) as file:
         file.write(data[:MIB])

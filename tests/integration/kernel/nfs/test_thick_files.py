@@ -44,8 +44,11 @@ def test_allocated_file_is_overwritten_in_a_full_pool(store: Path, short_pool: S
     size = 128 * MIB
     allocate(tmp_path, "thick", size)
     data = random.Random(seed).randbytes(MIB)
-    with mounted("/one", 4) as client, client.opened("/thick", os.O_RDWR) as file, Filler(short_pool.files) as filler:
-        wait_for(lambda: filler.refusals > 20, "the pool is full", 120)
+    with contextlib.ExitStack() as stack:
+        filler = stack.enter_context(Filler(short_pool.files))
+        wait_for(lambda: filler.refusals > 20, "the pool is full", 240)
+        client = stack.enter_context(mounted("/one", 4))  # only now: libnfs renews no lease while it has nothing to do
+        file = stack.enter_context(client.opened("/thick", os.O_RDWR))
         for turn in range(2):  # what was a hole first, then what has blocks
             for offset in range(0, size, MIB):
                 file.write(offset, data[turn + 1 :] + data[: turn + 1])
@@ -89,4 +92,4 @@ def test_space_is_given_back_when_the_last_name_goes(store: Path, short_pool: Sh
                     OSError
                 ):  # FSAL_VFS on ZFS, too, answers NFS4ERR_STALE: no handle opens a file without name
                     file.close()
-    wait_for(lambda: held(short_pool) == 0, "nothing is held any more", 60)
+    wait_for(lambda: held(short_pool) == 0, "nothing is held any more", 180)
