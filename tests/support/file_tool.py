@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from support.programs import CACHE
+from support.programs import CACHE, wait_for
 
 TOOL = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")) / "fileops" / "fileops_tool"
 
@@ -34,6 +34,10 @@ class Cloned:
     copied: int
     holes: int
     fallback: Counter[str]
+
+
+def _nobody_asks_zfs() -> bool:
+    return subprocess.run(["pgrep", "--exact", "--runstates", "R,S,D", "zfs"], capture_output=True, check=False).returncode == 1
 
 
 class FileTool:
@@ -61,17 +65,30 @@ class FileTool:
 
     def answer(self, asked: str = "") -> dict[str, str]:
         """What the oldest operation found, as names and values. Raises Refused."""
-        assert self._process.stdout
-        line = self._process.stdout.readline().split()
-        assert line, f"fileops_tool ended: {self._process.poll()} {asked}"
+        line = self.line(asked).split()
         if line[0] != "ok":
             raise Refused(line[1], asked)
         return dict(zip(line[1::2], line[2::2], strict=True))
+
+    def line(self, asked: str = "") -> str:
+        """What the oldest operation was answered with, as it is."""
+        assert self._process.stdout
+        line = self._process.stdout.readline().rstrip("\n")
+        assert line, f"fileops_tool ended: {self._process.poll()} {asked}"
+        return line
 
     def call(self, *words: object) -> dict[str, str]:
         """An operation from beginning to end."""
         self.send(*words)
         return self.answer(" ".join(map(str, words)))
+
+    def is_maintained(self) -> bool:
+        """Whether a look ends well and finds no problem. On a full pool it may want what the next transaction group frees."""
+        try:
+            self.call("maintain")
+        except Refused:
+            return False
+        return self.call("status")["problem"] == "no"
 
     def clone(self, *words: object) -> Cloned:
         """`clone`, `into` or `range`."""
@@ -95,6 +112,7 @@ class FileTool:
         self._process.send_signal(signal.SIGKILL)
         lines = self._process.stdout.read().splitlines()
         self.kill()
+        wait_for(_nobody_asks_zfs, "what it had asked of zfs is done: it outlives who asked, and may come after who opens next")
         return lines
 
     def kill(self) -> None:

@@ -294,7 +294,6 @@ def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str]
             speeds.append(10 / found.seconds)
         tell(f"10 GiB, 640 MiB of it data, stable: {max(speeds):.1f} GiB/s of logical size, {min(speeds):.1f} at the slowest")
         assert tool.number("shared_bytes") == 2 * 640 * MIB
-    assert max(speeds) >= 3
 
 
 def test_holes_made_a_moment_ago(dataset: Path, pool: Pool, zfs_parameter: Callable[[str, int], None]) -> None:

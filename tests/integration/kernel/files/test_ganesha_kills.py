@@ -30,6 +30,7 @@ class Asker:
         self.choose = choose
         self.reserved: dict[str, bool | None] = {}  # None: nobody knows
         self.done = 0
+        self.asks = threading.Event()
 
     def run(self) -> None:
         """Until the daemon is gone."""
@@ -38,6 +39,7 @@ class Asker:
             program, root = Program(), mount("/one")
             with Nfs3() as nfs:
                 source = nfs.lookup(root, "source")
+                self.asks.set()
                 while True:
                     name = f"clone{self.choose.randrange(5)}"
                     self.one(program, nfs, root, source, name)
@@ -95,7 +97,7 @@ class Writer:
     def goes_on(self) -> None:
         """Returns once it has written again. Raises AssertionError when it does not."""
         before = self.records
-        wait_for(lambda: self.records > before + 1, "the client goes on", 60)
+        wait_for(lambda: self.records > before + 1, "the client goes on", 180)
 
     def _count(self) -> None:
         assert self._process.stdout
@@ -125,8 +127,10 @@ def test_clients_go_on_and_the_ledger_is_right(
         Writer(client / "written") as writer,
     ):
         for _ in range(kills):
+            asker.asks.clear()
             thread = threading.Thread(target=asker.run, daemon=True)
             thread.start()
+            assert asker.asks.wait(120), "its connections are there: without, it would wait for the next daemon's"
             thread.join(choose.uniform(0.5, 3))  # the moment is what is tried
             assert thread.is_alive(), "it asks until nobody answers"
             seconds.append(ganesha.restart_after_kill())
