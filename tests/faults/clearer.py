@@ -40,8 +40,9 @@ def clear_all(state: Path) -> None:
         # The first flush makes the ZIL, which takes a txg of its own.
         os.pwrite(fd, data[:512], 0)
         os.fsync(fd)
-        run("zpool", "sync", POOL)
+        # Before the sync: who waits for the next group's time waits as long as was set when it began to.
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
+        run("zpool", "sync", POOL)
         txg = open_txg()
         for command, offset, length in CLEARED:
             clear(command, device, offset, length)

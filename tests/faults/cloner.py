@@ -45,8 +45,9 @@ def clone(state: Path) -> None:
     assert result.returncode == 0, result.stderr
     device = ZvolClone()
     with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
-        run("zpool", "sync", POOL)
+        # Before the sync: who waits for the next group's time waits as long as was set when it began to.
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
+        run("zpool", "sync", POOL)
         assert device.clone(one, other, FIRST).bytes_done == FIRST
         os.fsync(other)
         txg = open_txg()

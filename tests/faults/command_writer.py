@@ -95,7 +95,7 @@ def serve(directory: Path, state: Path) -> Target:
     """A target with the three logical units on zvols; the identity of the first is kept in the state directory."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     # A long time between transaction groups: what survives did so by the intent log.
-    Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("60\n")
+    Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
     loaded = kernel_module.load()
     assert loaded.returncode == 0, loaded.stderr
     directory.mkdir()

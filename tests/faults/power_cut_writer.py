@@ -33,7 +33,7 @@ def write(state: Path, seed: int) -> None:
     """Writes for ever; each acknowledged write is noted on the host before the next one starts."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     # A long time between transaction groups: what survives did so by the intent log.
-    Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("60\n")
+    Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
     volume = pool.create_volume("volume", BLOCKS * BLOCK_BYTES >> 20)
     directory = Path("/run/target")
     directory.mkdir()

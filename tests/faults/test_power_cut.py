@@ -32,12 +32,12 @@ def cut_while_writing(program: Path, state: Path, seed: int, writes: int) -> sub
             assert guest.poll() is None, "the guest ended before its power was cut"
             return acknowledged.exists() and acknowledged.stat().st_size >= RECORD_BYTES * writes
 
-        wait_for(enough, f"{writes} acknowledged writes", timeout=120)
+        wait_for(enough, f"{writes} acknowledged writes", timeout=600)
     finally:
         os.killpg(guest.pid, 9)
         guest.wait()
     return subprocess.run(
-        [RUN, *disk, "python3", program, state, "check"], capture_output=True, text=True, timeout=120, check=False
+        [RUN, *disk, "python3", program, state, "check"], capture_output=True, text=True, timeout=900, check=False
     )
 
 
