@@ -174,15 +174,15 @@ def test_both_live_within_their_units(home: Path, tmp_path: Path, target: Target
             return False
 
     try:
-        wait_for(listens, "the API listens", timeout=90)
+        wait_for(listens, "the API listens")
         user = {"name": "admin", "password": "correct horse battery"}
         told("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
         client.headers["X-CSRF-Token"] = told("POST", "/session", user)["csrf_token"]
-        wait_for(lambda: bool(told("GET", "/status")["worker"]), "the worker answers", timeout=90)
+        wait_for(lambda: bool(told("GET", "/status")["worker"]), "the worker answers")
         told("POST", "/host-groups", {"name": "cluster"})
         (pool,) = told("GET", "/pools")["items"]
         job = told("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
-        wait_for(lambda: told("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made", timeout=60)
+        wait_for(lambda: told("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made")
         assert told("GET", "/status")["target"]["running"]
         assert [one["name"] for one in target.call("targets.list")["targets"]] == ["iqn.2026-11.zvaai:datastores"]
     finally:

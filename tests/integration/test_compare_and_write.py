@@ -122,7 +122,7 @@ def bulk_writes(portal: str) -> Iterator[Synchronized[int]]:
     process = spawn.Process(target=bulk, args=(portal, written, enough))
     process.start()
     try:
-        wait_for(lambda: written.value > 0 or process.exitcode is not None, "bulk is written", 120)
+        wait_for(lambda: written.value > 0 or process.exitcode is not None, "bulk is written")
         yield written
     finally:
         enough.set()

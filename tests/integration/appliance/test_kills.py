@@ -105,9 +105,9 @@ def wait_until_quiet(appliance: Appliance, day: Day) -> None:
         told = day.client.get("/status")
         return bool(told["worker"] and not told["active_jobs"] and told["reconciled_at"] and not told["reconcile_problem"])
 
-    wait_for(quiet, "it is quiet", timeout=180)
+    wait_for(quiet, "it is quiet")
     wanted = {store.lun: store.id for store in day.stores.values() if store.lun is not None}
-    wait_for(lambda: appliance.luns() == wanted, f"the target serves {wanted}", timeout=60)
+    wait_for(lambda: appliance.luns() == wanted, f"the target serves {wanted}")
 
 
 def check(appliance: Appliance, day: Day) -> None:
