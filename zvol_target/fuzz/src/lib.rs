@@ -1,13 +1,16 @@
 //! Fuzz targets: everything others can say to the target, and what has to hold whatever they say.
 //!
 //! Each module of [`targets`] has a `run` that takes any bytes and panics when something does not hold. libFuzzer calls it in the
-//! programs of `fuzz_targets/`; `tests/replay.rs` calls it with every input that is kept.
+//! program of `fuzz_targets/`; `tests/replay.rs` calls it with every input that is kept.
 
 mod input;
 pub mod memory;
 mod memory_volume;
 pub mod seeds;
 pub mod targets;
+
+use std::path::Path;
+use std::{fs, io};
 
 /// A fuzz target.
 pub struct Target {
@@ -19,8 +22,22 @@ pub struct Target {
     pub seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
 }
 
+impl Target {
+    /// Writes the inputs to begin with into a folder, which is made.
+    ///
+    /// # Errors
+    /// What making the folder and writing files there can give.
+    pub fn write_seeds(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        for (name, input) in (self.seeds)() {
+            fs::write(folder.join(name), input)?;
+        }
+        Ok(())
+    }
+}
+
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub static TARGETS: [Target; 11] = [
     Target {
         name: "pdu_stream",
         run: targets::pdu_stream::run,

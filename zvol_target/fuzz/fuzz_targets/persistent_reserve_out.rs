@@ -1,6 +1,0 @@
-#![no_main]
-//! libFuzzer on [`fuzz::targets::parameter_lists::run_persistent_reserve_out`].
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    fuzz::targets::parameter_lists::run_persistent_reserve_out(data)
-});
