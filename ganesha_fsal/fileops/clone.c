@@ -285,19 +285,25 @@ static int dry_run(struct clone *clone)
     const struct fileops_clone_request *request = clone->request;
     struct stat status;
     struct statvfs file_system;
-    const uint64_t needed = (uint64_t)clone->source_status.st_blocks * 512;
+    const uint64_t needed = (uint64_t)clone->source_status.st_blocks * 512, size = clone->destination_offset + clone->length;
     if (request->destination < 0 && (request->flags & FILEOPS_CLONE_GUARDED) &&
         !fstatat(request->directory, request->name, &status, AT_SYMLINK_NOFOLLOW))
         return EEXIST;
     int error = request->destination_space ? try_sharing(clone) : EOPNOTSUPP;
     if (error == EAGAIN && request->mode == FILEOPS_CLONE_FAST)
         return refused(clone);
-    if (error != EAGAIN)
+    const bool copies = error == EAGAIN;
+    if (error && !copies)
         return error;
+    const bool promised = request->mode == FILEOPS_CLONE_FULL && request->destination_space;
+    if (!copies && !promised)
+        return 0;
     const int place = request->destination < 0 ? request->directory : request->destination;
     if (fstatvfs(place, &file_system))
         return errno;
-    return (uint64_t)file_system.f_bavail * file_system.f_frsize < needed ? ENOSPC : 0;
+    const uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
+    const bool fits = !copies || available >= needed;
+    return fits && (!promised || space_may_promise(request->destination_space, size, available)) ? 0 : ENOSPC;
 }
 
 static bool is_read_only(int file)
@@ -372,6 +378,8 @@ static int into_name(struct clone *clone)
         error = errno;
     if (!error)
         error = clone_whole(clone);
+    if (!error && request->mode == FILEOPS_CLONE_FULL)
+        error = space_promise_clone(request->destination_space, place.file, clone->length, true);
     if (!error)
         error = clone_place_put(request, &place, &clone->source_status);
     if (error && !place.name[0]) /* it has its name already */
@@ -399,8 +407,11 @@ static int into_file(struct clone *clone)
     error = space_unfinished_begin(request->destination_space, clone->destination);
     if (error)
         return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_FILLED) : error;
-    /* A thick file stays thick as large as it becomes, or all stays as it is. */
-    error = space_grow_promise(request->destination_space, inode, clone->length);
+    /* A thick file stays thick as large as it becomes, as one does that is to be thick by default, or all stays as it is. */
+    if (request->mode == FILEOPS_CLONE_FULL)
+        error = space_promise_clone(request->destination_space, clone->destination, clone->length, true);
+    if (!error)
+        error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error)
         error = space_empty(request->destination_space, clone->destination, inode);
     if (error) {
@@ -433,13 +444,18 @@ static int into_range(struct clone *clone)
 {
     struct fileops_space *space = clone->request->destination_space;
     int error = 0;
-    /* A thick file that becomes larger. */
-    if (space)
-        error = space_grow_promise(space, clone->destination_status.st_ino, clone->destination_offset + clone->length);
+    /* A thick file that becomes larger, or one that is to be thick by default. */
+    const uint64_t end = clone->destination_offset + clone->length;
+    if (clone->request->mode == FILEOPS_CLONE_FULL && end > (uint64_t)clone->destination_status.st_size)
+        error = space_promise_clone(space, clone->destination, end, false);
+    if (!error && space)
+        error = space_grow_promise(space, clone->destination_status.st_ino, end);
     if (!error && clone->length)
         error = clone_range(clone);
     if (!error && fsync(clone->destination))
         error = errno;
+    if (space)
+        space_note_growth(space, clone->destination_status.st_ino);
     return error;
 }
 

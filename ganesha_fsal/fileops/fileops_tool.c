@@ -135,7 +135,11 @@ static int change(struct fileops_space *space, int file, uint64_t inode, enum fi
 {
     struct fileops_change told;
     uint64_t done = 0;
-    int error = space ? fileops_change_begin(space, inode, kind, offset, length, &told) : 0;
+    int error = 0;
+    if (space && kind != FILEOPS_DEALLOCATE && fileops_growth_needs_promise(space, inode, offset + length))
+        error = fileops_promise_growth(space, file, offset + length, kind == FILEOPS_WRITE);
+    if (!error && space)
+        error = fileops_change_begin(space, inode, kind, offset, length, &told);
     if (error)
         return error;
     for (unsigned attempt = 0;; attempt++) {

@@ -197,6 +197,8 @@ static int open_ledger(struct fileops_space *space)
         error = fileops_ledger_read(space->ledger, read_file, read_reference, space);
     if (error)
         return error;
+    if (space->find_holder)
+        space_remember_setting(space);
     space->exact = fileops_ledger_get(space->ledger, "clean", 1) || !fileops_share_map_bytes(space->map);
     error = repair_files(space);
     if (error)
@@ -355,10 +357,14 @@ void fileops_space_status(struct fileops_space *space, struct fileops_space_stat
     status->reservations = status->can_reserve                                          ? FILEOPS_RESERVATIONS_POSSIBLE
                            : space->find_holder && !atomic_load(&space->has_holder) ? FILEOPS_RESERVATIONS_NOT_NOW
                                                                                         : FILEOPS_RESERVATIONS_NEVER;
+    status->thick_default = atomic_load(&space->thick_default);
     status->held_bytes = space->held;
     status->needed_bytes = space->needed;
     status->foreign_changes = space->foreign_changes;
     memcpy(status->problem, space->problem, sizeof status->problem);
+    if (status->thick_default && status->reservations == FILEOPS_RESERVATIONS_NEVER && !status->problem[0])
+        snprintf(status->problem, sizeof status->problem, "%s: nothing can be promised, so that no file can be made larger than 1 MiB",
+                 space->find_holder ? "deduplication is on" : "zfs(8) can't be run");
     const int error = fileops_ledger_error(space->ledger);
     if (error && !status->problem[0])
         snprintf(status->problem, sizeof status->problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can",

@@ -4,8 +4,8 @@
  * held for the dataset (space_holder.h). They count too much rather than too little: raised before blocks are shared, lowered
  * only once an overwrite is in the pool.
  *
- * Whoever changes files of the dataset for clients must tell: fileops_change_begin() before, fileops_change_end() after. For files the
- * books know nothing of that is two loads and no lock. Files are named by inode number there, by inode and generation in the
+ * Whoever changes files of the dataset for clients must tell: fileops_change_begin() before, fileops_change_end() after, and
+ * fileops_growth_needs_promise() before what may make one larger. For files the books know nothing of that is three loads and no lock. Files are named by inode number there, by inode and generation in the
  * books.
  *
  * Thread-safe throughout. Functions return 0 or an errno value. */
@@ -45,6 +45,22 @@ int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved);
 
 /* The same, for a file that is to have at least `size` bytes; for who makes it that large next. Refused as a whole or not at all. */
 int fileops_reserve_size(struct fileops_space *space, int file, uint64_t size);
+
+/* Datasets that are set so (holder: read_thick_default) promise each file whole before it is made larger than this, in bytes. */
+#define FILEOPS_THICK_FROM (UINT64_C(1) << 20)
+
+/* Whether a file that may be made `size` bytes large has no promise yet and needs one: then fileops_promise_growth() comes before
+ * fileops_change_begin(). Where the dataset is not set so this is one load. */
+bool fileops_growth_needs_promise(struct fileops_space *space, uint64_t inode, uint64_t size);
+
+/* Promises the whole of an open file that is to be made `size` bytes large; does nothing where it is that large. `in_steps`: more where there is room, for
+ * who makes it larger again and again; what is not used is given back after 30 s. ENOSPC: it can't be promised, and must not be made
+ * larger; nothing changed. EAGAIN: not now, as what can hold it does not answer. */
+int fileops_promise_growth(struct fileops_space *space, int file, uint64_t size, bool in_steps);
+
+/* Asks how the dataset is set and follows that: what was set before the call is followed when it returns 0. EAGAIN: what holds space does not answer;
+ * what was followed before still is. Without this it is asked each 30 s. */
+int fileops_space_refresh(struct fileops_space *space);
 
 /* Takes the promise back. */
 int fileops_unreserve(struct fileops_space *space, int file);
@@ -102,6 +118,7 @@ enum fileops_reservations {
 struct fileops_space_status {
     enum fileops_reservations reservations;
     bool can_reserve;       /* they are possible */
+    bool thick_default;     /* files that are made larger are promised, as the dataset was set when that was asked last */
     uint64_t thick_files;
     uint64_t thick_bytes;   /* sum of their sizes */
     uint64_t shared_bytes;  /* what overwriting everything shared would newly take; an upper bound */

@@ -310,6 +310,8 @@ int space_ask_holder(struct fileops_space *space)
     if (!error) {
         space->holder = holder;
         error = space_measure(space);
+        if (!error)
+            error = space_follow_setting(space);
         if (error && holder.close)
             holder.close(holder.context);
     }

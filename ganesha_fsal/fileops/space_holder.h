@@ -32,6 +32,8 @@ struct fileops_space_holder {
     uint64_t (*cost)(void *context, uint64_t size, uint32_t block_size);
     void (*close)(void *context);
     void *context;
+    /* Whether the dataset is set to promise files that are made larger. NULL: it can't be. */
+    int (*read_thick_default)(void *context, bool *thick);
     /* How many datasets of the pool this process holds space for, this one among them: all draw on the pool's `overdraft`. NULL: one. */
     unsigned (*sharers)(void *context);
     uint64_t slack; /* to be held beyond what files need, for what the file system takes in between */

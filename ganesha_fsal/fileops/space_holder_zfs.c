@@ -172,6 +172,18 @@ static int zfs_read(void *context, struct fileops_held *figures)
     return 0;
 }
 
+/* On, and set for this very dataset: what is inherited was meant for another, and what was received for the sender. By itself, as the values of
+ * user properties are whatever somebody wrote. */
+static int zfs_read_thick_default(void *context, bool *thick)
+{
+    const struct zfs_dataset *dataset = context;
+    char output[8];
+    const int error = run(dataset, (const char *const[]){"zfs", "get", "-Hp", "-s", "local", "-o", "value", "zvaai:thick", dataset->name, NULL},
+                          output, sizeof output);
+    *thick = !error && !strcmp(output, "on\n");
+    return error;
+}
+
 static int zfs_hold(void *context, uint64_t bytes)
 {
     const struct zfs_dataset *dataset = context;
@@ -276,6 +288,7 @@ int fileops_zfs_holder(const char *root, struct fileops_space_holder *holder)
         .settle = zfs_settle,
         .cost = zfs_cost,
         .sharers = zfs_sharers,
+        .read_thick_default = zfs_read_thick_default,
         .close = zfs_close,
         .context = zfs,
         .slack = UINT64_C(128) << 20,

@@ -34,6 +34,7 @@ struct known_file {
     unsigned changes;   /* begun and not ended */
     unsigned clonings;  /* clones that began from it */
     bool resized;       /* made smaller: the promise follows */
+    int64_t grown;      /* when the promise was made larger for what is to grow, in milliseconds; 0: the file was looked at since */
     bool filling;       /* a clone comes into it, or it is being emptied after one */
     bool removed, open; /* no name left; still open by us */
     struct fileops_overwritten *overwritten;
@@ -86,6 +87,7 @@ struct fileops_space {
     uint64_t allocated; /* by thick files, when `figures` were read */
     struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
+    int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */
     int64_t asked; /* when it was called last, in milliseconds; 0: never */
     uint64_t left; /* what thin files could still take when they were let take more or less last */
     bool no_more;  /* then the pool had no more for them */
@@ -97,6 +99,7 @@ struct fileops_space {
     atomic_ushort *filter;
     /* What thin files may take while there are thick ones: `charged` may rise up to `limit`. */
     atomic_bool gate;
+    atomic_bool thick_default; /* files that grow are promised: as the dataset is set, or was when zfs answered last */
     atomic_uint_least64_t charged, ended, limit;
     uint64_t block_size; /* what a small write may newly take */
     atomic_int_least64_t looked; /* when the last look ended, in milliseconds of the monotonic clock */
@@ -155,7 +158,25 @@ int space_follow(struct fileops_space *space);
 int space_ask_holder(struct fileops_space *space);
 
 /* space_promise.c */
+enum space_promise_for {
+    SPACE_RESERVED, /* somebody asked for it */
+    SPACE_GROWS,    /* it is to be larger next */
+    SPACE_CLONED,   /* all of it is a clone of ours: what it shares is in the map */
+};
+/* fileops_reserve_size(), with all its errors. Takes `order` itself. */
+int space_promise(struct fileops_space *space, int file, uint64_t size, enum space_promise_for purpose);
+/* The promise is larger than the file, which is to follow; where it does not, the promise does, 30 s later. */
+void space_note_growth(struct fileops_space *space, uint64_t inode);
 int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t size); /* takes `order` itself */
+
+/* space_thick.c */
+void space_remember_setting(struct fileops_space *space); /* as the ledger has it */
+int space_follow_setting(struct fileops_space *space);    /* with `order` held, and a holder. EAGAIN: it does not answer */
+/* A file that a full clone makes so many bytes large, `whole` or a range of it: promised where the dataset wants that. ENOSPC: it can't be, EAGAIN: not
+ * now. `space` may be NULL. */
+int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bool whole);
+/* Whether that may succeed, with so much available to the dataset. */
+bool space_may_promise(struct fileops_space *space, uint64_t size, uint64_t available);
 
 /* space_maintain.c */
 /* Before and after so many bytes are shared: OpenZFS counts what clones take before what they save, while it syncs. More than is

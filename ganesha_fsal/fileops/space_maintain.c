@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define RANGES_AT_ONCE 256
+#define MILLISECONDS_AHEAD 30000    /* a promise stays larger than its file after that grew */
+#define MILLISECONDS_A_SETTING 30000 /* until it is asked again how the dataset is set */
 #define MOST_TURNS 8 /* transaction groups that a clone waits for others that are under way */
 
 /* What is in the pool once a wait that begins now has ended. */
@@ -168,6 +170,10 @@ static bool is_settled_thick(const struct known_file *file)
 static void collect(void *context, struct known_file *file)
 {
     struct work_list *list = context;
+    if (file->grown && space_milliseconds() - file->grown > MILLISECONDS_AHEAD && is_settled_thick(file)) {
+        file->grown = 0;
+        file->resized = true;
+    }
     const bool gone = file->removed && !file->open && !file->clones && !file->changes;
     const bool resized = file->resized && is_settled_thick(file);
     if (!gone && !resized && !file->overwritten_count)
@@ -312,6 +318,9 @@ int space_lower(struct fileops_space *space, bool settle_always)
     const size_t others = space->let_go_count;
     const bool unshare_before = space->overwrites_unshare, wanted = space->figures_wanted;
     pthread_mutex_unlock(&space->state);
+    /* Should it not answer: what was followed stays. */
+    if (holds && space_milliseconds() - space->setting_read > MILLISECONDS_A_SETTING)
+        space_follow_setting(space);
     const bool look = holds && (list.count || others || settle_always || wanted || atomic_load(&space->gate));
     error = list.failed ? ENOMEM : never ? 0 : error;
     bool measured = false;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define AHEAD_LEAST (64 * MIB)
@@ -102,7 +103,38 @@ static int count_unknown(struct fileops_space *space, const struct fileops_ledge
     return error;
 }
 
-static int reserve(struct fileops_space *space, int file, uint64_t least, uint64_t *reserved)
+/* One block grows with its file up to those of new files; more stay as they are. */
+static uint32_t grown_block_size(int file, const struct stat *status)
+{
+    struct statvfs file_system;
+    const bool one = status->st_size <= status->st_blksize;
+    const uint64_t now = (uint64_t)status->st_blksize, most = one && !fstatvfs(file, &file_system) ? file_system.f_bsize : 0;
+    return (uint32_t)larger(now, most);
+}
+
+/* Its last name went before the books knew of it: nobody told them, but whoever has it open tells when that ends. */
+static void note_nameless(struct fileops_space *space, int file)
+{
+    struct stat status;
+    if (fstat(file, &status) || status.st_nlink)
+        return;
+    pthread_mutex_lock(&space->state);
+    struct known_file *known = space_find(space, status.st_ino);
+    if (known && !known->removed)
+        known->removed = known->open = true;
+    pthread_mutex_unlock(&space->state);
+}
+
+void space_note_growth(struct fileops_space *space, uint64_t inode)
+{
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, inode);
+    if (file && file->row.thick)
+        file->grown = space_milliseconds();
+    pthread_mutex_unlock(&space->state);
+}
+
+static int promise(struct fileops_space *space, int file, uint64_t least, enum space_promise_for purpose, uint64_t *reserved)
 {
     struct fileops_ledger_file row;
     struct stat status;
@@ -121,16 +153,27 @@ static int reserve(struct fileops_space *space, int file, uint64_t least, uint64
                       known->row.promised >= larger((uint64_t)status.st_size, least);
     pthread_mutex_unlock(&space->state);
     if (!done) {
+        const bool counted = atomic_load(&space->gate);
         /* Thin files' changes are counted from now on. */
-        if (!atomic_load(&space->gate)) {
+        if (!counted) {
             atomic_store(&space->limit, UINT64_MAX);
             atomic_store(&space->gate, true);
         }
-        error = not_now(space_settle_marked(space)); /* so that the figures are of one moment */
-        if (!error && !fstat(file, &status))
+        /* What is empty, and is to grow, adds nothing to what the last look saw. */
+        if (!counted || status.st_size || purpose != SPACE_GROWS)
+            error = not_now(space_settle_marked(space)); /* so that the figures are of one moment */
+        if (!error && fstat(file, &status))
+            error = errno;
+        if (!error && purpose == SPACE_GROWS)
+            row.block_size = grown_block_size(file, &status);
+        if (!error && status.st_size && purpose != SPACE_CLONED)
             error = count_unknown(space, &row, &status);
         if (!error)
             error = make_thick(space, &row, larger((uint64_t)status.st_size, least));
+        if (!error && purpose == SPACE_GROWS)
+            space_note_growth(space, row.inode);
+        if (!error)
+            note_nameless(space, file);
     }
     pthread_mutex_unlock(&space->order);
     if (!error && reserved)
@@ -140,12 +183,17 @@ static int reserve(struct fileops_space *space, int file, uint64_t least, uint64
 
 int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
 {
-    return reserve(space, file, 0, reserved);
+    return promise(space, file, 0, SPACE_RESERVED, reserved);
 }
 
 int fileops_reserve_size(struct fileops_space *space, int file, uint64_t size)
 {
-    return size > INT64_MAX ? EFBIG : reserve(space, file, size, NULL);
+    return size > INT64_MAX ? EFBIG : promise(space, file, size, SPACE_RESERVED, NULL);
+}
+
+int space_promise(struct fileops_space *space, int file, uint64_t size, enum space_promise_for purpose)
+{
+    return promise(space, file, size, purpose, NULL);
 }
 
 /* A thick file is to be larger. In steps, where there is room: each costs a transaction group. */

@@ -137,6 +137,7 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
         const int error = space_grow_promise(space, change->inode, size);
         if (error)
             return error;
+        space_note_growth(space, change->inode);
     }
 }
 

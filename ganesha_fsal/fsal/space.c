@@ -77,6 +77,26 @@ static uint64_t length_of(const struct fsal_io_arg *io)
     return length;
 }
 
+/*
+ * What comes before a change that may make a file `end` bytes large: in a dataset whose files are thick by default it is promised first, or stays
+ * as it is. A file that nothing can open any more has no name, and goes with who uses it.
+ */
+static int promise(struct fsal_obj_handle *object, uint64_t end, bool in_steps)
+{
+    struct fileops_space *space = zvaai_object(object)->space;
+    fsal_errors_t open_error = ERR_FSAL_NO_ERROR;
+    int error, fd;
+
+    if (!fileops_growth_needs_promise(space, object->fileid, end))
+        return 0;
+    fd = vfs_fsal_open(&zvaai_object(object)->vfs, O_RDONLY, &open_error);
+    if (fd < 0)
+        return fd == -ESTALE || fd == -ENOENT ? 0 : -fd;
+    error = fileops_promise_growth(space, fd, end, in_steps);
+    close(fd);
+    return error;
+}
+
 static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_cb done, struct fsal_io_arg *io, void *argument)
 {
     struct fileops_space *space = zvaai_object(object)->space;
@@ -89,7 +109,9 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
         below.write2(object, bypass, done, io, argument);
         return;
     }
-    error = fileops_change_begin(space, object->fileid, FILEOPS_WRITE, io->offset, length_of(io), &change);
+    error = promise(object, io->offset + length_of(io), true);
+    if (error == 0)
+        error = fileops_change_begin(space, object->fileid, FILEOPS_WRITE, io->offset, length_of(io), &change);
     if (error != 0) {
         log_refusal(object, error, "as what is left is promised to others, or can't be promised to it");
         done(object, from_errno(error), io, argument);
@@ -122,7 +144,9 @@ static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, 
 
     if (space == NULL || !FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE))
         return below.setattr2(object, bypass, state, attributes);
-    error = fileops_change_begin(space, object->fileid, FILEOPS_TRUNCATE, attributes->filesize, 0, &change);
+    error = promise(object, attributes->filesize, false);
+    if (error == 0)
+        error = fileops_change_begin(space, object->fileid, FILEOPS_TRUNCATE, attributes->filesize, 0, &change);
     if (error != 0)
         return from_errno(error);
     for (unsigned attempt = 0;; attempt++) {

@@ -99,6 +99,9 @@ def of_control() -> dict[str, bytes]:
     return {
         "statistics": sequence(line("statistics.get"), line("statistics.get", x=1)),
         "list": sequence(line("files.list", export=1), line("files.list", export=1, after="a", limit=5)),
+        "space": sequence(
+            line("space.get", export=1), line("space.get", export=1, refresh=True), line("space.get", export=2, refresh=1)
+        ),
         "file": sequence(line("file.statistics", export=1, path="30"), line("file.statistics", export=1, path="vm1")),
         "clone": sequence(clone("30", "vm1/new.vmdk"), about("job.get"), about("job.cancel"), about("job.get")),
         "repeat": sequence(clone("30", "new", fast=True), clone("30", "new", fast=True), clone("31", "new")),

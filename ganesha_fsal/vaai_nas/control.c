@@ -22,8 +22,9 @@ static const struct method {
     const char *name;
     control_method *serve;
 } methods[] = {
-    {"statistics.get", statistics_get},   {"files.list", control_files_list}, {"file.statistics", control_file_statistics},
-    {"clone.start", control_clone_start}, {"job.get", control_job_get},       {"job.cancel", control_job_cancel},
+    {"statistics.get", statistics_get},   {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
+    {"space.get", control_space_get},     {"clone.start", control_clone_start}, {"job.get", control_job_get},
+    {"job.cancel", control_job_cancel},
 };
 
 static struct json_object *error_response(int code, const char *message)

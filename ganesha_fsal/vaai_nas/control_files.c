@@ -10,7 +10,7 @@
 struct asked {
     const char *path, *after, *source, *destination;
     uint64_t export, job, limit;
-    bool fast, dry_run;
+    bool fast, dry_run, refresh;
     uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
 };
 
@@ -70,6 +70,8 @@ static bool take(const char *name, struct json_object *value, struct asked *aske
         return take_flag(value, &asked->fast);
     if (strcmp(name, "dry_run") == 0)
         return take_flag(value, &asked->dry_run);
+    if (strcmp(name, "refresh") == 0)
+        return take_flag(value, &asked->refresh);
     return strcmp(name, "request_id") == 0 && take_request_id(value, asked);
 }
 
@@ -163,6 +165,33 @@ struct json_object *control_file_statistics(struct vaai_nas_service *service, st
     add_bytes(result, "unique_bytes", statistics.unique_bytes);
     json_object_object_add(result, "unique_exact", json_object_new_boolean(statistics.unique_exact));
     add_bytes(result, "reserved_bytes", statistics.reserved_bytes);
+    return result;
+}
+
+struct json_object *control_space_get(struct vaai_nas_service *service, struct json_object *parameters, struct control_failure *failure)
+{
+    static const char *const names[] = {"export", "refresh", NULL};
+    static const char *const reservations[] = {
+        [FILEOPS_RESERVATIONS_NEVER] = "never",
+        [FILEOPS_RESERVATIONS_NOT_NOW] = "not_now",
+        [FILEOPS_RESERVATIONS_POSSIBLE] = "possible",
+    };
+    struct fileops_space_status space;
+    struct asked asked;
+
+    if (!read_parameters(parameters, names, 1, &asked, failure))
+        return NULL;
+    const enum vaai_nas_status status = vaai_nas_get_space(service, (uint16_t)asked.export, asked.refresh, &space);
+    if (status != VAAI_NAS_OK)
+        return refused(failure, status, "export");
+    struct json_object *result = json_object_new_object();
+    json_object_object_add(result, "thick_default", json_object_new_boolean(space.thick_default));
+    json_object_object_add(result, "reservations", json_object_new_string(reservations[space.reservations]));
+    add_bytes(result, "thick_files", space.thick_files);
+    add_bytes(result, "thick_bytes", space.thick_bytes);
+    add_bytes(result, "held_bytes", space.held_bytes);
+    add_bytes(result, "needed_bytes", space.needed_bytes);
+    json_object_object_add(result, "problem", json_object_new_string(space.problem));
     return result;
 }
 

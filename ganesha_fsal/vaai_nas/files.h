@@ -2,6 +2,7 @@
 #ifndef VAAI_NAS_FILES_H
 #define VAAI_NAS_FILES_H
 
+#include "../fileops/space.h"
 #include "service.h"
 #include "vmdk_list.h"
 
@@ -20,6 +21,10 @@ enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint1
 
 enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *service, uint16_t export_id, const char *path,
                                                   struct vaai_nas_statistics *statistics);
+
+/* What is promised in the dataset of an export, and whether its files are thick by default. `refresh`: as it is set now. BUSY: it can't be asked. */
+enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
+                                        struct fileops_space_status *space);
 
 /* A clone of one file to a name in the same export that is not there yet. */
 struct vaai_nas_file_clone {

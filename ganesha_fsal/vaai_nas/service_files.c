@@ -85,6 +85,37 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
     return status;
 }
 
+static enum vaai_nas_status get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
+                                      struct fileops_space_status *space)
+{
+    struct vaai_nas_handle handle;
+    struct vaai_nas_file file;
+    int error = 0;
+    enum vaai_nas_status status = find(service, export_id, "", &handle);
+
+    if (status == VAAI_NAS_OK)
+        status = service_open(service, &local, &handle, VAAI_NAS_LOOK, &file);
+    if (status != VAAI_NAS_OK)
+        return status;
+    memset(space, 0, sizeof(*space)); /* what is read-only has no books, and promises nothing */
+    if (file.space != NULL && refresh)
+        error = fileops_space_refresh(file.space);
+    if (file.space != NULL && error == 0)
+        fileops_space_status(file.space, space);
+    service_close(service, &file);
+    return vaai_nas_status_of_errno(error);
+}
+
+enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
+                                        struct fileops_space_status *space)
+{
+    if (!file_calls_begin(&service->file_calls, export_id))
+        return VAAI_NAS_BUSY;
+    const enum vaai_nas_status status = get_space(service, export_id, refresh, space);
+    file_calls_end(&service->file_calls, export_id);
+    return status;
+}
+
 /* The directory that the destination is to be made in, and its name there. */
 static enum vaai_nas_status find_place(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
 {

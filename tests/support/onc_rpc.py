@@ -228,6 +228,10 @@ class Nfs3:
         """REMOVE."""
         self._call(12, opaque(directory) + opaque(name.encode()))
 
+    def truncate(self, handle: bytes, size: int) -> None:
+        """SETATTR of the size."""
+        self._call(2, opaque(handle) + struct.pack(">IIIIQIII", 0, 0, 0, 1, size, 0, 0, 0))
+
     def write(self, handle: bytes, offset: int, data: bytes) -> None:
         """WRITE, FILE_SYNC."""
         self._call(7, opaque(handle) + struct.pack(">QII", offset, len(data), 2) + opaque(data))

@@ -43,6 +43,7 @@ struct world {
     unsigned sharers;         /* of the overdraft */
     int silent;               /* with what the holder fails; 0: it answers */
     bool deduplicates, same_checksums, refuses;
+    bool thick_default;       /* as the dataset is set */
     char root[256];
 };
 
@@ -108,11 +109,19 @@ static inline unsigned simulated_sharers(void *context)
     return world->sharers;
 }
 
+static inline int simulated_setting(void *context, bool *thick)
+{
+    const struct world *world = context;
+    *thick = world->thick_default;
+    return world->silent;
+}
+
 static inline int find_simulated(const char *root, struct fileops_space_holder *holder)
 {
     (void)root;
     *holder = (struct fileops_space_holder){.read = simulated_read, .hold = simulated_hold, .settle = simulated_settle,
-                                            .cost = simulated_cost, .sharers = simulated_sharers, .context = the_world};
+                                            .cost = simulated_cost, .sharers = simulated_sharers, .context = the_world,
+                                            .read_thick_default = simulated_setting};
     return 0;
 }
 

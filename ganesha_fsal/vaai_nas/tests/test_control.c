@@ -30,6 +30,8 @@ static unsigned int clones_begun;
 static uid_t owner;
 static bool ending;             /* of the export */
 static bool hangs;              /* whatever is looked for in export 2 */
+static struct fileops_space *books; /* of export 1 */
+static bool thick_default, silent;  /* as its dataset is set, and whether nobody tells */
 static unsigned int hanging;    /* so many calls do */
 
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
@@ -93,6 +95,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     file->device = attributes.st_dev;
     file->inode = attributes.st_ino;
     file->export_id = 1;
+    file->space = books;
     strcpy(file->export_path, "/export");
     return VAAI_NAS_OK;
 }
@@ -117,6 +120,28 @@ static bool fake_is_ending(const struct vaai_nas_file *file)
 
 static const struct vaai_nas_adapter adapter = {
     .open = fake_open, .changed = fake_changed, .close = fake_close, .is_ending = fake_is_ending, .find = fake_find};
+
+/* What holds space of the export's file system. */
+static int holder_read(void *context, struct fileops_held *figures)
+{
+    (void)context;
+    *figures = (struct fileops_held){.available = 1 << 30, .can_promise = true};
+    return silent ? ETIMEDOUT : 0;
+}
+
+static int holder_read_thick_default(void *context, bool *thick)
+{
+    (void)context;
+    *thick = thick_default;
+    return silent ? ETIMEDOUT : 0;
+}
+
+static int find_holder(const char *root, struct fileops_space_holder *holder)
+{
+    (void)root;
+    *holder = (struct fileops_space_holder){.read = holder_read, .read_thick_default = holder_read_thick_default};
+    return 0;
+}
 
 static void write_file(const char *name, off_t size)
 {
@@ -215,6 +240,30 @@ static void files_are_listed_in_pages(void **state)
     expect(*state, "files.list", "{\"export\":2}", "\"status\":\"stale\",\"field\":\"export\"");
     expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm/disk-flat.vmdk\"}", "\"total_bytes\":100,");
     expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm\"}", "\"status\":\"is_directory\",\"field\":\"path\"");
+}
+
+static void what_is_promised_is_told(void **state)
+{
+    struct fileops_space *space = NULL;
+
+    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":false,\"reservations\":\"never\"");
+    expect(*state, "space.get", "{\"export\":2}", "\"status\":\"stale\",\"field\":\"export\"");
+    expect(*state, "space.get", "{\"export\":1,\"refresh\":1}", "\"status\":\"invalid\",\"field\":\"refresh\"");
+    expect(*state, "space.get", "{\"refresh\":true}", "\"status\":\"invalid\",\"field\":\"export\"");
+    assert_int_equal(fileops_space_open(place, &(struct fileops_space_options){.find_holder = find_holder, .no_thread = true}, &space), 0);
+    books = space;
+    thick_default = true;
+    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":false,\"reservations\":\"possible\"");
+    expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"thick_default\":true,\"reservations\":\"possible\",\"thick_files\":0,");
+    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":true,");
+    expect(*state, "space.get", "{\"export\":1}", "\"problem\":\"\"");
+    silent = true;
+    thick_default = false;
+    expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"status\":\"busy\"");
+    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":true,");
+    silent = false;
+    books = NULL;
+    fileops_space_close(space);
 }
 
 static void a_clone_is_one_job(void **state)
@@ -468,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_promised_is_told, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
         cmocka_unit_test_setup_teardown(a_repeated_request_needs_no_files, begin, end),
         cmocka_unit_test_setup_teardown(a_job_is_ended_whatever_became_of_its_folder, begin, end),

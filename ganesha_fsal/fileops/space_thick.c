@@ -1,0 +1,100 @@
+/* Datasets whose files are thick by default: what they are set to, and the promise of a file that is to be made larger. */
+#include "space_internal.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define STEP (64 * MIB)
+#define SETTING "thick_default" /* in the ledger: what was followed last, for when zfs does not answer */
+
+void space_remember_setting(struct fileops_space *space)
+{
+    atomic_store(&space->thick_default, fileops_ledger_get(space->ledger, SETTING, 0) != 0);
+}
+
+int space_follow_setting(struct fileops_space *space)
+{
+    struct fileops_held figures;
+    bool thick = false;
+    int error = 0;
+    space->setting_read = space_milliseconds();
+    if (space->holder.read_thick_default)
+        error = space->holder.read_thick_default(space->holder.context, &thick);
+    if (error)
+        return EAGAIN;
+    atomic_store(&space->thick_default, thick);
+    if ((fileops_ledger_get(space->ledger, SETTING, 0) != 0) != thick) {
+        fileops_ledger_begin(space->ledger);
+        fileops_ledger_set(space->ledger, SETTING, thick);
+        fileops_ledger_commit(space->ledger); /* on a full pool: the next time */
+    }
+    /* Where something is promised looks ask whether anything can be. */
+    if (!thick || atomic_load(&space->gate))
+        return 0;
+    if (space->holder.read(space->holder.context, &figures))
+        return EAGAIN;
+    pthread_mutex_lock(&space->state);
+    space->figures.can_promise = figures.can_promise;
+    pthread_mutex_unlock(&space->state);
+    return 0;
+}
+
+int fileops_space_refresh(struct fileops_space *space)
+{
+    pthread_mutex_lock(&space->order);
+    int error = space_ask_holder(space);
+    if (!error)
+        error = space_follow_setting(space);
+    if (!error && atomic_load(&space->gate))
+        space_lower(space, true); /* whether promises hold is told by `problem` */
+    pthread_mutex_unlock(&space->order);
+    return error == EOPNOTSUPP ? 0 : error; /* what can't hold space has no such setting */
+}
+
+bool fileops_growth_needs_promise(struct fileops_space *space, uint64_t inode, uint64_t size)
+{
+    if (!atomic_load_explicit(&space->thick_default, memory_order_relaxed) || size <= FILEOPS_THICK_FROM)
+        return false;
+    if (!atomic_load_explicit(&space->filter[space_bucket(inode)], memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&space->state);
+    const struct known_file *file = space_find(space, inode);
+    const bool thick = file && file->row.thick;
+    pthread_mutex_unlock(&space->state);
+    return !thick; /* what is promised grows by fileops_change_begin() */
+}
+
+int fileops_promise_growth(struct fileops_space *space, int file, uint64_t size, bool in_steps)
+{
+    struct stat status;
+    if (size > INT64_MAX)
+        return EFBIG;
+    if (fstat(file, &status))
+        return errno;
+    if ((uint64_t)status.st_size >= size)
+        return 0;
+    int error = space_promise(space, file, in_steps ? space_round_up(size, STEP) : size, SPACE_GROWS);
+    /* No room for a step; or the pool was full for the moment in which others' clones sync. */
+    if (error == ENOSPC && !space_settle(space))
+        error = space_promise(space, file, size, SPACE_GROWS);
+    return error == EOPNOTSUPP ? ENOSPC : error;
+}
+
+int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bool whole)
+{
+    if (!space || !atomic_load(&space->thick_default) || size <= FILEOPS_THICK_FROM)
+        return 0;
+    const int error = space_promise(space, file, size, whole ? SPACE_CLONED : SPACE_RESERVED);
+    return error == EOPNOTSUPP ? ENOSPC : error;
+}
+
+bool space_may_promise(struct fileops_space *space, uint64_t size, uint64_t available)
+{
+    if (!atomic_load(&space->thick_default) || size <= FILEOPS_THICK_FROM)
+        return true;
+    pthread_mutex_lock(&space->state);
+    const bool possible = space->figures.can_promise;
+    pthread_mutex_unlock(&space->state);
+    return possible && size <= available;
+}
