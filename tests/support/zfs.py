@@ -26,17 +26,8 @@ class Pool:
     def destroy_volume(self, name: str) -> None:
         """Removes the zvol with all that hangs on it, once udev has looked at it after its last close."""
 
-        def destroyed() -> bool:
-            run("udevadm", "settle")
-            try:
-                run("zfs", "destroy", "-r", f"{self.name}/{name}")
-            except ProgramFailed as failure:
-                if "dataset is busy" in str(failure):
-                    return False
-                raise
-            return True
-
-        wait_for(destroyed, f"{self.name}/{name} is no longer in use")
+        volume = f"{self.name}/{name}"
+        wait_for(lambda: _done_unless_busy("zfs", "destroy", "-r", volume), f"{volume} is no longer in use")
 
     def scrub(self) -> None:
         """Reads and checks every block. Raises AssertionError when one is wrong."""
@@ -47,7 +38,23 @@ class Pool:
 
     def destroy(self) -> None:
         """Removes the pool."""
-        run("zpool", "destroy", "-f", self.name)
+        destroy_pool(self.name)
+
+
+def destroy_pool(name: str) -> None:
+    """Removes a pool, once udev has looked at the volumes whose last writer has just gone: it opens them some time after that."""
+    wait_for(lambda: _done_unless_busy("zpool", "destroy", "-f", name), f"{name} is no longer in use")
+
+
+def _done_unless_busy(*command: str) -> bool:
+    run("udevadm", "settle")
+    try:
+        run(*command)
+    except ProgramFailed as failure:
+        if "is busy" in str(failure):
+            return False
+        raise
+    return True
 
 
 def transaction_groups(pool: str) -> dict[int, str]:

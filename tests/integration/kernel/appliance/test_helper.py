@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.appliance import START_SECONDS
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
+from support.zfs import destroy_pool
 
 from appliance.helper.client import HelperClient
 from appliance.zfs.errors import ZfsError
@@ -82,7 +83,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     process.terminate()
     assert process.wait(60) == 0
     if "unprivileged" in run("zpool", "list", "-H", "-o", "name").split():
-        run("zpool", "destroy", "-f", "unprivileged")
+        destroy_pool("unprivileged")
     for device in DEVICES:
         Path(device).unlink()
 

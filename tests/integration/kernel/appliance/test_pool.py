@@ -15,6 +15,7 @@ from support import cdb
 from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, ProgramFailed, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Session
+from support.zfs import destroy_pool
 
 POOL = "moved"
 DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(3))
@@ -46,7 +47,7 @@ def helper() -> Iterator[Path]:
     with running_helper(HELPER, "--keys", str(KEYS)):
         yield HELPER
     if POOL in run("zpool", "list", "-H", "-o", "name").split():
-        run("zpool", "destroy", "-f", POOL)
+        destroy_pool(POOL)
     for device in DEVICES:
         Path(device).unlink()
 

@@ -16,6 +16,7 @@ from support import cdb
 from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
+from support.zfs import destroy_pool
 
 from appliance.dataplane.ganesha import Export
 from appliance.zfs.mountinfo import stack
@@ -28,6 +29,8 @@ ESX = "iqn.1998-01.com.vmware:esx1"
 LUN = 5
 BLOCK = 512
 NOT_READY = 0x02
+PATIENCE = 120
+"""Seconds, on a machine that does much else."""
 UNIT_ATTENTION = 0x06
 CONTENT = b"the original's".ljust(BLOCK, b".")
 
@@ -44,7 +47,7 @@ def disks() -> Iterator[None]:
         yield
     finally:
         if POOL in run("zpool", "list", "-H", "-o", "name").split():
-            run("zpool", "destroy", "-f", POOL)
+            destroy_pool(POOL)
         for device in DEVICES:
             Path(device).unlink()
 
@@ -111,12 +114,12 @@ def lose_the_pool(dataset: str, stream: Path) -> None:
     run("zfs", "snapshot", f"{dataset}@sent")
     send(f"{dataset}@sent", stream)
     run("udevadm", "settle")
-    run("zpool", "destroy", "-f", POOL)
+    destroy_pool(POOL)
     run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[1])
     run("zfs", "create", dataset.rpartition("/")[0])
     receive(dataset, stream)
     run("udevadm", "settle")
-    wait_for(Path("/dev/zvol", dataset).exists, "the replica has the original's name")
+    wait_for(Path("/dev/zvol", dataset).exists, "the replica has the original's name", PATIENCE)
 
 
 def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(appliance: Appliance, tmp_path: Path) -> None:
@@ -126,6 +129,7 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
     words = ("--pool", POOL, "--size", "1G", "--lun", str(LUN), "--group", "cluster", "--wait")
     appliance.cli("datastore", "create", "first", *words)
     store = appliance.json("datastore", "show", "first")
+    wait_for(lambda: appliance.luns() == {LUN: store["uuid"]}, "it is served", PATIENCE)
     assert does(appliance, LUN, cdb.write(0, 1), 0, CONTENT).status == GOOD
     original = guid(store["dataset"])
     appliance.target.kill()
@@ -145,7 +149,7 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
     assert original in alert["text"] and replica in alert["text"] and "--keep-identity" in alert["remedy"]
     appliance.cli("datastore", "adopt", store["dataset"], "first", "--keep-identity", "--group", "cluster", "--wait")
     adopted = appliance.json("datastore", "show", "first")
-    wait_for(lambda: appliance.luns() == {int(adopted["lun"]): store["uuid"]}, "it is served")
+    wait_for(lambda: appliance.luns() == {int(adopted["lun"]): store["uuid"]}, "it is served", PATIENCE)
     read = does(appliance, int(adopted["lun"]), cdb.read(0, 1), BLOCK)
     assert (read.status, read.data) == (GOOD, CONTENT)
 
@@ -195,7 +199,7 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(when_told
         when_told.cli("reconcile")
         assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
     finally:
-        run("zpool", "destroy", "-f", OTHER)
+        destroy_pool(OTHER)
 
 
 def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, ProgramFailed, run, wait_for
 from support.raw_initiator import Session
 from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
+from support.zfs import destroy_pool
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 DEVICES = ("/dev/shm/story0", "/dev/shm/story1")
@@ -38,7 +40,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
     with running_helper(HELPER), running_appliance(tmp_path / "a", reconcile_seconds=30, helper=HELPER) as appliance:
         yield appliance
     if "story" in run("zpool", "list", "-H", "-o", "name").split():
-        run("zpool", "destroy", "-f", "story")
+        destroy_pool("story")
     for device in DEVICES:
         Path(device).unlink()
 
@@ -82,11 +84,11 @@ class Host:
 
 
 async def ready(host: Session, lun: int) -> None:
-    """Unit attentions are told."""
-    for _ in range(8):
-        if (await host.execute(bytes(6), lun=lun)).status == 0:
-            return
-    raise AssertionError("unit attentions without end")
+    """Unit attentions are told, and the LUN is ready: udev may take its time to make a volume's link."""
+    limit = time.monotonic() + PATIENCE
+    while (answer := await host.execute(bytes(6), lun=lun)).status != 0:
+        assert time.monotonic() < limit, answer
+        await asyncio.sleep(0.05)
 
 
 def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
@@ -145,7 +147,8 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("datastore", "create", "first", "--pool", "story", "--size", "1G", "--group", "cluster", "--wait")
     first = told("first")
     lun, host = int(first["lun"]), Host(appliance)
-    assert appliance.luns()[lun] == first["uuid"] and value(first["dataset"], "zvaai:guid") == value(first["dataset"], "guid")
+    wait_for(lambda: appliance.luns().get(lun) == first["uuid"], "it is served", PATIENCE)
+    assert value(first["dataset"], "zvaai:guid") == value(first["dataset"], "guid")
     host.writes(lun, "before")
 
     # Persistent reservations lie with the pool, in a folder of the target's user.
@@ -175,7 +178,8 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("datastore", "create", "thick", "--pool", "story", "--size", "1G", "--thick", "--wait")
     appliance.cli("datastore", "clone", "thick", "thick-too", "--wait")
     for name in ("thick", "thick-too"):
-        assert int(told(name)["lun"]) in appliance.luns(), appliance.json("alert", "list")
+        thick = int(told(name)["lun"])
+        wait_for(lambda thick=thick: thick in appliance.luns(), f"{name} is served", PATIENCE)  # type: ignore[misc]
         assert told(name)["thick"] and int(value(told(name)["dataset"], "refreservation")) >= GIB
         assert value(told(name)["dataset"], "zvaai:thick") == "on"
 
