@@ -104,7 +104,7 @@ class KernelHands:
 def wait_for(path: str) -> None:
     """Until udev has made the link."""
     run("udevadm", "settle")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not Path(path).exists():
         assert time.monotonic() < until, f"no {path}"
         time.sleep(0.02)

@@ -30,8 +30,10 @@ def test_thin_volume(rig: Rig) -> None:
     assert (made.name, made.volsize, made.volblocksize, made.refreservation) == (name, 32 * MIB, 65536, 0)
     assert {key: made.properties[key].value for key in properties} == properties
     assert made.guid > 0 and made.createtxg > 0 and made.creation > 1_500_000_000
-    assert made == rig.engine.volume(name)
-    assert rig.engine.volumes(name) == [made]
+    # What it takes up changes with the transaction group; nothing else does.
+    (listed,) = rig.engine.volumes(name)
+    for again in (rig.engine.volume(name), listed):
+        assert dataclasses.replace(again, space=made.space) == made
     assert made.origin is None and made.encryption is None
 
 
@@ -56,7 +58,7 @@ def test_filesystem(rig: Rig) -> None:
     assert made.properties["atime"].value == "off"
     assert made.mountpoint is None and not made.mounted, "the pool's mountpoint is none"
     assert made.space.available <= 64 * MIB
-    assert made == rig.engine.filesystem(name)
+    assert dataclasses.replace(rig.engine.filesystem(name), space=made.space) == made
     rig.engine.destroy(name)
     with pytest.raises(NoSuchDataset):
         rig.engine.filesystem(name)
