@@ -70,7 +70,7 @@ def read_datastore(call: Call, datastore_id: str) -> BaseModel:
     matches=True,
 )
 def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> BaseModel:
-    """Name, threshold, host groups; LUN number; clients, versions, squash. Taking it away from hosts that use it needs `force`.
+    """Name, threshold, host groups; LUN number; of NFS clients, versions, squash, thick. To take from who uses it needs `force`.
 
     The path that hosts mount stays when an NFS datastore gets another name.
     """

@@ -242,7 +242,7 @@ def create_datastore(
     size: Annotated[str, typer.Option(help="500G, 2T, or bytes; of NFS its quota.")],
     kind: Annotated[str, typer.Option(help="vmfs or nfs.")] = "vmfs",
     group: Groups = None,
-    thick: Annotated[bool, typer.Option("--thick", help="VMFS: reserve its space.")] = False,
+    thick: Annotated[bool, typer.Option("--thick", help="VMFS: reserve its space. NFS: promise each file its size.")] = False,
     block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; 65536 unless told.")] = None,
     soft_threshold: Annotated[int | None, typer.Option(help="Percent at which hosts are told.")] = None,
     lun: Number = None,
@@ -280,13 +280,16 @@ def change_datastore(
     no_clients: Annotated[bool, typer.Option("--no-clients", help="NFS: no address beside the host groups'.")] = False,
     nfs_version: Versions = None,
     squash: Squash = None,
+    thick: Annotated[
+        bool | None, typer.Option("--thick/--thin", help="NFS: promise files their size when they are made or grow.")
+    ] = None,
     force: Force = False,
     wait: Wait = False,
 ) -> None:
     """What is given; host groups and clients are replaced by those given."""
     run = shared(context)
     body: dict[str, Any] = {"force": force}
-    given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash))
+    given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
     body |= {key: value for key, value in given if value is not None}
     if client or no_clients:
         body["clients"] = client or []

@@ -62,6 +62,20 @@ class FileStatistics:
 
 
 @dataclass(frozen=True)
+class Promises:
+    """What files of an export are promised, as the daemon has read it from the dataset last."""
+
+    thick_default: bool
+    """Whether each file that a client makes larger than 1 MiB is promised its size."""
+    reservations: str
+    """possible, not_now or never: whether files can be promised space."""
+    files: int
+    """How many are promised some."""
+    problem: str
+    """Why not all that is promised may hold; "" while it does."""
+
+
+@dataclass(frozen=True)
 class FileJob:
     """A clone, how far it is, and how its bytes went."""
 
@@ -94,6 +108,10 @@ class FileControl(ABC):
     @abstractmethod
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
         """Of one. May take seconds after it was changed."""
+
+    @abstractmethod
+    def space(self, export: int, *, refresh: bool = False) -> Promises:
+        """What its files are promised; with `refresh` once the daemon has looked how the dataset is set."""
 
     @abstractmethod
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
@@ -131,6 +149,14 @@ class VaaiNas(FileControl):
             return FileStatistics(unique_exact=told["unique_exact"], **sizes)
 
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
+
+    def space(self, export: int, *, refresh: bool = False) -> Promises:
+        """See FileControl."""
+
+        def read(told: dict[str, Any]) -> Promises:
+            return Promises(bool(told["thick_default"]), str(told["reservations"]), told["thick_files"], str(told["problem"]))
+
+        return self._call("space.get", read, _WAIT_S if refresh else 10, export=export, refresh=refresh)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
         """See FileControl."""

@@ -7,11 +7,13 @@ import itertools
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from appliance.dataplane.vaai_nas import FileControl, FileJob, FilePage, FileRefusedError, FileStatistics, FoundFile
+from appliance.dataplane import export_file
+from appliance.dataplane.ganesha import ServedExport
+from appliance.dataplane.vaai_nas import FileControl, FileJob, FilePage, FileRefusedError, FileStatistics, FoundFile, Promises
 
 
 @dataclass
@@ -19,6 +21,8 @@ class _Clone:
     asked: tuple[int, str, str, bool]
     request: str
     told: FileJob
+    promised: bool
+    """Its file gets a promise of its size."""
 
 
 @dataclass
@@ -30,12 +34,22 @@ class VaaiNasSimulator(FileControl):
 
     folder: Callable[[int], Path | None] = lambda export: None
     """Where the files of an export lie, if anywhere."""
+    served: Callable[[], Iterable[ServedExport]] = tuple
+    """What the daemon exports."""
+    thick: Callable[[str], bool] = lambda dataset: False
+    """Whether a dataset is set so that new files are promised their space."""
+    stuck: bool = False
+    """It does not follow what datasets are set to, for tests to set."""
+    problems: dict[int, str] = field(default_factory=dict)
+    """Why promises of an export may not hold, for tests to set."""
     exports: dict[int, dict[str, FileStatistics]] = field(default_factory=dict)
     """Files by export and path, for tests to set."""
     paused: bool = False
     """Clones come half way, for tests to set."""
     cannot_share: bool = False
     """Fast clones are refused, and others copied; for tests to set."""
+    _followed: dict[tuple[int, str], bool] = field(default_factory=dict)
+    """By an export's number and dataset: as it was when it was looked at last, which is when it was exported, and when asked."""
     _jobs: dict[int, _Clone] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1000))
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -48,6 +62,25 @@ class VaaiNasSimulator(FileControl):
         """As the daemon's: what was under way is not made, and no job is known any more."""
         with self._lock:
             self._jobs.clear()
+            self._followed.clear()
+
+    def space(self, export: int, *, refresh: bool = False) -> Promises:
+        """See FileControl."""
+        with self._lock:
+            if not self._is_exported(export):
+                raise FileRefusedError("stale", "export: stale", "export")
+            dataset = next(_dataset(one) for one in self.served() if one.export_id == export)
+            key = (export, dataset)
+            if key not in self._followed or (refresh and not self.stuck):
+                self._followed[key] = self._is_set(dataset)
+            files = sum(one.reserved > 0 for one in self._there(export).values())
+            return Promises(self._followed[key], "possible", files, self.problems.get(export, ""))
+
+    def _is_exported(self, export: int) -> bool:
+        return any(one.served and one.export_id == export for one in self.served())
+
+    def _is_set(self, dataset: str) -> bool:
+        return bool(dataset) and self.thick(dataset)
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""
@@ -80,7 +113,8 @@ class VaaiNasSimulator(FileControl):
             told = FileJob(0 if dry_run else next(self._numbers), "running", "ok", "", total, total // 2)
             if dry_run:
                 return replace(told, state="complete")
-            self._jobs[told.job] = _Clone(asked, request, told)
+            promised = not fast and self._is_exported(export) and self.space(export).thick_default
+            self._jobs[told.job] = _Clone(asked, request, told, promised)
             return told
 
     def job(self, export: int, job: int) -> FileJob:
@@ -94,7 +128,7 @@ class VaaiNasSimulator(FileControl):
                 why = {"reason": "copied: not_supported", "fallback_bytes": {"not_supported": total}} if self.cannot_share else {}
                 clone.told = replace(clone.told, state="complete", done_bytes=total, **how, **why)  # type: ignore[arg-type]
                 made = of if self.cannot_share else replace(of, unique=0, unique_exact=True)
-                self.exports.setdefault(export, {})[destination] = made
+                self.exports.setdefault(export, {})[destination] = replace(made, reserved=total if clone.promised else 0)
             return clone.told
 
     def cancel(self, export: int, job: int) -> FileJob:
@@ -119,6 +153,12 @@ class VaaiNasSimulator(FileControl):
     def _there(self, export: int) -> dict[str, FileStatistics]:
         """Those of the folder, and what tests and clones have made. What files in the folder share is not known: at most all."""
         return {**_lying_in(self.folder(export)), **self.exports.get(export, {})}
+
+
+def _dataset(export: ServedExport) -> str:
+    """Of one that the appliance made; else ""."""
+    kept = export_file.read(export.text or "")
+    return kept.dataset if kept is not None else ""
 
 
 def _lying_in(folder: Path | None) -> dict[str, FileStatistics]:

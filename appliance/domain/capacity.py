@@ -118,7 +118,7 @@ def findings(
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
             found.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away"))
-        if store.state == "active" and store.thick and store.reserved < store.size:
+        if store.state == "active" and store.kind == VMFS and store.thick and store.reserved < store.size:
             text = f"datastore {store.name} is to be thick, and {store.reserved} of {store.size} bytes are reserved for it"
             found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "make room in the pool"))
         if store.state == "missing":

@@ -66,9 +66,9 @@ class Datastore:
     block_size: int
     """Of an NFS datastore its record size."""
     thick: bool
-    """What it is to be; where nobody has said, what it is."""
+    """What it is to be; where nobody has said, what it is. Of an NFS datastore: new files are promised their size."""
     reserved: int
-    """Its refreservation, which the target keeps for a thick one."""
+    """Its refreservation: what the target keeps for a thick one, and ganesha for files that are promised space."""
     used: int
     referenced: int
     snapshot_bytes: int
@@ -84,7 +84,7 @@ class Datastore:
     host_groups: tuple[str, ...] = ()
     device: str = ""
     thick_stated: bool | None = None
-    """What is set on its volume."""
+    """What is set on its dataset."""
     designation: Designation | None = None
     """Names of another target that it keeps."""
     kind: str = VMFS
@@ -248,7 +248,7 @@ def _of_filesystem(filesystem: Filesystem, own: Identity | None, shown: Shown, p
         "kind": NFS,
         "size": filesystem.refquota,
         "block_size": filesystem.recordsize,
-        "thick": False,
+        "thick": own is not None and own.thick is True,
         "path": place or filesystem.mountpoint or "",
         "mounted": filesystem.mounted,
         **shown.export(own.uuid if own else None),

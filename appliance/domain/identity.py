@@ -28,7 +28,10 @@ SHARE = "zvaai:share"
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
-"""Whether it is to be thick: "on" or "off". The target sees to that, and owns refreservation; without it nothing is said."""
+"""Whether it is to be thick: "on" or "off". The target sees to that, and owns refreservation; without it nothing is said.
+
+Of an NFS datastore: whether files that hosts make larger than 1 MiB are promised their whole size. ganesha sees to that.
+"""
 DELETED = "zvaai:deleted"
 """When it was deleted, in seconds since 1970."""
 CREATED_BY = "zvaai:job"
@@ -39,6 +42,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
 SHARE_PATTERN = r"^/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 EXPORTS = 65535
 """ganesha's numbers are 16 bits; 0 is the root of its paths."""
+_SWITCH = {"on": True, "off": False}
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         lun=_number(_local(dataset.properties, LUN), 16383),
         soft_threshold=_number(_local(dataset.properties, SOFT_THRESHOLD), 100),
         deleted_at=_number(_local(dataset.properties, DELETED), 10**15),
-        thick={"on": True, "off": False}.get(_local(dataset.properties, THICK) or ""),
+        thick=_SWITCH.get(_local(dataset.properties, THICK) or ""),
         designation=names,
         export=_number(_local(dataset.properties, EXPORT), EXPORTS) or None,
         share=share if (share := _local(dataset.properties, SHARE)) and re.fullmatch(SHARE_PATTERN, share) else None,
@@ -124,6 +128,17 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
 def local_number(dataset: Dataset, name: str, largest: int) -> int | None:
     """A user property that is set on the dataset itself, if it is a number from 0 to this."""
     return _number(_local(dataset.properties, name), largest)
+
+
+def claimed_thick(dataset: Dataset) -> bool | None:
+    """What is set on the dataset itself, or came with a replica."""
+    found = dataset.properties.get(THICK)
+    return _SWITCH.get(found.value) if found is not None and found.source in (Source.LOCAL, Source.RECEIVED) else None
+
+
+def switched(thick: bool | None) -> dict[str, str]:
+    """What is set for it; nothing where nothing is said."""
+    return {} if thick is None else {THICK: "on" if thick else "off"}
 
 
 def differs(dataset: Dataset, wanted: Mapping[str, str]) -> bool:

@@ -21,7 +21,8 @@ from appliance.domain.identity import Identity
 from appliance.worker.context import Context
 from appliance.worker.nfs_serving import covered, kept_by_files
 from appliance.worker.steps import Parameters, choose_lun, pending_values
-from appliance.zfs.model import Filesystem, Pool, Volume
+from appliance.zfs.errors import NoSuchDataset
+from appliance.zfs.model import Filesystem, Pool, Property, Volume
 from appliance.zfs.properties import thick_refreservation
 
 
@@ -35,6 +36,10 @@ class Kind(ABC):
     @abstractmethod
     def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
         """Of a new one: its dataset. Raises DomainError."""
+
+    @abstractmethod
+    def can_be_thick(self, context: Context, dataset: str) -> None:
+        """Refuses a dataset, or the name of a new one, where what is promised can't be held."""
 
     @abstractmethod
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
@@ -85,7 +90,7 @@ class Vmfs(Kind):
     """A zvol that hosts see as a LUN."""
 
     name = domain.VMFS
-    own_fields = frozenset(("lun", "block_size", "thick", "known_as"))
+    own_fields = frozenset(("lun", "block_size", "known_as"))
 
     def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
         """See Kind."""
@@ -94,6 +99,9 @@ class Vmfs(Kind):
         if asked.get("thick") and size > pool.free:
             raise ConflictError(f"the pool has not the space for a thick datastore: {pool.free} bytes are free", [pool.name])
         return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick"))}
+
+    def can_be_thick(self, context: Context, dataset: str) -> None:
+        """See Kind. The target sees to that."""
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -124,8 +132,7 @@ class Vmfs(Kind):
 
     def numbers(self, decided: Parameters) -> dict[str, str]:
         """See Kind."""
-        thick = {} if decided.get("thick") is None else {identity.THICK: "on" if decided["thick"] else "off"}
-        return {identity.LUN: str(decided["lun"]), **thick}
+        return {identity.LUN: str(decided["lun"]), **identity.switched(decided.get("thick"))}
 
     def show(self, session: Session, decided: Parameters) -> None:
         """See Kind."""
@@ -149,7 +156,15 @@ class Nfs(Kind):
     def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
         """See Kind."""
         domain.check_quota(asked["size"])
-        return {"size": asked["size"], "record_size": asked.get("record_size") or domain.RECORD_SIZE}
+        record_size = asked.get("record_size") or domain.RECORD_SIZE
+        return {"size": asked["size"], "record_size": record_size, "thick": bool(asked.get("thick"))}
+
+    def can_be_thick(self, context: Context, dataset: str) -> None:
+        """See Kind. Of deduplicated blocks nobody knows which are shared (ganesha_fsal/fileops/space.md)."""
+        told = _properties_to_be(context, dataset).get("dedup")
+        if told is not None and told.value != "off":
+            reason = f"its blocks are deduplicated (dedup={told.value}), so that what files are promised may not hold"
+            raise ConflictError(f"{reason}: zfs set dedup=off", [dataset])
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -175,7 +190,7 @@ class Nfs(Kind):
 
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
         """See Kind."""
-        return {"size": store.size, "record_size": store.block_size}
+        return {"size": store.size, "record_size": store.block_size, "thick": store.thick}
 
     def _native(self, decided: Parameters) -> dict[str, str]:
         # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
@@ -194,7 +209,8 @@ class Nfs(Kind):
 
     def numbers(self, decided: Parameters) -> dict[str, str]:
         """See Kind."""
-        return {identity.EXPORT: str(decided["export"]), identity.SHARE: decided["share"]}
+        numbers = {identity.EXPORT: str(decided["export"]), identity.SHARE: decided["share"]}
+        return numbers | identity.switched(decided.get("thick"))
 
     def show(self, session: Session, decided: Parameters) -> None:
         """See Kind."""
@@ -253,6 +269,17 @@ def _known(context: Context, uuid: str, *fields: str) -> Parameters:
 
 def _first(asked: Parameters, known: Parameters, field: str, usual: Any) -> Any:
     return next((told[field] for told in (asked, known) if told.get(field) is not None), usual)
+
+
+def _properties_to_be(context: Context, dataset: str) -> Mapping[str, Property]:
+    """Of a dataset; of one that is not there yet those of what it will lie below."""
+    while True:
+        try:
+            return context.engine.properties(dataset)
+        except NoSuchDataset:
+            dataset, below, _ = dataset.rpartition("/")
+            if not below:
+                raise
 
 
 def _writable(found: Volume | Filesystem) -> None:

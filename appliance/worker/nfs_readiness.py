@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.dataplane.ganesha import ServedExport
+from appliance.dataplane.reconcile_promises import shortcoming
+from appliance.dataplane.vaai_nas import Promises
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
 
@@ -21,6 +23,8 @@ class NfsFacts:
     exports: list[ServedExport] = field(default_factory=list)
     problem: str | None = None
     counters_problem: str | None = None
+    promises: Mapping[int, Promises | str] = field(default_factory=dict)
+    """Of the exports of datastores that are thick by default, by number; or why they are not told."""
 
 
 def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
@@ -44,6 +48,8 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
     there = {one.export_id: one for one in facts.exports if one.served}
     for store in own:
         yield from _store(store, there.get(store.export or 0), unknown=facts.problem is not None)
+        if store.thick:
+            yield _promises(store, facts.promises.get(store.export or 0, "the NFS server does not tell"))
 
 
 def _store(store: Datastore, export: ServedExport | None, *, unknown: bool) -> Iterator[Told]:
@@ -78,3 +84,17 @@ def _store(store: Datastore, export: ServedExport | None, *, unknown: bool) -> I
     if store.sync == "disabled":
         evidence = "sync=disabled: a power cut loses what hosts were told is written"
         yield "sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id
+
+
+def _promises(store: Datastore, told: Promises | str) -> Told:
+    title, remedy = "Files are promised their space", "zvaai reconcile; see the alerts"
+    if isinstance(told, str):
+        return "promises", title, UNKNOWN, told, remedy, store.id
+    if not told.thick_default:
+        return "promises", title, FAILED, "the NFS server promises new files nothing", remedy, store.id
+    if (why := shortcoming(told)) is not None:
+        return "promises", title, FAILED, f"not all that is promised may hold: {why}", "make room in the pool", store.id
+    whose = "a file that a host makes larger than 1 MiB is promised its whole size, or refused"
+    others = "files from before it was thick, and fast clones, are promised nothing until they grow or are reserved"
+    evidence = f"{whose}; {others}; promised now: {told.files} file{'' if told.files == 1 else 's'}"
+    return "promises", title, OK, evidence, f"zvaai file list {store.name} has what each is promised", store.id

@@ -61,13 +61,16 @@ class Create(Operation):
                 "pool", f"there is no pool {asked['pool']!r}", ", ".join(pool.name for pool in context.look(60).pools) or "none"
             )
         uuid = domain.new_uuid()
+        dataset = domain.dataset_name(pool.name, asked["name"], uuid, encrypted=bool(asked.get("encrypted")))
+        if asked.get("thick"):
+            kind.can_be_thick(context, dataset)
         return Plan(
             uuid,
             {
                 "kind": kind.name,
                 "uuid": uuid,
                 "name": asked["name"],
-                "dataset": domain.dataset_name(pool.name, asked["name"], uuid, encrypted=bool(asked.get("encrypted"))),
+                "dataset": dataset,
                 "key": domain.new_uuid() if asked.get("encrypted") else None,
                 "compression": asked.get("compression") or "lz4",
                 "sync": asked.get("sync") or "standard",
@@ -101,7 +104,7 @@ class Create(Operation):
 
 
 class Change(Operation):
-    """Name, threshold, LUN number, host groups; of an NFS datastore its clients, versions and squash."""
+    """Name, threshold, LUN number, host groups; of an NFS datastore clients, versions, squash, and whether it is thick."""
 
     kind = "datastore.change"
 
@@ -113,6 +116,10 @@ class Change(Operation):
             check_name(context, stores, asked["name"], store.id)
         check_groups(context, asked.get("host_groups"))
         only_own(KINDS[store.kind], asked)
+        if asked.get("thick") is not None and store.kind == domain.VMFS:
+            raise InvalidError("thick", "a VMFS datastore stays as it was made", "of a datastore of kind nfs")
+        if asked.get("thick"):
+            KINDS[store.kind].can_be_thick(context, store.dataset)
         lun = asked.get("lun")
         if lun is not None and lun != store.lun:
             choose_lun(context, lun)
@@ -128,7 +135,7 @@ class Change(Operation):
             unused(
                 context, store, asked.get("force", False), "fewer clients, fewer versions or squashing may take it away from them"
             )
-        fields = ("name", "soft_threshold", "lun", "host_groups", "clients", "versions", "squash")
+        fields = ("name", "soft_threshold", "lun", "host_groups", "clients", "versions", "squash", "thick")
         decided = {key: asked[key] for key in fields if key in asked}
         if decided.get("clients") is not None:
             decided["clients"] = exports.check_clients(decided["clients"])
@@ -153,6 +160,7 @@ class Change(Operation):
             properties[identity.LUN] = str(changes["lun"])
         if changes.get("soft_threshold") is not None:
             properties[identity.SOFT_THRESHOLD] = str(changes["soft_threshold"])
+        properties |= identity.switched(changes.get("thick"))
         if properties:
             context.engine.set_properties(dataset, properties)
         if "soft_threshold" in changes and changes["soft_threshold"] is None:
@@ -390,6 +398,8 @@ class Adopt(Operation):
             raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)
+        else:
+            thick = identity.claimed_thick(found)
         kind.adoptable(context, found)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":

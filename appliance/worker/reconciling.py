@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Export, Host, Presentation
 from appliance.dataplane import reconcile as planes
-from appliance.dataplane import reconcile_pools
+from appliance.dataplane import reconcile_pools, reconcile_promises
 from appliance.dataplane.target import ServedLun
 from appliance.domain import capacity, exports, kept_chap, kept_initiators
 from appliance.domain import datastores as domain
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
 _log = logging.getLogger(__name__)
+_PROMISE = "promise:"
 DEVICE_SECONDS = 10.0
 """For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
@@ -267,7 +268,9 @@ class Reconciling:
             undecided,
         )
         with as_domain_errors():
-            return serving.reconcile(stores)
+            outcome, served = serving.reconcile(stores)
+        promises = reconcile_promises.reconcile(self._context.files, nfs_serving.promises_of(stores, served))
+        return planes.Outcome(outcome.differences + promises.differences, outcome.failures + promises.failures), served
 
     def _settle(
         self,
@@ -286,7 +289,11 @@ class Reconciling:
         if "reconcile" in found:
             found["reconcile"] += locked
         for area, failures in found.items():
-            findings = [
-                Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
-            ]
-            self._context.settling.settle(session, area, findings, {f"{area}:{uuid}" for uuid in unsure})
+            findings = [Finding(f"{area}:{_about(one)}", "critical", one.subject, one.text, one.remedy) for one in failures]
+            keys = {f"{area}:{about}{uuid}" for uuid in unsure for about in ("", _PROMISE)}
+            self._context.settling.settle(session, area, findings, keys)
+
+
+def _about(failure: planes.Failure) -> str:
+    """Within the key of its alert: a datastore may have one for how it is served, and one for what its files are promised."""
+    return f"{_PROMISE}{failure.subject}" if failure.promise else failure.subject or failure.text

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
-from appliance.dataplane import vaai_nas
+from appliance.dataplane import reconcile_promises, vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
@@ -272,6 +272,8 @@ class Service:
             try:
                 facts.nfs.exports = context.nfs.served()
                 facts.nfs.counters_problem = self._nfs_offloads()["nfs_problem"]
+                thick = [store.export for store in facts.stores if store.thick]
+                facts.nfs.promises = reconcile_promises.told(context.files, thick)
             except GaneshaUnreachableError as error:
                 facts.nfs.problem = str(error)
         with context.store.reading() as session:

@@ -109,16 +109,16 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
 
 
 def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
-    """Reconciles; says whether the datastore is served, and else why not. That is no failure of the job: it is tried again."""
+    """Reconciles; says whether the datastore is served, and what is not as it should be: no failure, it is tried again."""
     try:
         _wait_for_device(context, uuid)
         outcome = context.reconciling.reconcile(cause, _kind(context, uuid))
     except DomainError as error:
         return {"served": False, "problem": str(error)}
-    problem = next((failure.text for failure in outcome.failures if failure.subject == uuid), None)
-    if problem is None and uuid not in context.reconciling.serving:
-        problem = "neither the target nor the NFS server serves it"
-    return {"served": problem is None, "problem": problem}
+    failure = next((failure for failure in outcome.failures if failure.subject == uuid), None)
+    if failure is None and uuid not in context.reconciling.serving:
+        return {"served": False, "problem": "neither the target nor the NFS server serves it"}
+    return {"served": failure is None or failure.promise, "problem": failure and failure.text}
 
 
 def problems_serving(context: Context, cause: str) -> list[str]:

@@ -39,8 +39,9 @@ class DatastoreTold(Versioned):
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
     pool is there again, or it is forgotten. `thick` is what it is to be, `reserved` what the target has reserved for it, or what
-    files of an NFS datastore are promised. Of an NFS datastore `size` is its quota (0: none), `block_size` its record size,
-    `share` the path that hosts mount, and `clients` who may beside its host groups.
+    files of an NFS datastore are promised. Of an NFS datastore `thick` is whether files are promised their whole size when a
+    host makes them larger than 1 MiB, `size` its quota (0: none), `block_size` its record size, `share` the path that hosts
+    mount, and `clients` who may beside its host groups.
     """
 
     MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
@@ -90,8 +91,9 @@ class DatastorePage(Answer):
 class DatastoreAsked(Model):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
-    `lun`, `block_size` and `thick` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
-    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS.
+    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
+    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: of VMFS all its space
+    is reserved, of NFS each file is promised its whole size when a host makes it larger than 1 MiB.
     """
 
     kind: Kind = "vmfs"
@@ -113,7 +115,7 @@ class DatastoreAsked(Model):
 
 
 class DatastoreChange(Model):
-    """What to change; a `soft_threshold` of null takes it away."""
+    """What to change; a `soft_threshold` of null takes it away. `thick`: of NFS, for what is made or grows from then on."""
 
     name: DatastoreName | None = None
     soft_threshold: Percent | None = None
@@ -122,6 +124,7 @@ class DatastoreChange(Model):
     clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
+    thick: bool | None = None
     force: bool = False
 
 

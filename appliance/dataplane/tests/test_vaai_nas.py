@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas
+from appliance.dataplane.vaai_nas import FileRefusedError, Promises, VaaiNas
 
 
 @contextmanager
@@ -66,3 +66,10 @@ def test_a_refusal_says_what_is_in_the_way(tmp_path: Path) -> None:
         assert (refused.value.status, refused.value.field, str(refused.value)) == ("exists", "destination", "taken")
     parameters = {"export": 1, "source": "ä", "destination": "b", "request_id": "0" * 32, "fast": True, "dry_run": False}
     assert (asked[0]["method"], asked[0]["params"]) == ("clone.start", parameters)
+
+
+def test_what_files_are_promised_is_read(tmp_path: Path) -> None:
+    told = {"thick_default": True, "reservations": "not_now", "thick_files": 3, "thick_bytes": 1 << 40, "problem": "full"}
+    with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
+        assert VaaiNas(tmp_path / "s").space(7, refresh=True) == Promises(True, "not_now", 3, "full")
+    assert (asked[0]["method"], asked[0]["params"]) == ("space.get", {"export": 7, "refresh": True})

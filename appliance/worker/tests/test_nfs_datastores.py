@@ -81,7 +81,7 @@ def test_its_dataset_is_what_ganesha_needs_and_its_identity_lies_with_it(applian
     own = {name: one.value for name, one in found.properties.items() if name.startswith("zvaai:")}
     assert own == {
         "zvaai:uuid": store, "zvaai:guid": str(found.guid), "zvaai:name": "first", "zvaai:export": "1",
-        "zvaai:share": "/first", "zvaai:soft_threshold": "80",
+        "zvaai:share": "/first", "zvaai:soft_threshold": "80", "zvaai:thick": "off",
     }  # fmt: skip
     natives = {name: found.properties[name].value for name in ("acltype", "xattr", "sync", "compression", "canmount")}
     assert natives == {"acltype": "posix", "xattr": "sa", "sync": "always", "compression": "lz4", "canmount": "on"}
@@ -105,7 +105,7 @@ def test_one_list_has_both_kinds(appliance: Appliance) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
-    [("nfs", "lun", 3), ("nfs", "block_size", 65536), ("nfs", "thick", True), ("vmfs", "clients", ["192.0.2.1"]),
+    [("nfs", "lun", 3), ("nfs", "block_size", 65536), ("vmfs", "clients", ["192.0.2.1"]),
      ("vmfs", "squash", "all"), ("vmfs", "versions", ["3"]), ("vmfs", "record_size", 65536), ("nfs", "clients", ["192.0.2.1/24"]),
      ("nfs", "clients", ["::g"]), ("nfs", "size", str(GIB + 1))],
 )  # fmt: skip

@@ -1,0 +1,182 @@
+"""NFS datastores that are thick by default: set, kept, followed by the NFS server, and told where that is not so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.testing import GIB, Appliance
+from appliance.worker.tests.test_nfs_datastores import refused, told
+from appliance.zfs.model import Property, Source
+
+ESX = "192.0.2.11"
+
+
+def nas(appliance: Appliance) -> VaaiNasSimulator:
+    files = appliance.service.context.files
+    assert isinstance(files, VaaiNasSimulator)
+    return files
+
+
+def promises(appliance: Appliance, store: str) -> bool:
+    """Whether the NFS server promises new files of it their size."""
+    return nas(appliance).space(told(appliance, store)["export"]).thick_default
+
+
+def alerts(appliance: Appliance) -> list[tuple[str, str]]:
+    """Of promises: their subjects and texts."""
+    return [(one["subject"], one["text"]) for one in appliance.get("/alerts")["items"] if "promise:" in one["key"]]
+
+
+def reconciled(appliance: Appliance) -> Any:
+    answer = appliance.request("POST", "/reconcile").json
+    assert answer is not None
+    return answer
+
+
+def readiness(appliance: Appliance, store: str) -> list[tuple[str, str]]:
+    checks = appliance.get("/readiness")["checks"]
+    return [(one["result"], one["evidence"]) for one in checks if (one["id"], one["subject"]) == ("promises", store)]
+
+
+def test_it_is_made_so_and_switched_while_it_is_served(appliance: Appliance) -> None:
+    store, thin = appliance.nfs_datastore("first", thick=True, clients=[ESX]), appliance.nfs_datastore("second")
+    assert told(appliance, store)["thick"] and promises(appliance, store)
+    assert not told(appliance, thin)["thick"] and not promises(appliance, thin)
+    assert readiness(appliance, store)[0][0] == "ok" and readiness(appliance, thin) == []
+    before = appliance.nfs.served()
+    job = appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
+    assert (job["result"]["served"], job["result"]["problem"]) == (True, None)
+    assert not told(appliance, store)["thick"] and not promises(appliance, store)
+    appliance.job("PATCH", f"/datastores/{thin}", {"thick": True})
+    assert told(appliance, thin)["thick"] and promises(appliance, thin)
+    appliance.job("PATCH", f"/datastores/{thin}", {"name": "other"})
+    assert told(appliance, thin)["thick"], "what is not told stays"
+    assert appliance.nfs.served() == before, "hosts keep what they have mounted"
+    assert appliance.get("/alerts")["items"] == []  # nothing is reserved before there are files, and that is right
+    entries = [one for one in appliance.get("/audit")["items"] if one["action"] == "datastore.change"]
+    assert [one["before"] and one["before"]["thick"] for one in reversed(entries)] == [True, False, True]
+
+
+def test_of_two_who_switch_it_the_later_one_is_told(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    etag = told(appliance, store)["etag"]
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": True})
+    answer = appliance.request("PATCH", f"/datastores/{store}", {"thick": False}, If_Match=etag)
+    assert answer.status_code == 412 and told(appliance, store)["thick"]
+
+
+def test_it_stays_so_in_a_clone_aside_restored_and_after_a_restart(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True, clients=[ESX])
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
+    found = appliance.simulator.filesystem(told(appliance, clone)["dataset"]).properties["zvaai:thick"]
+    assert (found.value, found.source) == ("on", Source.LOCAL) and promises(appliance, clone)
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert told(appliance, store)["thick"]
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert told(appliance, store)["thick"] and promises(appliance, store)
+    nas(appliance).restart()
+    appliance.restart_worker()
+    assert promises(appliance, store) and reconciled(appliance)["differences"] == []
+
+
+@pytest.mark.parametrize(("value", "thick"), [("on", True), ("off", False), ("perhaps", False), (None, False)])
+def test_an_adopted_file_system_stays_what_it_is(value: str | None, thick: bool, appliance: Appliance) -> None:
+    own = {} if value is None else {"zvaai:thick": value}
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **own})
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
+    assert told(appliance, store)["thick"] is thick and promises(appliance, store) is thick
+
+
+def test_what_it_lies_below_makes_it_not_thick(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.inherit_property(dataset, "zvaai:thick")
+    appliance.simulator.set_properties("tank/zvaai", {"zvaai:thick": "on"})
+    assert reconciled(appliance)["differences"] == []
+    assert not told(appliance, store)["thick"] and not promises(appliance, store)
+
+
+def test_what_the_nfs_server_does_otherwise_is_mended_and_told(appliance: Appliance) -> None:
+    """By hand somebody sets it on the dataset: that is what is to be, as for volumes, and the server follows at once."""
+    store = appliance.nfs_datastore("first")
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.set_properties(dataset, {"zvaai:thick": "on"})
+    assert "promises new files nothing" in reconciled(appliance)["differences"][0]
+    assert told(appliance, store)["thick"] and promises(appliance, store)
+    assert reconciled(appliance) == {"differences": [], "failures": []}
+
+
+@pytest.mark.parametrize("thick", [True, False])
+def test_a_server_that_does_not_follow_is_told_until_it_does(thick: bool, appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=not thick)
+    nas(appliance).stuck = True
+    job = appliance.job("PATCH", f"/datastores/{store}", {"thick": thick})
+    assert job["result"]["served"] and "does not follow" in job["result"]["problem"]
+    assert [subject for subject, _ in alerts(appliance)] == [store]
+    assert [result for result, _ in readiness(appliance, store)] == (["failed"] if thick else [])
+    nas(appliance).stuck = False
+    reconciled(appliance)
+    assert alerts(appliance) == [] and promises(appliance, store) is thick
+
+
+def test_promises_that_may_not_hold_are_told_until_they_do(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    export = told(appliance, store)["export"]
+    nas(appliance).problems[export] = "the pool has less than it has promised"
+    reconciled(appliance)
+    ((subject, text),) = alerts(appliance)
+    assert subject == store and "the pool has less than it has promised" in text
+    assert readiness(appliance, store)[0][0] == "failed"
+    nas(appliance).problems.clear()
+    reconciled(appliance)
+    assert alerts(appliance) == []
+
+
+def test_a_server_that_does_not_tell_is_told_of_thick_ones_only(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    appliance.nfs_datastore("second")
+
+    def silent(export: int, *, refresh: bool = False) -> Any:
+        raise GaneshaUnreachableError("the NFS server does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(nas(appliance), "space", silent)
+        reconciled(appliance)
+        assert [subject for subject, _ in alerts(appliance)] == [store]
+        assert readiness(appliance, store)[0][0] == "unknown"
+    reconciled(appliance)
+    assert alerts(appliance) == []
+
+
+def test_full_clones_are_promised_and_fast_ones_not(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    nas(appliance).put(told(appliance, store)["export"], "disk-flat.vmdk", 40 << 30)
+    for fast in (False, True):
+        body = {"source": "disk-flat.vmdk", "destination": f"{fast}-flat.vmdk", "fast": fast}
+        appliance.job("POST", f"/datastores/{store}/files/clone", body)
+    files = appliance.get(f"/datastores/{store}/files")["items"]
+    assert [(one["path"], one["reserved"]) for one in files] == [
+        ("False-flat.vmdk", str(40 << 30)), ("True-flat.vmdk", "0"), ("disk-flat.vmdk", "0"),
+    ]  # fmt: skip
+
+
+def test_where_blocks_are_deduplicated_it_is_refused(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.nfs_datastore("first")
+    told_by, shared = appliance.simulator.properties, {"dedup": Property("on", Source.INHERITED, "tank")}
+    monkeypatch.setattr(appliance.simulator, "properties", lambda dataset: dict(told_by(dataset)) | shared)
+    new = {"kind": "nfs", "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
+    for method, path, body in (("PATCH", f"/datastores/{store}", {"thick": True}), ("POST", "/datastores", new)):
+        assert "zfs set dedup=off" in refused(appliance, method, path, body)["detail"]
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
+    appliance.nfs_datastore("third")
+
+
+def test_a_vmfs_datastore_stays_as_it_was_made(appliance: Appliance) -> None:
+    store = appliance.datastore("block")
+    for thick in (True, False):
+        problem = refused(appliance, "PATCH", f"/datastores/{store}", {"thick": thick}, status=422)
+        assert problem["errors"][0]["field"] == "thick"
