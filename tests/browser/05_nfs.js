@@ -30,7 +30,7 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await page.getByRole("textbox", { name: "Name" }).fill("nfs1");
   await next.click();
   await page.getByRole("textbox", { name: "Quota" }).fill("1 TiB");
-  assert.equal(await page.getByRole("radio").count(), 0, "thin or thick is not asked of NFS");
+  await page.getByRole("radio", { name: "Thick" }).check();
   await page.getByRole("button", { name: "More settings" }).click();
   await page.getByLabel("Record size").selectOption({ label: "128 KiB" });
   await look(page, "wizard-nfs-size");
@@ -42,7 +42,7 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await clients.fill("192.0.2.17, 198.51.100.0/24");
   await look(page, "wizard-nfs-hosts");
   await next.click();
-  for (const text of ["1 TiB (1,099,511,627,776)", "128 KiB", "192.0.2.17, 198.51.100.0/24"]) {
+  for (const text of ["1 TiB (1,099,511,627,776)", "128 KiB", "promised their whole size when they are made, or when they grow", "192.0.2.17, 198.51.100.0/24"]) {
     await page.getByText(text).waitFor();
   }
   await look(page, "wizard-nfs-review");
@@ -51,8 +51,8 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await page.getByText("Done").first().waitFor();
   const [made] = await nfsStores();
   assert.deepEqual(
-    [made.name, made.size, made.block_size, made.share, made.clients, made.squash],
-    ["nfs1", String(1024n * GIB), 131072, "/nfs1", ["192.0.2.17", "198.51.100.0/24"], "none"],
+    [made.name, made.size, made.block_size, made.thick, made.share, made.clients, made.squash],
+    ["nfs1", String(1024n * GIB), 131072, true, "/nfs1", ["192.0.2.17", "198.51.100.0/24"], "none"],
   );
 });
 
@@ -195,6 +195,21 @@ test("clients, versions and squash are changed", async () => {
   await page.getByText("Change datastore: done").waitFor();
   const [{ clients, versions, squash }] = await nfsStores();
   assert.deepEqual([clients, versions, squash], [["192.0.2.99"], ["4"], "root"]);
+});
+
+test("files are promised their size no longer", async () => {
+  await page.getByRole("button", { name: "Actions", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Change provisioning" }).click();
+  const dialog = page.getByRole("dialog");
+  const submit = dialog.getByRole("button", { name: "Change", exact: true });
+  assert.ok(await dialog.getByRole("radio", { name: "Thick" }).isChecked());
+  await dialog.getByRole("radio", { name: "Thin" }).check();
+  await look(page, "datastore-nfs-provisioning");
+  await survive(page, "datastores ChangeProvisioning", submit);
+  await submit.click();
+  await page.getByRole("tab", { name: "Overview" }).click();
+  await page.getByRole("tabpanel").getByText("Thin", { exact: true }).waitFor(); // once the job is done
+  assert.equal((await nfsStores())[0].thick, false);
 });
 
 test("its quota is made smaller", async () => {

@@ -14,12 +14,13 @@ import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
 import { useKnownStore, useStoreForm } from "./known-store";
+import { ChangeProvisioning } from "./provisioning";
 import { Serving } from "./serving";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
   vmfs: ["grow", "present", "snapshot", "clone", "delete"],
-  nfs: ["quota", "present", "serving", "snapshot", "clone", "delete"],
+  nfs: ["quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;
 /** What each dialog about a datastore is given. */
@@ -47,6 +48,7 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
       />
       {chosen === "grow" && <Grow {...dialog} />}
       {chosen === "quota" && <Quota {...dialog} />}
+      {chosen === "provisioning" && <ChangeProvisioning {...dialog} />}
       {chosen === "present" && <Present {...dialog} />}
       {chosen === "serving" && <Serving {...dialog} />}
       {chosen === "snapshot" && <TakeSnapshot {...dialog} />}

@@ -55,7 +55,7 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
           <Facts
             facts={[
               [nfs ? words.capacity.quota : words.capacity.size, <Size key="size" store={store} />],
-              nfs ? null : [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
+              [overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
               [nfs ? overview.recordSize : overview.blockSize, formatBytes(store.block_size)],
               [overview.compression, store.compression],
               [overview.sync, store.sync === "disabled" ? overview.syncDisabled : store.sync],

@@ -41,7 +41,7 @@ describe("what is wanted", () => {
     const nfs = askedOf({ ...chosen, kind: "nfs" });
     expect(nfs).toHaveProperty("record_size", 65536);
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
-    expect(nfs).not.toHaveProperty("thick");
+    expect(nfs.thick).toBe(true);
     expect(nfs).not.toHaveProperty("block_size");
     expect(isThick({ ...chosen, kind: "nfs" })).toBe(false);
     expect(thresholdProblem({ ...chosen, kind: "nfs" })).toBeUndefined();

@@ -80,7 +80,7 @@ export function clientsProblem(wanted: Pick<Wanted, "kind" | "clients">): string
   return clientsOf(wanted).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }
 
-/** Whether all its space is to be reserved; what was chosen for VMFS says nothing of NFS. */
+/** Whether all its space is to be reserved at once; of NFS each file's is when it is made. */
 export function isThick({ kind, thick }: Wanted): boolean {
   return kind === "vmfs" && thick;
 }
@@ -100,13 +100,13 @@ export function askedOf(wanted: Wanted): DatastoreAsked {
     size: String(sizeOf(wanted) ?? 0n),
     compression: wanted.compression,
     sync: "standard",
+    thick: wanted.thick,
     host_groups: [...wanted.groups],
   };
   if (wanted.kind === "nfs") return { ...common, record_size: wanted.recordSize, clients: clientsOf(wanted) };
   return {
     ...common,
     block_size: wanted.blockSize,
-    thick: wanted.thick,
     soft_threshold: wanted.threshold === "" ? null : Number(wanted.threshold),
     lun: null,
   };

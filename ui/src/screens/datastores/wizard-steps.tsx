@@ -22,6 +22,7 @@ import { describedBy, Field, TextField } from "../../parts/field";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
 import { promised } from "./promise";
+import { Provisioning } from "./provisioning";
 import {
   BLOCK_SIZES,
   clientsOf,
@@ -121,7 +122,7 @@ export function SizeStep({ wanted, change, pools, stores, fieldProblem }: StepPr
         problem={(left ? sizeProblem(wanted) : undefined) ?? fieldProblem("size")}
         required
       />
-      {wanted.kind === "vmfs" && <Provisioning wanted={wanted} change={change} />}
+      <Provisioning kind={wanted.kind} thick={wanted.thick} onChange={(thick) => change({ thick })} />
       {isTooThick(wanted, pool) && (
         <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.free ?? 0))} />
       )}
@@ -130,27 +131,6 @@ export function SizeStep({ wanted, change, pools, stores, fieldProblem }: StepPr
         <MoreSettings wanted={wanted} change={change} problem={thresholdProblem(wanted) ?? fieldProblem("soft_threshold")} />
       </ExpandableSection>
     </Form>
-  );
-}
-
-function Provisioning({ wanted, change }: Pick<StepProps, "wanted" | "change">) {
-  return (
-    <FormGroup role="radiogroup" label={words.size.provisioning} fieldId="provisioning">
-      {[false, true].map((thick) => {
-        const { label, help } = thick ? words.size.thick : words.size.thin;
-        return (
-          <Radio
-            key={label}
-            id={`provisioning-${thick ? "thick" : "thin"}`}
-            name="provisioning"
-            label={label}
-            description={help}
-            isChecked={wanted.thick === thick}
-            onChange={() => change({ thick })}
-          />
-        );
-      })}
-    </FormGroup>
   );
 }
 
@@ -333,6 +313,7 @@ function NfsSettings({ wanted, seen }: SettingsProps) {
       <Facts
         facts={[
           [review.share, review.shareNew(wanted.name)],
+          [review.promises, wanted.thick ? review.promisesThick : review.promisesThin],
           [review.versions, "3, 4"],
           [review.squash, review.squashNobody],
           [review.hosts, seen.length === 0 ? text.common.none : review.hostAddresses(seen.join(", "))],

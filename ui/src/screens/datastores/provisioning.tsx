@@ -1,0 +1,62 @@
+/** Thin or thick: of VMFS all of its space, of NFS that of each file. */
+
+import { FormGroup, Radio } from "@patternfly/react-core";
+import { api } from "../../api/client";
+import type { Datastore } from "../../api/types";
+import { changedOf } from "../../parts/changed";
+import { JobDialog } from "../../parts/job-dialog";
+import { text } from "../../text";
+import type { DialogProps } from "./actions";
+import { useStoreForm } from "./known-store";
+
+const { size } = text.datastores.wizard;
+const words = text.datastores.detail.actions.provisioning;
+
+interface Props {
+  readonly kind: Datastore["kind"];
+  readonly thick: boolean;
+  readonly onChange: (thick: boolean) => void;
+}
+
+export function Provisioning({ kind, thick, onChange }: Props) {
+  const choices = kind === "nfs" ? ([size.thinNfs, size.thickNfs] as const) : ([size.thin, size.thick] as const);
+  return (
+    <FormGroup role="radiogroup" label={size.provisioning} fieldId="provisioning" isStack>
+      {choices.map(({ label, help }, index) => (
+        <Radio
+          key={label}
+          id={`provisioning-${index === 1 ? "thick" : "thin"}`}
+          name="provisioning"
+          label={label}
+          description={help}
+          isChecked={thick === (index === 1)}
+          onChange={() => onChange(index === 1)}
+        />
+      ))}
+    </FormGroup>
+  );
+}
+
+function formOf({ thick }: Datastore) {
+  return { thick };
+}
+
+/** Of an NFS datastore, while hosts use it. */
+export function ChangeProvisioning({ store, ...job }: DialogProps) {
+  const { known, first, form, change } = useStoreForm(store, formOf);
+  return (
+    <JobDialog
+      {...job}
+      known={known}
+      title={words.title(store.name)}
+      lead={words.lead}
+      submit={words.submit}
+      asked={() => changedOf(first, form)}
+      ask={(body, headers) =>
+        api.PATCH("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: store.id } }, body, headers })
+      }
+    >
+      {() => <Provisioning kind={store.kind} thick={form.thick} onChange={(thick) => change({ thick })} />}
+    </JobDialog>
+  );
+}
