@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.identity import Copy, Identity, is_surely_another, judge, judge_all
+from appliance.domain.identity import Copy, Identity, claimed_thick, is_surely_another, judge, judge_all
 from appliance.zfs.model import Property, Source, Space, Volume
 
 UUID = str(uuid.UUID(int=7))
@@ -26,6 +26,15 @@ def volume(dataset: str = "tank/zvaai/store", own_guid: int = 42, source: Source
 def test_its_own() -> None:
     found = judge(volume(lun="3", soft_threshold="80"))
     assert found == Identity(UUID, "store", 3, 80, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "thick"),
+    [("on", Source.LOCAL, True), ("off", Source.RECEIVED, False), ("on", Source.RECEIVED, True), ("on", Source.INHERITED, None),
+     ("yes", Source.LOCAL, None)],
+)  # fmt: skip
+def test_what_is_adopted_is_as_thick_as_it_was_set_or_sent(value: str, source: Source, thick: bool | None) -> None:
+    assert claimed_thick(volume(source=source, thick=value)) is thick
 
 
 def test_none() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.ganesha import running_ganesha
-from support.libnfs import mounted
+from support.libnfs import Client, mounted
 from support.message_bus import message_bus
 from support.nfs_mount import kernel_mount
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
@@ -98,6 +98,29 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
     wait_for(lambda: not told(), "the threshold is told no more", PATIENCE)
 
 
+def large_files_are_promised_until_it_is_thin(appliance: Appliance, dataset: str) -> None:
+    """Of datastore first, from the moment it is served, and from the moment it is changed."""
+    size = 100 * MIB
+
+    def promised() -> dict[str, str]:
+        return {one["path"]: one["reserved"] for one in appliance.json("file", "list", "first")}
+
+    def make(client: Client, path: str) -> None:
+        client.write_file(path, b"")
+        client.truncate(path, size)
+
+    with mounted("/first", server=ESX) as host:
+        make(host, "/thick-flat.vmdk")
+        assert int(run("zfs", "get", "-Hpo", "value", "refreservation", dataset)) > size
+        appliance.cli("datastore", "change", "first", "--thin", "--wait")
+        make(host, "/thin-flat.vmdk")
+        # What there was no time to measure is told as null.
+        right = {"thick-flat.vmdk": str(size), "thin-flat.vmdk": "0"}
+        wait_for(lambda: promised() == right, "what was promised stays, and the new file is thin", PATIENCE)
+        for name in ("/thick-flat.vmdk", "/thin-flat.vmdk"):
+            host.unlink(name)
+
+
 def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: int) -> None:
     def told(name: str) -> Any:
         return appliance.json("datastore", "show", name)
@@ -110,8 +133,9 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("group", "create", "cluster")
     appliance.cli("host", "create", "esx1", "--address", ESX, "--group", "cluster")
     words = ("--kind", "nfs", "--pool", POOL, "--size", "1G", "--soft-threshold", "1", "--group", "cluster", "--wait")
-    appliance.cli("datastore", "create", "first", *words)
+    appliance.cli("datastore", "create", "first", *words, "--thick")
     first = told("first")
+    large_files_are_promised_until_it_is_thin(appliance, first["dataset"])
     with mounted("/first", server=ESX) as host:
         host.write_file("/disk", before)
 
