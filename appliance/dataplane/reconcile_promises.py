@@ -33,26 +33,28 @@ def shortcoming(promises: Promises) -> str | None:
 
 
 def reconcile(control: FileControl, wanted: Mapping[int, WantedPromises]) -> Outcome:
-    """One round; `wanted` by the exports' numbers. What is not known is told of datastores that are to be thick."""
+    """One round; `wanted` by the exports' numbers. That nothing is known is told of datastores that are to be thick."""
     found, failures = [], []
     away: GaneshaUnreachableError | None = None
     for number, one in sorted(wanted.items()):
+        differs = False
         try:
             if away is not None:
                 raise away
             promises = control.space(number)
-            if promises.thick_default != one.thick:
+            if differs := promises.thick_default != one.thick:
                 what = "promises new files their space" if promises.thick_default else "promises new files nothing"
                 found.append(f"export {number} ({one.share}) {what}")
                 promises = control.space(number, refresh=True)
         except (GaneshaUnreachableError, FileRefusedError) as error:
             away = error if isinstance(error, GaneshaUnreachableError) else away
-            failures += [_failure(one, f"whether the NFS server does so is not known: {error}")] if one.thick else []
+            why = "the NFS server does not follow" if differs else "whether the NFS server does so is not known"
+            failures += [_failure(one, f"{why}: {error}")] if differs or one.thick else []
             continue
         if promises.thick_default != one.thick:
             failures.append(_failure(one, "the NFS server does not follow"))
-        elif (why := shortcoming(promises)) is not None:
-            text = f"not all that files of {one.share} are promised may hold: {why}"
+        elif (shortage := shortcoming(promises)) is not None:
+            text = f"not all that files of {one.share} are promised may hold: {shortage}"
             failures.append(Failure(one.datastore, text, remedy="make room in the pool", promise=True))
     return Outcome(tuple(found), tuple(failures))
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.vaai_nas import FileRefusedError
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.testing import GIB, Appliance
 from appliance.worker.tests.test_nfs_datastores import refused, told
@@ -180,3 +181,23 @@ def test_a_vmfs_datastore_stays_as_it_was_made(appliance: Appliance) -> None:
     for thick in (True, False):
         problem = refused(appliance, "PATCH", f"/datastores/{store}", {"thick": thick}, status=422)
         assert problem["errors"][0]["field"] == "thick"
+
+
+@pytest.mark.parametrize("thick", [True, False])
+def test_a_server_that_can_not_look_now_is_told_until_it_can(
+    thick: bool, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = appliance.nfs_datastore("first", thick=not thick)
+    space = nas(appliance).space
+
+    def busy(export: int, *, refresh: bool = False) -> Any:
+        if refresh:
+            raise FileRefusedError("busy", "zfs does not answer", "export")
+        return space(export)
+
+    with monkeypatch.context() as now:
+        now.setattr(nas(appliance), "space", busy)
+        job = appliance.job("PATCH", f"/datastores/{store}", {"thick": thick})
+        assert "zfs does not answer" in job["result"]["problem"] and [one for one, _ in alerts(appliance)] == [store]
+    reconciled(appliance)
+    assert alerts(appliance) == [] and promises(appliance, store) is thick

@@ -1,4 +1,4 @@
-/** What a job has left behind: of one that failed its traces, of one that is done what could not be served. */
+/** What a job has left behind: of one that failed its traces, of one that is done what is not as it should be. */
 
 import type { Job } from "../api/types";
 import { text } from "../text";
@@ -18,7 +18,7 @@ export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
   return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.look;
 }
 
-/** What a job that is done could not have served, and why: the appliance goes on trying. */
+/** What is not as it should be though a job is done, and why: the appliance goes on trying. */
 export function shortcomingsOf({ result }: Pick<Job, "result">): string[] {
   const several = result?.["problems"];
   const all: unknown[] = Array.isArray(several) ? several : [result?.["problem"]];

@@ -11,7 +11,7 @@ export const jobs = {
   created: "Asked for",
   ended: "Ended",
   problem: "Why it failed",
-  shortcomings: "What could not be served",
+  shortcomings: "What is not as it should be",
   traces: "What it left",
   list: "Jobs, the newest first",
   open: (kind: string) => `Open ${kind}`,
