@@ -127,6 +127,12 @@ static void give_back_holes(struct clone *clone, struct space_segment *data)
     space_share_holes(&made, data, clone_find_data(clone->destination, 0, clone->length, data));
 }
 
+/* Where files are thick by default. */
+static bool is_promised(const struct fileops_clone_request *request)
+{
+    return request->mode == FILEOPS_CLONE_FULL || (request->flags & FILEOPS_CLONE_PROMISED);
+}
+
 static bool on_zfs(int file)
 {
     struct statfs file_system;
@@ -295,7 +301,7 @@ static int dry_run(struct clone *clone)
     const bool copies = error == EAGAIN;
     if (error && !copies)
         return error;
-    const bool promised = request->mode == FILEOPS_CLONE_FULL && request->destination_space;
+    const bool promised = is_promised(request) && request->destination_space;
     if (!copies && !promised)
         return 0;
     const int place = request->destination < 0 ? request->directory : request->destination;
@@ -378,7 +384,7 @@ static int into_name(struct clone *clone)
         error = errno;
     if (!error)
         error = clone_whole(clone);
-    if (!error && request->mode == FILEOPS_CLONE_FULL)
+    if (!error && is_promised(request))
         error = space_promise_clone(request->destination_space, place.file, clone->length, true);
     if (!error)
         error = clone_place_put(request, &place, &clone->source_status);
@@ -428,7 +434,10 @@ static int into_file(struct clone *clone)
     }
     clone->fresh = true;
     error = clone_whole(clone);
-    if (!error) /* the source may have grown */
+    /* The source may have grown. What only shares is promised now: before, what it shares would be needed twice for a while. */
+    if (!error && is_promised(request))
+        error = space_promise_clone(request->destination_space, clone->destination, clone->length, true);
+    if (!error)
         error = space_grow_promise(request->destination_space, inode, clone->length);
     if (!error && fsync(clone->destination))
         error = errno;
@@ -446,7 +455,7 @@ static int into_range(struct clone *clone)
     int error = 0;
     /* A thick file that becomes larger, or one that is to be thick by default. */
     const uint64_t end = clone->destination_offset + clone->length;
-    if (clone->request->mode == FILEOPS_CLONE_FULL && end > (uint64_t)clone->destination_status.st_size)
+    if (is_promised(clone->request) && end > (uint64_t)clone->destination_status.st_size)
         error = space_promise_clone(space, clone->destination, end, false);
     if (!error && space)
         error = space_grow_promise(space, clone->destination_status.st_ino, end);

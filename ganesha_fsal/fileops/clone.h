@@ -20,6 +20,7 @@ enum fileops_clone_mode {
 
 enum {
     FILEOPS_CLONE_GUARDED = 1 << 0, /* by name: fails with EEXIST when the name exists, instead of replacing it */
+    FILEOPS_CLONE_PROMISED = 1 << 2, /* fast too: promised as a full one, where the files of the dataset are thick by default */
     FILEOPS_CLONE_DRY_RUN = 1 << 1, /* changes nothing; 0 when it would be begun, else the error it would begin with */
 };
 
@@ -111,8 +112,8 @@ struct fileops_clone_request {
     void *progress_context;
 };
 
-/* Clones. A clone of a file whose space is promised (space.h) has no promise of its own before fileops_reserve(), unless it is full and
- * the files of its dataset are thick by default: then it has one, or fails with ENOSPC or EAGAIN. Returns once the destination is stable (as after fsync(2)), or has been cleaned up.
+/* Clones. A clone of a file whose space is promised (space.h) has no promise of its own before fileops_reserve(), unless the files of its
+ * dataset are thick by default and it is full or PROMISED: then it has one, or fails with ENOSPC or EAGAIN. Returns once the destination is stable (as after fsync(2)), or has been cleaned up.
  *
  * What the destination gets is the source at one moment between call and return. When the source changes meanwhile, and sharing
  * it in one step is not possible, the answer is EBUSY; never a mixture. EBUSY too while another clone comes into one of the two. (Changes through a mapping of a local process are not seen.)

@@ -82,7 +82,7 @@ void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileop
     *request = (struct fileops_clone_request){
         .mode = clone->fast ? FILEOPS_CLONE_FAST : FILEOPS_CLONE_FULL,
         /* What is there has handles and caches of its own: never replaced by name. */
-        .flags = by_name ? FILEOPS_CLONE_GUARDED : 0,
+        .flags = (by_name ? FILEOPS_CLONE_GUARDED : 0) | (clone->promised ? FILEOPS_CLONE_PROMISED : 0),
         .source = order->source.fd,
         .whole = !clone->range,
         .source_offset = clone->source_offset,

@@ -132,6 +132,7 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
     if (status == VAAI_NAS_OK && is_directory)
         status = name_in_directory(service, caller, &clone.destination, request->name, clone.name);
     clone.fast = same_export;
+    clone.promised = !is_directory; /* a full clone comes into a file; should it be a lazy one, more is promised rather than less */
     if (status == VAAI_NAS_OK)
         status = clone.fast || clone.name[0] != 0 ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
                                                   : vaai_nas_start_clone(service, caller, &clone, 0, &job, NULL);

@@ -43,6 +43,7 @@ struct vaai_nas_clone {
     struct vaai_nas_handle destination; /* a file to replace, or the directory `name` is made in */
     char name[VAAI_NAS_NAME_SIZE + 1];  /* empty: destination is a file */
     bool fast;                          /* never copy */
+    bool promised;                      /* fast too: promised where files are thick by default, as a full one is */
     bool guarded;                       /* EXISTS where the destination is a file */
     bool dry_run;
     bool range;                         /* only these bytes, into a file that keeps its others */

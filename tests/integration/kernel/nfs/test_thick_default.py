@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.ganesha import Export, Ganesha, mounted_dataset, running_ganesha
+from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, running_ganesha
 from support.libnfs import Client, mounted
 from support.onc_rpc import Nfs3, Nfs3Error, mount
+from support.procedure22 import Procedure22
 from support.programs import run, wait_for
 from support.short_pool import MIB, Filler, ShortPool
 from support.vaai_nas import COMPLETE, FAILED, Job, Program, ask_control_socket, clone_arguments
@@ -75,7 +76,10 @@ def store(short_pool: ShortPool, tmp_path: Path) -> Iterator[Store]:
     with (
         mounted_dataset(f"{short_pool.name}/store", **{"compression": "off", "zvaai:thick": "on"}) as place,
         running_ganesha(
-            tmp_path / "ganesha", [Export(1, place, "/one")], blocks=f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n'
+            tmp_path / "ganesha",
+            [Export(1, place, "/one")],
+            Daemon.PATCHED,
+            blocks=f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n',
         ) as ganesha,
     ):
         yield Store(short_pool, place, ganesha, socket)
@@ -138,7 +142,12 @@ def test_clones_switches_and_kills_keep_the_ledger_right(store: Store, seed: int
         assert store.reserved("fast") == 0
         assert store.clone("disk", "full", fast=False).state == COMPLETE
         assert store.reserved("full") == size
-        assert store.held >= 2 * size
+        with Nfs3() as nfs:  # into a file that the host has made, as a full clone of a plug-in
+            root = mount("/one")
+            told = Procedure22(nfs).clone(nfs.lookup(root, "disk"), nfs.create(root, "host"), "host")
+        assert (told.status, told.result) == (0, 0), told
+        assert store.reserved("host") == size
+        assert store.held >= 3 * size
         is_refused_where_nothing_is_left(store)
 
         assert not store.set(zvaai_thick="off")["thick_default"]
@@ -147,8 +156,8 @@ def test_clones_switches_and_kills_keep_the_ledger_right(store: Store, seed: int
         run("zfs", "set", "zvaai:thick=on", store.pool.name)
         run("zfs", "inherit", "zvaai:thick", f"{store.pool.name}/store")
         assert not store.books(refresh=True)["thick_default"], "what is inherited was meant for another"
-        told = store.set(zvaai_thick="on", dedup="on")
-        assert told["thick_default"] and "deduplication" in told["problem"], told
+        books = store.set(zvaai_thick="on", dedup="on")
+        assert books["thick_default"] and "deduplication" in books["problem"], books
         client.write_file("/other", b"")
         assert is_refused(client, "/other", size) and is_refused(client, "/thin", 2 * size)
         assert store.set(dedup="off")["problem"] == ""
