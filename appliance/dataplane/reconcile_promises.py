@@ -14,6 +14,10 @@ from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.vaai_nas import FileControl, FileRefusedError, Promises
 
 
+REMEDY = "make room in the pool; where deduplication is the reason: zfs set dedup=off, or make the datastore thin"
+"""Of what `shortcoming` tells."""
+
+
 @dataclass(frozen=True)
 class WantedPromises:
     """Of an export that is served."""
@@ -55,7 +59,7 @@ def reconcile(control: FileControl, wanted: Mapping[int, WantedPromises]) -> Out
             failures.append(_failure(one, "the NFS server does not follow"))
         elif (shortage := shortcoming(promises)) is not None:
             text = f"not all that files of {one.share} are promised may hold: {shortage}"
-            failures.append(Failure(one.datastore, text, remedy="make room in the pool", promise=True))
+            failures.append(Failure(one.datastore, text, remedy=REMEDY, promise=True))
     return Outcome(tuple(found), tuple(failures))
 
 
