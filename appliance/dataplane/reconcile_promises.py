@@ -13,7 +13,6 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.vaai_nas import FileControl, FileRefusedError, Promises
 
-
 REMEDY = "make room in the pool; where deduplication is the reason: zfs set dedup=off, or make the datastore thin"
 """Of what `shortcoming` tells."""
 
