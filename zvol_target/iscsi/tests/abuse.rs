@@ -4,8 +4,8 @@ mod support;
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Write as _};
-use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use iscsi::ServerOptions;
@@ -32,6 +32,12 @@ fn count_panics() {
             usual(panic);
         }));
     });
+}
+
+/// One test at a time: what the whole process holds is measured, and another's memory would count.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Resident memory of this process, bytes.
@@ -67,6 +73,7 @@ fn flood(
 
 #[test]
 fn peers_that_do_not_read_cost_little_and_others_are_served() {
+    let _alone = alone();
     count_panics();
     let options = ServerOptions {
         keepalive_interval: Duration::from_secs(60),
@@ -135,6 +142,7 @@ fn peers_that_do_not_read_cost_little_and_others_are_served() {
 fn data_in_tiny_pieces_costs_no_more_than_the_data() {
     const COMMANDS: usize = 60;
     const PIECES: u32 = 2000;
+    let _alone = alone();
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let _first = initiator.write_command(0, 1);
@@ -246,6 +254,7 @@ proptest! {
     fn a_live_session_survives_anything(
         acts in prop::collection::vec(act(), 1..60), digests: bool, cut in 1usize..5000,
     ) {
+        let _alone = alone();
         count_panics();
         thread_local! {
             static FIXTURE: Fixture = Fixture::new();
@@ -280,6 +289,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_before_login_are_no_trouble(bytes in prop::collection::vec(any::<u8>(), 0..600), login: bool) {
+        let _alone = alone();
         count_panics();
         thread_local! {
             static FIXTURE: Fixture = Fixture::new();
@@ -297,6 +307,7 @@ proptest! {
 
 #[test]
 fn a_peer_that_reads_late_gets_every_answer() {
+    let _alone = alone();
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let ping = NopOut {
@@ -326,6 +337,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
 
 #[test]
 fn reads_that_have_to_wait_for_memory_are_all_served() {
+    let _alone = alone();
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     // 120 reads of 1 MiB at once, and writes in between: far more than a connection may hold.
