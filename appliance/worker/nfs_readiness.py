@@ -95,6 +95,6 @@ def _promises(store: Datastore, told: Promises | str) -> Told:
     if (why := shortcoming(told)) is not None:
         return "promises", title, FAILED, f"not all that is promised may hold: {why}", REMEDY, store.id
     whose = "a file that a host makes larger than 1 MiB is promised its whole size, or refused"
-    others = "files from before it was thick, and fast clones, are promised nothing until they grow or are reserved"
+    others = "files from before, and fast clones into new files, are promised nothing until they grow or are reserved"
     evidence = f"{whose}; {others}; promised now: {told.files} file{'' if told.files == 1 else 's'}"
     return "promises", title, OK, evidence, f"zvaai file list {store.name} has what each is promised", store.id

@@ -79,7 +79,7 @@ export const datastores = {
       thinNfs: { label: "Thin", help: "Takes space as hosts write, but for files that a host reserves space for by VAAI-NAS." },
       thickNfs: {
         label: "Thick",
-        help: "Each file that a host makes larger than 1 MiB is promised its whole size, or refused where the pool has not that much left. Fast clones stay thin.",
+        help: "Each file that a host makes larger than 1 MiB is promised its whole size, or refused where the pool has not that much left. Fast clones into new files stay thin.",
       },
       tooThick: (free: string) => `The pool has ${free} free: a thick datastore of this size will be refused.`,
       overcommit: (share: string) => `With it, hosts are promised ${share} of what the pool has.`,
