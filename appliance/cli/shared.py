@@ -39,9 +39,9 @@ class Shared:
         if self.output.as_json:
             return self.output.raw(ended)
         result = ended["result"] or {}
-        if result.get("problem"):
+        if result.get("served") is False or result.get("problem"):
             how = "not as it should be" if result.get("served") else "not served yet"
-            print(f"done, but {how}: {result['problem']}", file=sys.stderr)
+            print(f"done, but {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
         self.output.one(result)
         for reason, count in result.get("copied_because", {}).items():
             print(f"copied because of {reason}: {size(count)}", file=sys.stderr)

@@ -161,10 +161,11 @@ class Nfs(Kind):
 
     def can_be_thick(self, context: Context, dataset: str) -> None:
         """See Kind. Of deduplicated blocks nobody knows which are shared (ganesha_fsal/fileops/space.md)."""
-        told = _properties_to_be(context, dataset).get("dedup")
+        there, properties = _there(context, dataset)
+        told = properties.get("dedup")
         if told is not None and told.value != "off":
-            reason = f"its blocks are deduplicated (dedup={told.value}), so that what files are promised may not hold"
-            raise ConflictError(f"{reason}: zfs set dedup=off", [dataset])
+            reason = f"its blocks would be deduplicated (dedup={told.value}), so that what files are promised may not hold"
+            raise ConflictError(f"{reason}: zfs set dedup=off {there}, or have it thin", [there])
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -271,11 +272,11 @@ def _first(asked: Parameters, known: Parameters, field: str, usual: Any) -> Any:
     return next((told[field] for told in (asked, known) if told.get(field) is not None), usual)
 
 
-def _properties_to_be(context: Context, dataset: str) -> Mapping[str, Property]:
-    """Of a dataset; of one that is not there yet those of what it will lie below."""
+def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
+    """A dataset and its properties; of one that is not there yet what it will lie below."""
     while True:
         try:
-            return context.engine.properties(dataset)
+            return dataset, context.engine.properties(dataset)
         except NoSuchDataset:
             dataset, below, _ = dataset.rpartition("/")
             if not below:

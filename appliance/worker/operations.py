@@ -35,6 +35,7 @@ from appliance.worker.steps import (
     pending_values,
     problems_serving,
     serve,
+    served_as_before,
     still_unused,
     take_back,
     unreserved,
@@ -246,7 +247,7 @@ class Quota(Operation):
         advance("setting the quota", 10)
         context.engine.set_properties(decided["dataset"], {"refquota": str(decided["size"])})
         context.look()
-        return {"datastore": decided["uuid"], "served": decided["uuid"] in context.reconciling.serving, "problem": None}
+        return {"datastore": decided["uuid"], **served_as_before(context, decided["uuid"])}
 
 
 class Delete(Operation):
@@ -401,6 +402,8 @@ class Adopt(Operation):
         else:
             thick = identity.claimed_thick(found)
         kind.adoptable(context, found)
+        if thick:
+            kind.can_be_thick(context, found.name)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):

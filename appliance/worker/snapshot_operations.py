@@ -215,6 +215,9 @@ class Clone(Operation):
             _, snapshot = _snapshot_of(context, asked)
         else:
             snapshot = clone_snapshot(store.dataset, uuid)
+        dataset = domain.dataset_name(store.pool, asked["name"], uuid, encrypted=domain.is_below_root(store.dataset))
+        if store.thick:
+            kind.can_be_thick(context, dataset)
         return Plan(
             uuid,
             {
@@ -225,7 +228,7 @@ class Clone(Operation):
                 "about": [store.id],
                 "snapshot": snapshot,
                 "take": not asked.get("snapshot"),
-                "dataset": domain.dataset_name(store.pool, asked["name"], uuid, encrypted=domain.is_below_root(store.dataset)),
+                "dataset": dataset,
                 "soft_threshold": store.soft_threshold,
                 "compression": store.compression or "lz4",
                 "sync": store.sync or "standard",

@@ -117,8 +117,14 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
         return {"served": False, "problem": str(error)}
     failure = next((failure for failure in outcome.failures if failure.subject == uuid), None)
     if failure is None and uuid not in context.reconciling.serving:
-        return {"served": False, "problem": "neither the target nor the NFS server serves it"}
+        return served_as_before(context, uuid)
     return {"served": failure is None or failure.promise, "problem": failure and failure.text}
+
+
+def served_as_before(context: Context, uuid: str | None) -> Parameters:
+    """As `serve` says it, by the last round: for what changes nothing of who serves it."""
+    served = uuid in context.reconciling.serving
+    return {"served": served, "problem": None if served else "neither the target nor the NFS server serves it"}
 
 
 def problems_serving(context: Context, cause: str) -> list[str]:

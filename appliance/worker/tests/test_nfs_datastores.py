@@ -141,6 +141,15 @@ def test_the_quota_grows_and_shrinks_but_not_below_what_it_holds(appliance: Appl
     refused(appliance, "POST", f"/datastores/{block}/quota", {"size": str(2 * GIB)})
 
 
+def test_a_quota_of_one_that_is_not_served_says_so(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    job = appliance.job("POST", f"/datastores/{store}/quota", {"size": str(2 * GIB)})
+    assert (job["result"]["served"], job["result"]["problem"]) == (True, None)
+    appliance.service.context.reconciling.serving.clear()
+    job = appliance.job("POST", f"/datastores/{store}/quota", {"size": str(3 * GIB)})
+    assert not job["result"]["served"] and "serves it" in job["result"]["problem"]
+
+
 def test_who_has_it_mounted_keeps_it(appliance: Appliance) -> None:
     group = cluster(appliance)
     store = appliance.nfs_datastore("first", host_groups=[group], clients=["198.51.100.0/24"])
