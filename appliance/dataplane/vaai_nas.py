@@ -15,7 +15,13 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 _LONGEST_ANSWER = 64 << 20
 _WAIT_S = 30.0
 """For the end of a clone that is cancelled it waits 10 s."""
+_SPACE_S = 10.0
+"""For what an export's files are promised."""
 _Told = TypeVar("_Told")
+
+
+class NobodyListensError(GaneshaUnreachableError):
+    """The control socket can't be connected to, whatever is asked: no daemon, or not for this user."""
 
 
 @dataclass(eq=False)
@@ -110,8 +116,11 @@ class FileControl(ABC):
         """Of one. May take seconds after it was changed."""
 
     @abstractmethod
-    def space(self, export: int, *, refresh: bool = False) -> Promises:
-        """What its files are promised; with `refresh` once the daemon has looked how the dataset is set."""
+    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
+        """What its files are promised; with `refresh` once the daemon has looked how the dataset is set.
+
+        `timeout_s`, unless told, is 10 s, and 30 s with `refresh`.
+        """
 
     @abstractmethod
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
@@ -150,13 +159,14 @@ class VaaiNas(FileControl):
 
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
-    def space(self, export: int, *, refresh: bool = False) -> Promises:
+    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
         """See FileControl."""
+        wait = (_WAIT_S if refresh else _SPACE_S) if timeout_s is None else timeout_s
 
         def read(told: dict[str, Any]) -> Promises:
             return Promises(bool(told["thick_default"]), str(told["reservations"]), told["thick_files"], str(told["problem"]))
 
-        return self._call("space.get", read, _WAIT_S if refresh else 10, export=export, refresh=refresh)
+        return self._call("space.get", read, wait, export=export, refresh=refresh)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
         """See FileControl."""
@@ -193,13 +203,20 @@ def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) 
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(str(path))
+            _connect(connection, path)
             connection.sendall(json.dumps(request, ensure_ascii=False).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 answer = json.loads(lines.readline(_LONGEST_ANSWER))
         return dict(answer)
     except (OSError, ValueError, TypeError) as error:
         raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error
+
+
+def _connect(connection: socket.socket, path: Path) -> None:
+    try:
+        connection.connect(str(path))
+    except (ConnectionRefusedError, FileNotFoundError, PermissionError) as error:
+        raise NobodyListensError(f"the NFS server does not answer at {path}: {error}") from error
 
 
 def statistics(path: Path, timeout_s: float = 10) -> dict[str, Any]:

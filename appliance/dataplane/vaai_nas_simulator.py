@@ -64,7 +64,7 @@ class VaaiNasSimulator(FileControl):
             self._jobs.clear()
             self._followed.clear()
 
-    def space(self, export: int, *, refresh: bool = False) -> Promises:
+    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
         """See FileControl."""
         with self._lock:
             if not self._is_exported(export):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.dataplane.ganesha import ServedExport
-from appliance.dataplane.reconcile_promises import REMEDY, shortcoming
+from appliance.dataplane.reconcile_promises import REMEDY
 from appliance.dataplane.vaai_nas import Promises
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
@@ -92,8 +92,8 @@ def _promises(store: Datastore, told: Promises | str) -> Told:
         return "promises", title, UNKNOWN, told, remedy, store.id
     if not told.thick_default:
         return "promises", title, FAILED, "the NFS server promises new files nothing", remedy, store.id
-    if (why := shortcoming(told)) is not None:
-        return "promises", title, FAILED, f"not all that is promised may hold: {why}", REMEDY, store.id
+    if told.problem:
+        return "promises", title, FAILED, f"not all that is promised may hold: {told.problem}", REMEDY, store.id
     whose = "a file that a host makes larger than 1 MiB is promised its whole size, or refused"
     others = "files from before, and fast clones into new files, are promised nothing until they grow or are reserved"
     evidence = f"{whose}; {others}; promised now: {told.files} file{'' if told.files == 1 else 's'}"

@@ -75,7 +75,7 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
 def promises_of(stores: Sequence[Datastore], served: Collection[str]) -> dict[int, WantedPromises]:
     """What files of those that are served are to be promised, by the numbers of their exports."""
     return {
-        store.export: WantedPromises(store.id, store.share or "", store.thick)
+        store.export: WantedPromises(store.id, store.share or "", store.thick, store.pool)
         for store in stores
         if store.kind == domain.NFS and store.state == "active" and store.export is not None and store.id in served
     }

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
 _log = logging.getLogger(__name__)
 _PROMISE = "promise:"
+_AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
+"""Of alerts, by who serves."""
 DEVICE_SECONDS = 10.0
 """For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
@@ -52,6 +54,8 @@ class Reconciling:
         self.problem: str | None = "not yet reconciled"
         self.serving: set[str] = set()
         """Datastores whose LUNs and exports were serving when last looked at."""
+        self._broken_promises: frozenset[str] = frozenset()
+        """Keys of what the last round found of what files are promised."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
 
@@ -269,7 +273,8 @@ class Reconciling:
         )
         with as_domain_errors():
             outcome, served = serving.reconcile(stores)
-        promises = reconcile_promises.reconcile(self._context.files, nfs_serving.promises_of(stores, served))
+        own = served - undecided  # the number that an older database has of one may be another's
+        promises = reconcile_promises.reconcile(self._context.files, nfs_serving.promises_of(stores, own))
         return planes.Outcome(outcome.differences + promises.differences, outcome.failures + promises.failures), served
 
     def _settle(
@@ -284,14 +289,21 @@ class Reconciling:
         if outcome.differences:
             told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             tell(session, told, "target", cause=cause, differences=list(outcome.differences))
-        areas = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
-        found = {areas[plane]: list(one.failures) for plane, one in outcomes.items()}
+        found = {_AREAS[plane]: list(one.failures) for plane, one in outcomes.items()}
         if "reconcile" in found:
             found["reconcile"] += locked
         for area, failures in found.items():
             findings = [Finding(f"{area}:{_about(one)}", "critical", one.subject, one.text, one.remedy) for one in failures]
             keys = {f"{area}:{about}{uuid}" for uuid in unsure for about in ("", _PROMISE)}
-            self._context.settling.settle(session, area, findings, keys)
+            self._context.settling.settle(session, area, findings, keys | self._found_once(area, failures))
+
+    def _found_once(self, area: str, failures: Sequence[planes.Failure]) -> set[str]:
+        """Keys of what is not told yet, nor told as mended: a slow pool may keep the NFS server from a look, and is over soon."""
+        if area != _AREAS[domain.NFS]:
+            return set()
+        found = frozenset(f"{area}:{_about(one)}" for one in failures if one.promise)
+        new, self._broken_promises = set(found - self._broken_promises), found
+        return new
 
 
 def _about(failure: planes.Failure) -> str:

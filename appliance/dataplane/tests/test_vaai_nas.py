@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileRefusedError, Promises, VaaiNas
+from appliance.dataplane.vaai_nas import FileRefusedError, NobodyListensError, Promises, VaaiNas
 
 
 @contextmanager
@@ -73,3 +73,17 @@ def test_what_files_are_promised_is_read(tmp_path: Path) -> None:
     with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
         assert VaaiNas(tmp_path / "s").space(7, refresh=True) == Promises(True, "not_now", 3, "full")
     assert (asked[0]["method"], asked[0]["params"]) == ("space.get", {"export": 7, "refresh": True})
+
+
+def test_who_is_slow_is_told_from_who_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with pytest.raises(NobodyListensError):
+        VaaiNas(path).space(1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        with pytest.raises(NobodyListensError):
+            VaaiNas(path).space(1)
+        listener.listen()
+        with pytest.raises(GaneshaUnreachableError) as slow:
+            VaaiNas(path).space(1, timeout_s=0.1)
+        assert not isinstance(slow.value, NobodyListensError)

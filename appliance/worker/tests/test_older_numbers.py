@@ -238,7 +238,7 @@ def test_what_a_job_of_then_is_about_stays_as_hosts_see_it(
 def test_what_a_job_of_then_is_about_stays_mounted(
     appliance: Appliance, older_with_job: Callable[[str], Callable[[], Callable[[], None]]]
 ) -> None:
-    first = appliance.nfs_datastore("files", clients=[ESX])
+    first = appliance.nfs_datastore("files", clients=[ESX], thick=True)
     back = older_with_job(first)
     appliance.job("DELETE", f"/datastores/{first}")
     second = appliance.nfs_datastore("files", clients=[ESX])
@@ -246,6 +246,7 @@ def test_what_a_job_of_then_is_about_stays_mounted(
     before = served(appliance)
     end = back()
     assert served(appliance) == before and kept(appliance, first, "zvaai:share") == "/other"
+    assert reconcile(appliance)["failures"] == [], "what the second one's files are promised is not the first one's"
     end()
     assert served(appliance) == before
     assert [told(appliance, store)["share"] for store in (second, first)] == ["/files", "/other"]

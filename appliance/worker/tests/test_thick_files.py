@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileRefusedError
+from appliance.dataplane.vaai_nas import FileRefusedError, FileStatistics
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.testing import GIB, Appliance
 from appliance.worker.tests.test_nfs_datastores import refused, told
@@ -36,6 +36,17 @@ def reconciled(appliance: Appliance) -> Any:
     answer = appliance.request("POST", "/reconcile").json
     assert answer is not None
     return answer
+
+
+def deduplicated(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, but: str = "") -> None:
+    """All of the pool is from now on, `but` for one dataset."""
+    really, inherited = appliance.simulator.properties, Property("on", Source.INHERITED, "tank")
+    here = Property("off", Source.LOCAL)
+
+    def properties(dataset: str) -> dict[str, Property]:
+        return {**really(dataset), "dedup": here if dataset == but else inherited}
+
+    monkeypatch.setattr(appliance.simulator, "properties", properties)
 
 
 def readiness(appliance: Appliance, store: str) -> list[tuple[str, str]]:
@@ -119,6 +130,7 @@ def test_a_server_that_does_not_follow_is_told_until_it_does(thick: bool, applia
     assert job["result"]["served"] and "does not follow" in job["result"]["problem"]
     assert [subject for subject, _ in alerts(appliance)] == [store]
     assert [result for result, _ in readiness(appliance, store)] == (["failed"] if thick else [])
+    assert reconciled(appliance)["differences"] == [], "nothing was done"
     nas(appliance).stuck = False
     reconciled(appliance)
     assert alerts(appliance) == [] and promises(appliance, store) is thick
@@ -129,6 +141,7 @@ def test_promises_that_may_not_hold_are_told_until_they_do(appliance: Appliance)
     export = told(appliance, store)["export"]
     nas(appliance).problems[export] = "the pool has less than it has promised"
     reconciled(appliance)
+    reconciled(appliance)
     ((subject, text),) = alerts(appliance)
     assert subject == store and "the pool has less than it has promised" in text
     assert readiness(appliance, store)[0][0] == "failed"
@@ -137,15 +150,51 @@ def test_promises_that_may_not_hold_are_told_until_they_do(appliance: Appliance)
     assert alerts(appliance) == []
 
 
+def test_what_is_over_by_the_next_round_is_no_alert(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    problems, export = nas(appliance).problems, told(appliance, store)["export"]
+    for _ in range(3):
+        problems[export] = "zfs does not answer"
+        assert "zfs does not answer" in reconciled(appliance)["failures"][0]["text"] and alerts(appliance) == []
+        problems.clear()
+        reconciled(appliance)
+    assert alerts(appliance) == []
+
+
+def test_an_alert_outlives_the_worker_that_raised_it(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    nas(appliance).problems[told(appliance, store)["export"]] = "the pool has less than it has promised"
+    reconciled(appliance)
+    reconciled(appliance)
+    (before,) = [one for one in appliance.get("/alerts")["items"] if "promise:" in one["key"]]
+    appliance.restart_worker()
+    reconciled(appliance)
+    (after,) = [one for one in appliance.get("/alerts")["items"] if "promise:" in one["key"]]
+    assert (after["id"], after["raised_at"]) == (before["id"], before["raised_at"]), "it is not cleared and raised anew"
+
+
+def test_of_thin_ones_a_problem_is_told_once_files_are_promised_space(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    export = told(appliance, store)["export"]
+    nas(appliance).problems[export] = "zfs does not answer: nothing can be promised"
+    reconciled(appliance)
+    assert reconciled(appliance)["failures"] == [] and alerts(appliance) == []
+    nas(appliance).exports[export] = {"disk-flat.vmdk": FileStatistics(GIB, GIB, GIB, True, GIB)}
+    reconciled(appliance)
+    assert "zfs does not answer" in reconciled(appliance)["failures"][0]["text"]
+    assert [subject for subject, _ in alerts(appliance)] == [store]
+
+
 def test_a_server_that_does_not_tell_is_told_of_thick_ones_only(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.nfs_datastore("first", thick=True)
     appliance.nfs_datastore("second")
 
-    def silent(export: int, *, refresh: bool = False) -> Any:
+    def silent(export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Any:
         raise GaneshaUnreachableError("the NFS server does not answer")
 
     with monkeypatch.context() as away:
         away.setattr(nas(appliance), "space", silent)
+        reconciled(appliance)
         reconciled(appliance)
         assert [subject for subject, _ in alerts(appliance)] == [store]
         assert readiness(appliance, store)[0][0] == "unknown"
@@ -167,13 +216,32 @@ def test_full_clones_are_promised_and_fast_ones_not(appliance: Appliance) -> Non
 
 def test_where_blocks_are_deduplicated_it_is_refused(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.nfs_datastore("first")
-    told_by, shared = appliance.simulator.properties, {"dedup": Property("on", Source.INHERITED, "tank")}
-    monkeypatch.setattr(appliance.simulator, "properties", lambda dataset: dict(told_by(dataset)) | shared)
+    dataset = told(appliance, store)["dataset"]
+    deduplicated(appliance, monkeypatch)
     new = {"kind": "nfs", "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
-    for method, path, body in (("PATCH", f"/datastores/{store}", {"thick": True}), ("POST", "/datastores", new)):
-        assert "zfs set dedup=off" in refused(appliance, method, path, body)["detail"]
+    changed = ("PATCH", f"/datastores/{store}", {"thick": True}, dataset)
+    for method, path, body, there in (changed, ("POST", "/datastores", new, "tank/zvaai")):
+        problem = refused(appliance, method, path, body)
+        assert f"zfs set dedup=off {there}, " in problem["detail"] and problem["blocking"] == [there]
     appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
     appliance.nfs_datastore("third")
+
+
+def test_where_blocks_are_deduplicated_nothing_thick_is_cloned_or_adopted(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone inherits it from what it lies below, though its source has it off."""
+    store, thin = appliance.nfs_datastore("first", thick=True), appliance.nfs_datastore("second")
+    for name, thick in (("old", "on"), ("older", "off")):
+        properties = {"mountpoint": f"/srv/zvaai/{name}", "zvaai:thick": thick}
+        appliance.simulator.create_filesystem(f"tank/{name}", properties=properties)
+    deduplicated(appliance, monkeypatch, but=told(appliance, store)["dataset"])
+    problem = refused(appliance, "POST", f"/datastores/{store}/clone", {"name": "third"})
+    assert "zfs set dedup=off tank/zvaai, " in problem["detail"]
+    problem = refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})
+    assert "zfs set dedup=off tank/old, " in problem["detail"]
+    appliance.job("POST", f"/datastores/{thin}/clone", {"name": "third"})
+    appliance.job("POST", "/volumes/adopt", {"dataset": "tank/older", "name": "older"})
 
 
 def test_a_vmfs_datastore_stays_as_it_was_made(appliance: Appliance) -> None:
@@ -190,7 +258,7 @@ def test_a_server_that_can_not_look_now_is_told_until_it_can(
     store = appliance.nfs_datastore("first", thick=not thick)
     space = nas(appliance).space
 
-    def busy(export: int, *, refresh: bool = False) -> Any:
+    def busy(export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Any:
         if refresh:
             raise FileRefusedError("busy", "zfs does not answer", "export")
         return space(export)
