@@ -105,7 +105,7 @@ test("a screen that can't be read says so, and asks again", async () => {
 
 test("a lost connection is told, what was known stays, and all comes back by itself", async () => {
   await page.context().setOffline(true);
-  await page.getByText("No connection to the appliance.").waitFor({ timeout: 25_000 });
+  await page.getByText("No connection to the appliance.").waitFor();
   assert.ok(await page.getByRole("link", { name: "vmfs1" }).isVisible());
   await look(page, "lost-connection");
   await page.context().setOffline(false);

@@ -15,7 +15,7 @@ const FAILURES = [
   { status: 401, shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
 ];
 const EVERYTHING = "**/api/v1/**";
-const LONGEST_MS = 30_000;
+const LONGEST_MS = 180_000;
 
 function answerOf(status) {
   const more = { 409: { blocking: ["what is in the way of it"] }, 422: { errors: [{ field: "nowhere", reason: "a reason of the service" }] } };
@@ -54,7 +54,7 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
     return route.fulfill(answerOf(status));
   }
   // Whoever has logged in again listens again; what a job that is begun before that comes to is told some seconds late.
-  const listening = session ? page.waitForResponse((told) => new URL(told.url()).pathname === "/api/v1/events", { timeout: 10 * LONGEST_MS }) : null;
+  const listening = session ? page.waitForResponse((told) => new URL(told.url()).pathname === "/api/v1/events", { timeout: 5 * LONGEST_MS }) : null;
   listening?.catch(() => undefined); // where the walk fails before
   await page.route(EVERYTHING, answer);
   try {

@@ -46,7 +46,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def test_story(story: Path, environment: dict[str, str]) -> None:
     RAN.add(story)
     command = ["node", "--test-reporter=spec", str(story)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1800)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
 
