@@ -207,7 +207,7 @@ fn early_pings_without_end_end_the_session() {
 
 fn impatient() -> Fixture {
     let options = ServerOptions {
-        keepalive_interval: Duration::from_millis(500),
+        keepalive_interval: Duration::from_millis(1000),
         ..ServerOptions::default()
     };
     Fixture::with(options, |_| {})
@@ -257,7 +257,7 @@ fn data_that_comes_slowly_is_waited_for() {
     let data = vec![7; 32 << 10];
     for (data_sn, part) in data.chunks(PART).enumerate() {
         // Over all it takes longer than an initiator that sends nothing is waited for.
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(300));
         let offset = (data_sn * PART) as u32;
         let pdu = DataOut {
             r#final: offset + part.len() as u32 == r2t.desired_data_transfer_length,

@@ -504,7 +504,7 @@ fn a_lost_connection_is_a_lost_nexus() {
 #[test]
 fn a_silent_initiator_is_asked_and_then_dropped() {
     let options = ServerOptions {
-        keepalive_interval: Duration::from_millis(300),
+        keepalive_interval: Duration::from_millis(1000),
         ..ServerOptions::default()
     };
     let fixture = Fixture::with(options, |_| {});
