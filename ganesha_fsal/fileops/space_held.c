@@ -309,9 +309,9 @@ int space_ask_holder(struct fileops_space *space)
     }
     if (!error) {
         space->holder = holder;
-        error = space_measure(space);
+        error = space_follow_setting(space);
         if (!error)
-            error = space_follow_setting(space);
+            error = space_measure(space); /* last: from then on writers ask the holder */
         if (error && holder.close)
             holder.close(holder.context);
     }
