@@ -123,7 +123,7 @@ struct fileops_space_status {
     uint64_t thick_bytes;   /* sum of their sizes */
     uint64_t shared_bytes;  /* what overwriting everything shared would newly take; an upper bound */
     uint64_t held_bytes;    /* what is held for the dataset */
-    uint64_t needed_bytes;  /* what should be; more than held: `problem` */
+    uint64_t needed_bytes;  /* what should be, with slack; more than held by an eighth of that: `problem` */
     uint64_t foreign_changes; /* how often what is held was found changed by somebody else, and set right */
     char problem[160];      /* why promises may not hold right now, for people; empty: they do */
 };

@@ -13,6 +13,7 @@
 #define AHEAD_MOST (8192 * MIB)
 #define LEAST_MORE (2 * MIB)
 #define SLACK_MOST (1024 * MIB)
+#define SLACK_SHARE 8 /* so much of the slack may be missing */
 #define NO_ANSWER "zfs did not answer: what is held may be too little"
 #define MILLISECONDS_BETWEEN_ASKING 5000
 
@@ -159,6 +160,7 @@ static int hold(struct fileops_space *space, uint64_t bytes)
     fileops_ledger_begin(space->ledger);
     fileops_ledger_set(space->ledger, "held_before", space->held);
     fileops_ledger_set(space->ledger, "held", bytes);
+    space->slack = slack;
     int error = fileops_ledger_commit(space->ledger);
     if (error && bytes > space->held)
         return error;
@@ -271,12 +273,20 @@ int space_follow(struct fileops_space *space)
         return let_go(space, foreign);
     if (foreign) {
         space->foreign_changes++;
+/* Whether more of what is needed is not held than slack is for: a pool with nothing left takes indirect blocks of what is overwritten out of it.
+ * `refused`: nor was room found for what thin files may have taken since the mark. */
+static bool is_short(struct fileops_space *space, bool refused)
+{
+    const uint64_t taken = refused ? difference(atomic_load(&space->charged), space->mark.charged) : 0;
+    return difference(add(space->needed, taken), space->held) > space->slack / SLACK_SHARE;
+}
+
         space->held = space->figures.held;
     }
     uint64_t ahead = free_for_all(&space->figures) / 8;
     ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
     error = space_hold_needed(space, ahead);
-    if (error || space->held < space->needed) {
+    if ((error && error != ENOSPC) || is_short(space, error != 0)) {
         char text[sizeof space->problem];
         snprintf(text, sizeof text, "%" PRIu64 " MiB are needed for promises, %" PRIu64 " are held and no more can be", space->needed / MIB,
                  space->held / MIB);

@@ -86,6 +86,7 @@ struct fileops_space {
     uint64_t held, needed;
     uint64_t allocated; /* by thick files, when `figures` were read */
     struct space_mark mark;
+    uint64_t slack;     /* what of `needed` is for no file */
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */
     int64_t asked; /* when it was called last, in milliseconds; 0: never */
