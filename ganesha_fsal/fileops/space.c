@@ -302,8 +302,11 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
         space->block_size = file_system.f_bsize ? file_system.f_bsize : 4096;
         error = open_ledger(space);
     }
-    if (!error)
+    if (!error) {
+        pthread_mutex_lock(&space->order);
         open_holder(space);
+        space_order_end(space);
+    }
     if (!error && !(options && options->no_thread)) {
         error = pthread_create(&space->thread, NULL, look_now_and_then, space);
         space->has_thread = !error;
@@ -333,7 +336,7 @@ void fileops_space_close(struct fileops_space *space)
         fileops_ledger_set(space->ledger, "clean", 1);
         fileops_ledger_commit(space->ledger);
     }
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     free_space(space);
 }
 
@@ -344,34 +347,48 @@ static void add_sizes(void *context, struct known_file *file)
         *bytes += file->row.promised;
 }
 
+/* What who asks is told until `order` is let go of the next time. With `order` held. */
+static void publish(struct fileops_space *space)
+{
+    const bool has_holder = atomic_load(&space->has_holder);
+    const int error = fileops_ledger_error(space->ledger);
+    struct fileops_space_status status = {.thick_default = atomic_load(&space->thick_default),
+                                          .held_bytes = space->held,
+                                          .needed_bytes = space->needed,
+                                          .foreign_changes = space->foreign_changes};
+    memcpy(status.problem, space->problem, sizeof status.problem);
+    pthread_mutex_lock(&space->state);
+    status.can_reserve = has_holder && space->figures.can_promise;
+    status.reservations = status.can_reserve                     ? FILEOPS_RESERVATIONS_POSSIBLE
+                          : space->find_holder && !has_holder ? FILEOPS_RESERVATIONS_NOT_NOW
+                                                              : FILEOPS_RESERVATIONS_NEVER;
+    if (status.thick_default && status.reservations == FILEOPS_RESERVATIONS_NEVER && !status.problem[0])
+        snprintf(status.problem, sizeof status.problem, "%s: nothing can be promised, so that no file can be made larger than 1 MiB",
+                 space->find_holder ? "deduplication is on" : "zfs(8) can't be run");
+    if (error && !status.problem[0])
+        snprintf(status.problem, sizeof status.problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can",
+                 strerror(error));
+    if (error && status.can_reserve) {
+        status.can_reserve = false;
+        status.reservations = FILEOPS_RESERVATIONS_NOT_NOW;
+    }
+    status.thick_files = space->thick_count;
+    status.shared_bytes = fileops_share_map_bytes(space->map);
+    if (status.thick_files)
+        space_each(space, add_sizes, &status.thick_bytes);
+    space->published = status;
+    pthread_mutex_unlock(&space->state);
+}
+
+void space_order_end(struct fileops_space *space)
+{
+    publish(space);
+    pthread_mutex_unlock(&space->order);
+}
+
 void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status)
 {
-    *status = (struct fileops_space_status){0};
-    pthread_mutex_lock(&space->order);
     pthread_mutex_lock(&space->state);
-    status->thick_files = space->thick_count;
-    status->shared_bytes = fileops_share_map_bytes(space->map);
-    space_each(space, add_sizes, &status->thick_bytes);
+    *status = space->published;
     pthread_mutex_unlock(&space->state);
-    status->can_reserve = atomic_load(&space->has_holder) && space->figures.can_promise;
-    status->reservations = status->can_reserve                                          ? FILEOPS_RESERVATIONS_POSSIBLE
-                           : space->find_holder && !atomic_load(&space->has_holder) ? FILEOPS_RESERVATIONS_NOT_NOW
-                                                                                        : FILEOPS_RESERVATIONS_NEVER;
-    status->thick_default = atomic_load(&space->thick_default);
-    status->held_bytes = space->held;
-    status->needed_bytes = space->needed;
-    status->foreign_changes = space->foreign_changes;
-    memcpy(status->problem, space->problem, sizeof status->problem);
-    if (status->thick_default && status->reservations == FILEOPS_RESERVATIONS_NEVER && !status->problem[0])
-        snprintf(status->problem, sizeof status->problem, "%s: nothing can be promised, so that no file can be made larger than 1 MiB",
-                 space->find_holder ? "deduplication is on" : "zfs(8) can't be run");
-    const int error = fileops_ledger_error(space->ledger);
-    if (error && !status->problem[0])
-        snprintf(status->problem, sizeof status->problem, "the ledger can't be written (%s): nothing is promised and nothing shared until it can",
-                 strerror(error));
-    if (error && status->can_reserve) {
-        status->can_reserve = false;
-        status->reservations = FILEOPS_RESERVATIONS_NOT_NOW;
-    }
-    pthread_mutex_unlock(&space->order);
 }

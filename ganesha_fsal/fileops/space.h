@@ -127,6 +127,7 @@ struct fileops_space_status {
     uint64_t foreign_changes; /* how often what is held was found changed by somebody else, and set right */
     char problem[160];      /* why promises may not hold right now, for people; empty: they do */
 };
+/* As it was after the last of what looks, promises and clones did that has ended; waits for none of them. */
 void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status);
 
 /* What the thread of the books does every few seconds: lowers what has become stable, gives space back, sets right what is held. */

@@ -54,7 +54,7 @@ struct fileops_space {
     atomic_bool has_holder;
     struct fileops_ledger *ledger;
 
-    /* What takes long (disk, zfs) is done one after the other. Taken before `state`. */
+    /* What takes long (disk, zfs) is done one after the other. Taken before `state`; let go of by space_order_end(). */
     pthread_mutex_t order;
     /* What follows, but the atomics; never held over a system call that waits. */
     pthread_mutex_t state;
@@ -82,11 +82,12 @@ struct fileops_space {
     bool figures_old;        /* clones ended since */
     struct space_cloned begun_at_pass; /* as `begun` when the thread of the books came by last */
 
+    struct fileops_space_status published; /* as it was when `order` was let go of last: who asks waits for no program */
     /* Guarded by `order`. */
     uint64_t held, needed;
     uint64_t allocated; /* by thick files, when `figures` were read */
-    struct space_mark mark;
     uint64_t slack;     /* what of `needed` is for no file */
+    struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */
     int64_t asked; /* when it was called last, in milliseconds; 0: never */
@@ -119,7 +120,9 @@ struct fileops_space {
     pthread_cond_t thread_wake;
 };
 
-/* space.c: the ledger says that the books are open, so that it was a crash when it still does at the next opening */
+/* space.c: lets go of `order`, and tells what there is now to who asks for the status */
+void space_order_end(struct fileops_space *space);
+/* The ledger says that the books are open, so that it was a crash when it still does at the next opening */
 int space_mark_open(struct fileops_space *space);
 
 /* space_files.c */

@@ -376,6 +376,6 @@ int space_maintain(struct fileops_space *space, bool figures_at_once)
     pthread_mutex_lock(&space->order);
     const int error = space_lower(space, false);
     fileops_ledger_shrink(space->ledger);
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     return error;
 }

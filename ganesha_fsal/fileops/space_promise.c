@@ -144,7 +144,7 @@ static int promise(struct fileops_space *space, int file, uint64_t least, enum s
     pthread_mutex_lock(&space->order);
     error = space_ask_holder(space);
     if (error) {
-        pthread_mutex_unlock(&space->order);
+        space_order_end(space);
         return error;
     }
     pthread_mutex_lock(&space->state);
@@ -175,7 +175,7 @@ static int promise(struct fileops_space *space, int file, uint64_t least, enum s
         if (!error)
             note_nameless(space, file);
     }
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     if (!error && reserved)
         *reserved = (uint64_t)status.st_size;
     return error;
@@ -220,7 +220,7 @@ int space_grow_promise(struct fileops_space *space, uint64_t inode, uint64_t siz
             error = make_thick(space, &larger, size);
         }
     }
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     return error;
 }
 
@@ -256,6 +256,6 @@ int fileops_unreserve(struct fileops_space *space, int file)
                 space_follow(space);
         }
     }
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     return error;
 }

@@ -183,7 +183,7 @@ static void uncount_side(struct fileops_space *space, struct space_share *share,
     fileops_share_map_take_back(space->map, counted, 0);
     pthread_mutex_unlock(&space->state);
     end_side(space, share, false, true, false);
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
 }
 
 /* With `order` held: none is added meanwhile. */
@@ -226,7 +226,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         note_what_was_there(share);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->source_last = share->destination_last = fileops_share_map_sequence(to->map);
-        pthread_mutex_unlock(&to->order);
+        space_order_end(to);
         goto exit;
     }
     if (to) {
@@ -235,7 +235,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         note_what_was_there(share);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->destination_cloned, &counted);
         share->destination_last = fileops_share_map_sequence(to->map);
-        pthread_mutex_unlock(&to->order);
+        space_order_end(to);
         if (error)
             goto exit;
     }
@@ -245,7 +245,7 @@ int space_share_begin(struct space_share *share, int source, int destination, ui
         share->source_first = fileops_share_map_sequence(from->map);
         error = count_side(&side, source_offset, share->destination_offset, segments, count, &share->source_cloned, &other);
         share->source_last = fileops_share_map_sequence(from->map);
-        pthread_mutex_unlock(&from->order);
+        space_order_end(from);
         if (error && to)
             uncount_side(to, share, &counted);
     }

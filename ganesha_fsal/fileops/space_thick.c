@@ -48,7 +48,7 @@ int fileops_space_refresh(struct fileops_space *space)
         error = space_follow_setting(space);
     if (!error && atomic_load(&space->gate))
         space_lower(space, true); /* whether promises hold is told by `problem` */
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     return error == EOPNOTSUPP ? 0 : error; /* what can't hold space has no such setting */
 }
 

@@ -75,7 +75,7 @@ int space_unfinished_begin(struct fileops_space *space, int file)
         return error;
     pthread_mutex_lock(&space->order);
     error = set_unfinished(space, row.inode, true);
-    pthread_mutex_unlock(&space->order);
+    space_order_end(space);
     if (error)
         end_filling(space, row.inode);
     return error;
@@ -87,7 +87,7 @@ int space_unfinished_end(struct fileops_space *space, uint64_t inode, bool right
     if (right) {
         pthread_mutex_lock(&space->order);
         error = set_unfinished(space, inode, false);
-        pthread_mutex_unlock(&space->order);
+        space_order_end(space);
     }
     end_filling(space, inode);
     if (!right || error)
@@ -149,7 +149,7 @@ void space_empty_unfinished(struct fileops_space *space)
         pthread_mutex_lock(&space->order);
         if (empty)
             set_unfinished(space, row->inode, false);
-        pthread_mutex_unlock(&space->order);
+        space_order_end(space);
         end_filling(space, row->inode);
         if (file >= 0)
             close(file);

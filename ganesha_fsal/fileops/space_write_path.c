@@ -71,7 +71,7 @@ static int charge_or_look(struct fileops_space *space, uint64_t bytes)
             const bool full = space->no_more || space->held < space->needed + bytes;
             error = done || (!error && !full) ? 0 : refusal(space, error, bytes);
         }
-        pthread_mutex_unlock(&space->order);
+        space_order_end(space);
         if (done || error)
             return error;
         if (space_milliseconds() - begun > CHARGE_MILLISECONDS)
@@ -97,7 +97,7 @@ static void wait_for_lowering(struct fileops_space *space)
         pthread_mutex_unlock(&space->state);
         if (still)
             space_lower(space, true);
-        pthread_mutex_unlock(&space->order);
+        space_order_end(space);
     }
 }
 

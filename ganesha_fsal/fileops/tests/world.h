@@ -40,6 +40,7 @@ struct world {
     uint64_t copies;          /* 0 as 1 */
     uint64_t overcommitted;
     uint64_t overdraft;       /* 0: any */
+    uint64_t slack;           /* that the holder wants, at least */
     unsigned sharers;         /* of the overdraft */
     int silent;               /* with what the holder fails; 0: it answers */
     bool deduplicates, same_checksums, refuses;
@@ -121,7 +122,7 @@ static inline int find_simulated(const char *root, struct fileops_space_holder *
     (void)root;
     *holder = (struct fileops_space_holder){.read = simulated_read, .hold = simulated_hold, .settle = simulated_settle,
                                             .cost = simulated_cost, .sharers = simulated_sharers, .context = the_world,
-                                            .read_thick_default = simulated_setting};
+                                            .read_thick_default = simulated_setting, .slack = the_world->slack};
     return 0;
 }
 
