@@ -49,7 +49,7 @@ struct known_file *space_find_or_make(struct fileops_space *space, const struct 
         space_set_thick(space, file, false);
         file->row = *row;
         file->row.thick = false;
-        file->removed = file->open = file->resized = false;
+        file->removed = file->open = file->resized = file->missing = false;
         space_overwritten(space, file, 0, UINT64_MAX, fileops_share_map_sequence(space->map));
         return file;
     }

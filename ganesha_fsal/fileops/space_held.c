@@ -64,6 +64,16 @@ int space_settle_marked(struct fileops_space *space)
     return error;
 }
 
+/* A thick file can't be opened any more: the next looks find out whether it is gone. */
+static void note_missing(struct fileops_space *space, const struct fileops_ledger_file *row)
+{
+    pthread_mutex_lock(&space->state);
+    struct known_file *file = space_find(space, row->inode);
+    if (file && space_is_same_file(row, &file->row) && !file->removed)
+        file->resized = true;
+    pthread_mutex_unlock(&space->state);
+}
+
 /* Bytes of blocks that thick files have already. */
 static uint64_t allocated_by(struct fileops_space *space, const struct thick_list *list)
 {
@@ -71,6 +81,8 @@ static uint64_t allocated_by(struct fileops_space *space, const struct thick_lis
     for (size_t i = 0; i < list->count; i++) {
         struct stat status;
         const int file = space_open_row(space, &list->rows[i], O_RDONLY);
+        if (file < 0 && errno == ESTALE)
+            note_missing(space, &list->rows[i]);
         if (file >= 0 && !fstat(file, &status))
             allocated += (uint64_t)status.st_blocks * 512;
         if (file >= 0)
@@ -148,6 +160,7 @@ void space_compute(struct fileops_space *space)
     uint64_t slack = sum.sizes / 64;
     slack = slack < space->holder.slack ? space->holder.slack : slack > SLACK_MOST && SLACK_MOST > space->holder.slack ? SLACK_MOST : slack;
     space->needed = space->thick_count ? add(add(add(sum.cost, thin), shared), slack) : 0;
+    space->slack = slack;
     pthread_mutex_unlock(&space->state);
 }
 
@@ -160,7 +173,6 @@ static int hold(struct fileops_space *space, uint64_t bytes)
     fileops_ledger_begin(space->ledger);
     fileops_ledger_set(space->ledger, "held_before", space->held);
     fileops_ledger_set(space->ledger, "held", bytes);
-    space->slack = slack;
     int error = fileops_ledger_commit(space->ledger);
     if (error && bytes > space->held)
         return error;
@@ -261,6 +273,14 @@ static int let_go(struct fileops_space *space, bool foreign)
     return error;
 }
 
+/* Whether more of what is needed is not held than slack is for: a pool with nothing left takes indirect blocks of what is overwritten out of it.
+ * `refused`: nor was room found for what thin files may have taken since the mark. */
+static bool is_short(struct fileops_space *space, bool refused)
+{
+    const uint64_t taken = refused ? difference(atomic_load(&space->charged), space->mark.charged) : 0;
+    return difference(add(space->needed, taken), space->held) > space->slack / SLACK_SHARE;
+}
+
 int space_follow(struct fileops_space *space)
 {
     const bool foreign = space->figures.held != space->held;
@@ -273,14 +293,6 @@ int space_follow(struct fileops_space *space)
         return let_go(space, foreign);
     if (foreign) {
         space->foreign_changes++;
-/* Whether more of what is needed is not held than slack is for: a pool with nothing left takes indirect blocks of what is overwritten out of it.
- * `refused`: nor was room found for what thin files may have taken since the mark. */
-static bool is_short(struct fileops_space *space, bool refused)
-{
-    const uint64_t taken = refused ? difference(atomic_load(&space->charged), space->mark.charged) : 0;
-    return difference(add(space->needed, taken), space->held) > space->slack / SLACK_SHARE;
-}
-
         space->held = space->figures.held;
     }
     uint64_t ahead = free_for_all(&space->figures) / 8;

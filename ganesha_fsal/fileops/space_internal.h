@@ -33,7 +33,8 @@ struct known_file {
     unsigned clones;    /* under way, from or to it */
     unsigned changes;   /* begun and not ended */
     unsigned clonings;  /* clones that began from it */
-    bool resized;       /* made smaller: the promise follows */
+    bool resized;       /* made smaller, or missing: the promise follows */
+    bool missing;       /* the last look that wanted to know its size did not find it */
     int64_t grown;      /* when the promise was made larger for what is to grow, in milliseconds; 0: the file was looked at since */
     bool filling;       /* a clone comes into it, or it is being emptied after one */
     bool removed, open; /* no name left; still open by us */
@@ -81,12 +82,12 @@ struct fileops_space {
     bool figures_wanted;     /* somebody asked for newer ones */
     bool figures_old;        /* clones ended since */
     struct space_cloned begun_at_pass; /* as `begun` when the thread of the books came by last */
-
     struct fileops_space_status published; /* as it was when `order` was let go of last: who asks waits for no program */
+
     /* Guarded by `order`. */
     uint64_t held, needed;
-    uint64_t allocated; /* by thick files, when `figures` were read */
     uint64_t slack;     /* what of `needed` is for no file */
+    uint64_t allocated; /* by thick files, when `figures` were read */
     struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */

@@ -247,22 +247,25 @@ static void apply(struct fileops_space *space, const struct work *work, bool ran
                                  MOST_REFERENCES, write_reference, space);
     }
     drop_settled(file, work);
-    if (work->gone && file->removed && !file->clones && !file->changes) {
-        fileops_share_map_remove(space->map, work->inode, 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, write_reference, space);
-        fileops_ledger_remove_file(space->ledger, work->inode);
-        space_forget(space, file);
-        return;
-    }
-    if (work->resized && file->resized && is_settled_thick(file)) {
+    bool gone = work->gone && file->removed && !file->clones && !file->changes;
+    if (!gone && work->resized && file->resized && is_settled_thick(file)) {
         struct stat status;
         const int open = space_open_row(space, &file->row, O_RDONLY);
+        /* It was removed on the server, or whoever did that is about to tell: then he has by the next look. */
+        const bool missing = open < 0 && errno == ESTALE && !file->removed && !file->filling;
+        gone = missing && file->missing;
+        file->resized = file->missing = missing;
         if (open >= 0 && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {
             file->row.promised = (uint64_t)status.st_size;
             fileops_ledger_put_file(space->ledger, &file->row);
         }
         if (open >= 0)
             close(open);
-        file->resized = false;
+    }
+    if (gone) {
+        fileops_share_map_remove(space->map, work->inode, 0, UINT64_MAX, UINT64_MAX, SIZE_MAX, write_reference, space);
+        fileops_ledger_remove_file(space->ledger, work->inode);
+        space_forget(space, file);
     }
 }
 

@@ -60,7 +60,8 @@ bool fileops_growth_needs_promise(struct fileops_space *space, uint64_t inode, u
         return true;
     pthread_mutex_lock(&space->state);
     const struct known_file *file = space_find(space, inode);
-    const bool thick = file && file->row.thick;
+    /* The number of a file that is gone may be another's by now. */
+    const bool thick = file && file->row.thick && (!file->removed || file->open);
     pthread_mutex_unlock(&space->state);
     return !thick; /* what is promised grows by fileops_change_begin() */
 }

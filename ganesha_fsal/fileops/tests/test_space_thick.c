@@ -286,6 +286,46 @@ static void what_has_no_name_any_more_leaves_nothing(void **state)
     end(&rig);
 }
 
+/* By a local program, and by who makes a file, gives it its size and fails after that. */
+static void what_was_removed_behind_our_back_leaves_nothing(void **state)
+{
+    (void)state;
+    struct rig rig;
+    char path[300];
+    begin(&rig, true);
+    assert_int_equal(grow(rig.space, rig.file, FILEOPS_TRUNCATE, LARGE), 0);
+    snprintf(path, sizeof path, "%s/disk", rig.world->root);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fileops_space_maintain(rig.space), 0);
+    assert_int_equal(fileops_space_maintain(rig.space), 0);
+    assert_int_equal(promised_to(rig.space, rig.file), LARGE);
+    close(rig.file);
+    for (int i = 0; i < 3; i++) /* finds that it is missing, and still is */
+        assert_int_equal(fileops_space_maintain(rig.space), 0);
+    assert_int_equal(status_of(rig.space).thick_files, 0);
+    assert_int_equal(rig.world->held, 0);
+    rig.file = new_file(rig.world, "disk");
+    end(&rig);
+}
+
+/* OpenZFS comes back to a number before the books have looked at what had it. */
+static void another_file_of_a_number_is_promised_itself(void **state)
+{
+    (void)state;
+    struct rig rig;
+    begin(&rig, true);
+    assert_int_equal(grow(rig.space, rig.file, FILEOPS_TRUNCATE, LARGE), 0);
+    struct known_file *known = space_find(rig.space, inode_of(rig.file));
+    known->row.handle[known->row.handle_size - 1] ^= 1; /* of another generation */
+    fileops_file_removed(rig.space, inode_of(rig.file), false);
+    assert_int_equal(ftruncate(rig.file, 0), 0);
+    assert_int_equal(grow(rig.space, rig.file, FILEOPS_TRUNCATE, LARGE / 2), 0);
+    assert_int_equal(promised_to(rig.space, rig.file), LARGE / 2);
+    assert_int_equal(fileops_space_maintain(rig.space), 0);
+    assert_int_equal(promised_to(rig.space, rig.file), LARGE / 2);
+    end(&rig);
+}
+
 static int clone_to(const struct rig *rig, int source, const char *name, unsigned flags)
 {
     struct fileops_clone_result result;
@@ -393,6 +433,8 @@ int main(void)
         cmocka_unit_test(a_silent_holder_makes_clients_wait),
         cmocka_unit_test(a_crash_before_it_grew_leaves_nothing_held),
         cmocka_unit_test(what_has_no_name_any_more_leaves_nothing),
+        cmocka_unit_test(what_was_removed_behind_our_back_leaves_nothing),
+        cmocka_unit_test(another_file_of_a_number_is_promised_itself),
         cmocka_unit_test(a_full_clone_is_promised_or_there_is_none),
         cmocka_unit_test(two_make_one_file_larger),
     };
