@@ -177,6 +177,7 @@ int space_change_begin(struct fileops_space *space, uint64_t inode, enum fileops
     const bool gate = atomic_load_explicit(&space->gate, memory_order_acquire);
     change->known = change->thick = change->frees = false;
     change->charge = 0;
+    change->kind = kind;
     change->length = length;
     const bool frees = kind == FILEOPS_DEALLOCATE || kind == FILEOPS_TRUNCATE;
     if (!maybe && !gate && !frees)
@@ -259,11 +260,14 @@ static bool has_room(struct fileops_space *space, uint64_t bytes)
     struct statvfs file_system;
     if (!atomic_load(&space->has_holder) || space_milliseconds() - atomic_load(&space->found_full) < MILLISECONDS_A_LOOK_HOLDS)
         return false;
-    const bool known = !space_settle(space) && !fstatvfs(space->root, &file_system);
-    const uint64_t room = known ? (uint64_t)file_system.f_bavail * file_system.f_frsize : 0;
+    const bool settled = !space_settle(space);
+    if (!settled) /* the figures may be of that moment: others are to find out themselves */
+        nanosleep(&(struct timespec){.tv_nsec = MILLISECONDS_BETWEEN_LOOKS * 1000 * 1000}, NULL);
+    const uint64_t room = !fstatvfs(space->root, &file_system) ? (uint64_t)file_system.f_bavail * file_system.f_frsize : 0;
     if (room > LITTLE && room - LITTLE > bytes)
         return true;
-    atomic_store(&space->found_full, space_milliseconds());
+    if (settled)
+        atomic_store(&space->found_full, space_milliseconds());
     return false;
 }
 
@@ -274,7 +278,7 @@ int fileops_change_retry(struct fileops_space *space, struct fileops_change *cha
     if (space_milliseconds() - change->first_retry > RETRY_MILLISECONDS)
         return ENOSPC;
     if (!change->thick)
-        return has_room(space, change->length) ? 0 : ENOSPC;
+        return has_room(space, change->kind == FILEOPS_DEALLOCATE ? 0 : change->length) ? 0 : ENOSPC;
     space_settle(space);
     return 0;
 }
