@@ -33,8 +33,14 @@ def tool(dataset: Path) -> Iterator[FileTool]:
 
 
 def write(tool: FileTool, path: Path, length: int = SIZE, *, seed: int = 1, offset: int = 0, sync: bool = False) -> int:
-    """Writes what nobody can compress; how often the pool refused for a while."""
-    return int(tool.call("write", path, offset, length, seed, *(["sync"] if sync else []))["retries"])
+    """Writes what nobody can compress, anew while it is told to ask again (EAGAIN); how often the pool refused for a while."""
+    until = time.monotonic() + 180
+    while True:
+        try:
+            return int(tool.call("write", path, offset, length, seed, *(["sync"] if sync else []))["retries"])
+        except Refused as refused:
+            if refused.name != "EAGAIN" or time.monotonic() > until:
+                raise
 
 
 def test_what_an_admin_reserved_stays(short_pool: ShortPool, dataset: Path) -> None:
