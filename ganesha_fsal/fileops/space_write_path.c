@@ -38,6 +38,11 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
     return false;
 }
 
+static bool is_plenty(uint64_t room, uint64_t bytes)
+{
+    return room > LITTLE && room - LITTLE > bytes;
+}
+
 /* Whether the pool's figures bear out that there is no room. Where they do not, the client is to ask again: ENOSPC ends what runs there. */
 static int refusal(struct fileops_space *space, int error, uint64_t bytes)
 {
@@ -47,7 +52,7 @@ static int refusal(struct fileops_space *space, int error, uint64_t bytes)
     const struct fileops_held figures = space->figures;
     pthread_mutex_unlock(&space->state);
     const uint64_t room = figures.available > figures.unused ? figures.available - figures.unused : 0;
-    return room > LITTLE && room - LITTLE > bytes ? EAGAIN : ENOSPC;
+    return is_plenty(room, bytes) ? EAGAIN : ENOSPC;
 }
 
 static int charge_or_look(struct fileops_space *space, uint64_t bytes)
@@ -264,7 +269,7 @@ static bool has_room(struct fileops_space *space, uint64_t bytes)
     if (!settled) /* the figures may be of that moment: others are to find out themselves */
         nanosleep(&(struct timespec){.tv_nsec = MILLISECONDS_BETWEEN_LOOKS * 1000 * 1000}, NULL);
     const uint64_t room = !fstatvfs(space->root, &file_system) ? (uint64_t)file_system.f_bavail * file_system.f_frsize : 0;
-    if (room > LITTLE && room - LITTLE > bytes)
+    if (is_plenty(room, bytes))
         return true;
     if (settled)
         atomic_store(&space->found_full, space_milliseconds());

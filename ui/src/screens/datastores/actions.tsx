@@ -13,7 +13,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
-import { useKnownStore, useStoreForm } from "./known-store";
+import { pathOf, useKnownStore, useStoreForm } from "./known-store";
 import { ChangeProvisioning } from "./provisioning";
 import { Serving } from "./serving";
 
@@ -58,11 +58,6 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
       {chosen === "purge" && <Purge {...dialog} />}
     </>
   );
-}
-
-/** The datastore, as addresses of the API name it. */
-function pathOf(store: Datastore) {
-  return { path: { datastore_id: store.id } };
 }
 
 interface SizeProps {

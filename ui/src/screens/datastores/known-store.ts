@@ -1,4 +1,4 @@
-/** A datastore as the reader of a dialog about it knows it. */
+/** A datastore as the reader of a dialog about it knows it, and where the dialog asks. */
 
 import { useQuery } from "@tanstack/react-query";
 import { datastoreQuery, groupsQuery } from "../../api/queries";
@@ -24,6 +24,11 @@ function useFacts(): (store: Datastore) => readonly Fact[] {
     [detail.overview.threshold, store.soft_threshold == null ? text.common.none : `${store.soft_threshold} %`],
     [columns.lun, store.lun == null ? text.common.none : String(store.lun)],
   ];
+}
+
+/** The datastore, as addresses of the API name it. */
+export function pathOf(store: Datastore) {
+  return { path: { datastore_id: store.id } };
 }
 
 export function useKnownStore(store: Datastore) {

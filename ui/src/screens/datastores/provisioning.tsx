@@ -7,7 +7,7 @@ import { changedOf } from "../../parts/changed";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
-import { useStoreForm } from "./known-store";
+import { pathOf, useStoreForm } from "./known-store";
 
 const { size } = text.datastores.wizard;
 const words = text.datastores.detail.actions.provisioning;
@@ -52,9 +52,7 @@ export function ChangeProvisioning({ store, ...job }: DialogProps) {
       lead={words.lead}
       submit={words.submit}
       asked={() => changedOf(first, form)}
-      ask={(body, headers) =>
-        api.PATCH("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: store.id } }, body, headers })
-      }
+      ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {() => <Provisioning kind={store.kind} thick={form.thick} onChange={(thick) => change({ thick })} />}
     </JobDialog>

@@ -8,7 +8,7 @@ import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
-import { useStoreForm } from "./known-store";
+import { pathOf, useStoreForm } from "./known-store";
 import { clientsOf, clientsProblem } from "./wanted";
 
 const words = text.datastores.detail.actions.serving;
@@ -50,9 +50,7 @@ export function Serving({ store, ...job }: DialogProps) {
       ready={() => wrong === undefined && versions.length > 0}
       knownFields={["clients", "versions", "squash"]}
       asked={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
-      ask={(body, headers) =>
-        api.PATCH("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: store.id } }, body, headers })
-      }
+      ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
         <>
