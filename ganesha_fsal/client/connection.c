@@ -78,17 +78,21 @@ static CLIENT *at_port(const char *host, uint16_t port, unsigned long program, u
 static CLIENT *by_portmapper(const char *host, unsigned long program, unsigned long version, struct vaainas_failure *failure)
 {
     const struct timeval timeout = {.tv_sec = CONNECT_SECONDS};
-    CLIENT *client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp", &timeout);
+    CLIENT *client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp", &timeout); /* IPv4 and IPv6 */
 
-    if (client == NULL) {
-        bool absent = rpc_createerr.cf_stat == RPC_PROGNOTREGISTERED;
-        if (!absent)
-            client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp6", &timeout);
-        if (client == NULL)
-            fail(failure, absent ? VAAINAS_NO_SERVICE : VAAINAS_UNREACHABLE, "%s: %s", host,
-                 absent ? "the server's portmapper does not know the program" : clnt_sperrno(rpc_createerr.cf_stat));
+    if (client != NULL)
+        return client;
+    switch (rpc_createerr.cf_stat) {
+    case RPC_PROGNOTREGISTERED:
+        fail(failure, VAAINAS_NO_SERVICE, "%s: the server's portmapper does not know the program", host);
+        break;
+    case RPC_SYSTEMERROR: /* nobody at the port that the portmapper told: the server has ended, or begins */
+        fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, strerror(rpc_createerr.cf_error.re_errno));
+        break;
+    default:
+        fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, clnt_sperrno(rpc_createerr.cf_stat));
     }
-    return client;
+    return NULL;
 }
 
 static CLIENT *with_credentials(CLIENT *client, struct vaainas_failure *failure)

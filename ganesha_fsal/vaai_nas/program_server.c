@@ -147,8 +147,8 @@ static void register_address(const char *protocol, void *address, unsigned int l
     if (configuration == NULL)
         return;
     (void)rpcb_unset(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, configuration);
-    if (length != 0)
-        (void)rpcb_set(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, configuration, &buffer);
+    if (length != 0 && !rpcb_set(VAAI_NAS_PROGRAM, VAAI_NAS_VERSION_1, configuration, &buffer))
+        LogWarn(COMPONENT_FSAL, "VAAI-NAS: rpcbind does not take the program's port (%s): clients have to be told", protocol);
     freenetconfigent(configuration);
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,7 +15,6 @@ from typing import Any
 
 from support.ganesha import FSAL_LIBRARY
 from support.onc_rpc import Reader, RpcConnection, User, opaque, port_of
-from support.programs import wait_for
 
 COMMAND = FSAL_LIBRARY.parent.parent / "client" / "vaai-nas"
 PROGRAM, VERSION = 0x2A564E53, 1
@@ -98,22 +96,10 @@ def clone_arguments(
     )
 
 
-def _program_answers() -> bool:
-    port = port_of(PROGRAM, VERSION)
-    with contextlib.suppress(OSError):
-        if port:
-            with RpcConnection(port) as connection:
-                connection.call(PROGRAM, VERSION, NULL)
-                return True
-    return False
-
-
 class Program:
     """Calls of the program."""
 
     def __init__(self, user: User | None = None) -> None:
-        # It is served a moment after NFS is; after a crash rpcbind has the port of before for that long.
-        wait_for(_program_answers, "the program answers")
         self.connection = RpcConnection(port_of(PROGRAM, VERSION), user)
 
     def raw(self, procedure: int, arguments: bytes = b"") -> Reader:

@@ -145,6 +145,8 @@ def test_a_session_outlives_the_servers_restart(rig: Rig, door: str, number: str
         assert ask() == "0"
         rig.ganesha.kill()
         assert [ask(), ask()] == ["100", "100"], "not reached, twice; and no signal ends the process"
+        away = vaai_nas("--door", door, "caps", "127.0.0.1:/open")
+        assert (away.returncode, "Connection refused" in away.stderr) == (10, True), "the portmapper still knows it"
         rig.ganesha.start()
         wait_for(lambda: ask() == "0", f"the {door} answers again")
         rig.ganesha.restart_after_kill()

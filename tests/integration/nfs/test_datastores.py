@@ -201,6 +201,7 @@ def test_while_the_daemon_is_away(rig: Rig) -> None:
 def test_offloads_are_counted_by_export(rig: Rig) -> None:
     """The daemon began without an export of ours: what is configured for VAAI-NAS counts nevertheless."""
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
+    wait_for(lambda: "VAAI-NAS: the program is served" in rig.server.log(), "the program begins with the first export")
     data = bytes(range(256)) * 4096
     with mounted("/first", server=ESX1) as host:
         host.write_file("/disk", data)
