@@ -51,7 +51,7 @@ def served(
         yield
     finally:
         server.stop()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

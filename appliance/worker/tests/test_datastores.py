@@ -485,10 +485,10 @@ def test_a_delete_that_fails_leaves_the_datastore(appliance: Appliance) -> None:
 
 def test_who_logs_in_while_a_job_waits_keeps_its_disk(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
-    appliance.simulator.delay_next("create_volume", 0.5)
-    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-    waiting = appliance.request("DELETE", f"/datastores/{store}").json
-    log_in(appliance)
+    with appliance.simulator.held_next("create_volume"):
+        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+        waiting = appliance.request("DELETE", f"/datastores/{store}").json
+        log_in(appliance)
     assert waiting is not None
     job = appliance.ended(waiting["id"])
     assert job["state"] == "failed" and ESX in job["problem"]["text"]
@@ -509,11 +509,11 @@ def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, applia
 
 def test_numbers_and_names_of_waiting_changes_are_taken(appliance: Appliance) -> None:
     store = appliance.datastore("first")
-    appliance.simulator.delay_next("create_volume", 0.5)
-    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-    assert appliance.request("PATCH", f"/datastores/{store}", {"name": "other", "lun": 7}).status_code == 202
-    for more in ({"name": "third", "lun": 7}, {"name": "other"}):
-        assert appliance.request("POST", "/datastores", {"pool": "tank", "size": str(GIB), **more}).status_code == 409
+    with appliance.simulator.held_next("create_volume"):
+        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+        assert appliance.request("PATCH", f"/datastores/{store}", {"name": "other", "lun": 7}).status_code == 202
+        for more in ({"name": "third", "lun": 7}, {"name": "other"}):
+            assert appliance.request("POST", "/datastores", {"pool": "tank", "size": str(GIB), **more}).status_code == 409
 
 
 def test_the_thread_of_jobs_outlives_a_database_that_fails(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,9 +554,9 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     # Nor does one that is adopted at the same moment, or a file system.
     appliance.simulator.create_volume("tank/third", GIB, volblocksize=65536)
     others = {**again, "known_as": {**LIO, "unit_serial": "11112222333344445555"}}
-    appliance.simulator.delay_next("set_properties", 1.0)
-    job = appliance.request("POST", "/volumes/adopt", others)
-    late = appliance.request("POST", "/volumes/adopt", {**others, "dataset": "tank/third", "name": "triple"})
+    with appliance.simulator.held_next("set_properties"):
+        job = appliance.request("POST", "/volumes/adopt", others)
+        late = appliance.request("POST", "/volumes/adopt", {**others, "dataset": "tank/third", "name": "triple"})
     assert late.status_code == 409 and "under way" in late.text
     assert job.json is not None and appliance.ended(job.json["id"])["state"] == "succeeded"
     appliance.simulator.create_filesystem("tank/files", properties={"mountpoint": "none"})

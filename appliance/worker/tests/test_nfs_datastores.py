@@ -191,10 +191,10 @@ def test_who_uses_it(address: str, idle: float, opens: int, exports: bool, in_us
 
 def test_who_comes_while_a_job_waits_keeps_it(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
-    appliance.simulator.delay_next("create_volume", 0.5)
-    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-    waiting = appliance.request("DELETE", f"/datastores/{store}").json
-    uses(appliance)
+    with appliance.simulator.held_next("create_volume"):
+        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+        waiting = appliance.request("DELETE", f"/datastores/{store}").json
+        uses(appliance)
     assert waiting is not None
     job = appliance.ended(waiting["id"])
     assert job["state"] == "failed" and ESX in job["problem"]["text"]

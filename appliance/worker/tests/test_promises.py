@@ -98,10 +98,10 @@ def test_registrations_that_survive_a_loss_of_power_are_no_obstacle(appliance: A
 
 def test_who_registers_while_a_job_waits_keeps_its_reservation(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
-    appliance.simulator.delay_next("create_volume", 0.3)
-    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-    waiting = appliance.request("PATCH", f"/datastores/{store}", {"lun": 7}).json
-    target_of(appliance).registered[store] = Registrations((PORT,), survive=False)
+    with appliance.simulator.held_next("create_volume"):
+        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+        waiting = appliance.request("PATCH", f"/datastores/{store}", {"lun": 7}).json
+        target_of(appliance).registered[store] = Registrations((PORT,), survive=False)
     assert waiting is not None and appliance.ended(waiting["id"])["state"] == "failed"
     assert luns(appliance)[store].number == 0 and target_of(appliance).registered
 
@@ -222,12 +222,12 @@ def test_jobs_that_need_a_datastore_wait_for_one_that_takes_it_away(appliance: A
         (("/snapshots", snapshot), (rollback, {})),
         ((rollback, {}), ("/snapshots", {**snapshot, "name": "three"})),
     ):
-        appliance.simulator.delay_next("create_volume", 0.3)
-        appliance.request("POST", "/datastores", {"name": f"slow{first[0][:2]}{second[0][:2]}".replace("/", ""),
-                                                  "pool": "tank", "size": str(GIB)})  # fmt: skip
-        waiting = appliance.request("POST", *first)
-        assert waiting.status_code == 202 and waiting.json is not None, waiting.text
-        answer = appliance.request("POST", *second)
+        with appliance.simulator.held_next("create_volume"):
+            appliance.request("POST", "/datastores", {"name": f"slow{first[0][:2]}{second[0][:2]}".replace("/", ""),
+                                                      "pool": "tank", "size": str(GIB)})  # fmt: skip
+            waiting = appliance.request("POST", *first)
+            assert waiting.status_code == 202 and waiting.json is not None, waiting.text
+            answer = appliance.request("POST", *second)
         assert answer.status_code == 409 and answer.json is not None and answer.json["blocking"] == [waiting.json["id"]]
         assert appliance.ended(waiting.json["id"])["state"] == "succeeded"
         appliance.simulator.destroy_snapshots([one.name for one in appliance.simulator.snapshots() if one.tag == "two"])
@@ -238,10 +238,10 @@ def test_a_rollback_in_whose_way_a_snapshot_is_takes_nothing_away(appliance: App
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     dataset, taken = appliance.get(f"/datastores/{store}")["dataset"], []
     monkeypatch.setattr(target_of(appliance), "delete_lun", lambda *_: taken.append(1))
-    appliance.simulator.delay_next("create_volume", 0.3)
-    appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
-    waiting = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {}).json
-    appliance.simulator.snapshot([f"{dataset}@by-hand"])
+    with appliance.simulator.held_next("create_volume"):
+        appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
+        waiting = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {}).json
+        appliance.simulator.snapshot([f"{dataset}@by-hand"])
     assert waiting is not None and "by-hand" in str(appliance.ended(waiting["id"])["problem"])
     assert not taken and luns(appliance).keys() >= {store}
 

@@ -48,6 +48,7 @@ class Core:
         """What disks say of themselves, by path."""
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
+        self.waits: dict[str, list[threading.Event]] = {}
         if path is not None:
             state.save(machine, path)
 
@@ -219,13 +220,15 @@ class Core:
 
 
 def operation[S: Core, **P, R](method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Around every operation: the failure or delay that was ordered for it, then the lock."""
+    """Around every operation: the failure, delay or wait that was ordered for it, then the lock."""
     name = method.__name__
 
     @functools.wraps(method)
     def around(self: S, /, *arguments: P.args, **options: P.kwargs) -> R:
         if delays := self.delays.get(name):
             time.sleep(delays.pop(0))
+        if waits := self.waits.get(name):
+            waits.pop(0).wait()
         if failures := self.failures.get(name):
             raise failures.pop(0)
         with self.lock:

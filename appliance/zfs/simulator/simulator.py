@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,6 +130,16 @@ class Simulator(Pools, Snapshots, ZfsEngine):
     def delay_next(self, operation: str, seconds: float, *, times: int = 1) -> None:
         """The next calls of this method take so much longer."""
         self.delays.setdefault(operation, []).extend([seconds] * times)
+
+    @contextlib.contextmanager
+    def held_next(self, operation: str) -> Iterator[None]:
+        """The next call of this method is not made before the body has ended."""
+        go_on = threading.Event()
+        self.waits.setdefault(operation, []).append(go_on)
+        try:
+            yield
+        finally:
+            go_on.set()
 
     def add_disk(self, path: str, size: int, *, used_by: str | None = None) -> None:
         """Someone puts a disk in."""
