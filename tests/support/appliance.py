@@ -22,7 +22,9 @@ from typer.testing import CliRunner
 
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
+from appliance.domain.errors import UnavailableError
 from appliance.helper.client import HelperClient
+from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import ZfsError
 from support.programs import REPOSITORY, wait_for
 from support.target import Target
@@ -107,7 +109,7 @@ class Appliance:
         engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
         self.helper: Process | None = None
         if simulating_helper:
-            helper = directory / "helper.sock"
+            helper = self.helper_socket = directory / "helper.sock"
             mounts = ("--mount-directory", "/srv/zvaai", "--mount-directory", directory / "volumes")
             notes = ("--jobs", directory / "helper.jobs")
             simulator = ("--simulator", directory / "simulator.json")
@@ -145,6 +147,8 @@ class Appliance:
             self.helper.start()
         self.worker.start()
         self.api.start()
+        if self.helper:
+            wait_for(lambda: _answers(self.helper_socket), "the helper answers", START_SECONDS)
         code = self.directory / "state" / "setup-code"
         wait_for(
             lambda: code.exists() and f"Listening at: https://127.0.0.1:{PORT}" in self.api.log.read_text(),
@@ -152,6 +156,7 @@ class Appliance:
             START_SECONDS,
         )
         wait_for(self._shakes_hands, "the API answers", START_SECONDS)
+        wait_for(self._works, "the worker answers", START_SECONDS)
         return code.read_text().strip()
 
     def _shakes_hands(self) -> bool:
@@ -166,6 +171,12 @@ class Appliance:
             return True
         return False
 
+    def _works(self) -> bool:
+        """Whether the worker answers."""
+        with contextlib.suppress(UnavailableError):
+            return bool(WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS).call("status"))
+        return False
+
     def start(self) -> None:
         """All, and logs in as the first admin."""
         code = self.serve()
@@ -178,7 +189,7 @@ class Appliance:
             self.fingerprint(),
             text=PASSWORD,
         )
-        wait_for(lambda: bool(self.json("status")["worker"]), "the worker answers", START_SECONDS)
+        wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer", START_SECONDS)
 
     def fingerprint(self) -> str:
         """Of the certificate, as the log has it."""
@@ -234,6 +245,14 @@ class Appliance:
         assert set(codes.values()) == {0}, f"{codes}\n{self.logs()}"
 
 
+def _answers(path: Path) -> bool:
+    """Whether a helper does at this socket."""
+    with contextlib.suppress(ZfsError):
+        HelperClient(path).pools()
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def running_helper(path: Path, *words: str) -> Iterator[None]:
     """The root helper at this socket, on real storage in the guest, with pools of devices in memory."""
@@ -243,11 +262,7 @@ def running_helper(path: Path, *words: str) -> Iterator[None]:
 
     def answers() -> bool:
         assert helper.poll() is None
-        try:
-            HelperClient(path).pools()
-        except ZfsError:
-            return False
-        return True
+        return _answers(path)
 
     try:
         wait_for(answers, "the helper answers", START_SECONDS)
