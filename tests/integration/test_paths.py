@@ -35,18 +35,24 @@ def test_qemu_and_libiscsi_with_and_without_header_digest(
     target.add_lun(0, volume)
     disk = {"transport": "tcp", "portal": target.portal, "target": IQN, "lun": "0", "header-digest": header_digest}
     options = ",".join(["driver=raw", "file.driver=iscsi", *(f"file.{name}={value}" for name, value in disk.items())])
-    copy = subprocess.Popen(["qemu-img", "convert", "-n", "-r", "16M", "-f", "raw", "--target-image-opts", image, options])
     agreed: list[object] = []
 
-    def has_logged_in() -> bool:
-        agreed[:] = [parameters["header_digest"] for parameters in session_parameters(target)]
-        return bool(agreed) or copy.poll() is not None
+    def copied_and_seen() -> bool:
+        """Whether it was seen while it was logged in, which is for half a second."""
+        copy = subprocess.Popen(["qemu-img", "convert", "-n", "-r", "16M", "-f", "raw", "--target-image-opts", image, options])
 
-    try:
-        wait_for(has_logged_in, "QEMU has logged in")
-        assert agreed == [header_digest == "crc32c"]
-    finally:
-        assert copy.wait(60) == 0
+        def has_logged_in() -> bool:
+            agreed[:] = [parameters["header_digest"] for parameters in session_parameters(target)]
+            return bool(agreed) or copy.poll() is not None
+
+        try:
+            wait_for(has_logged_in, "QEMU has logged in")
+        finally:
+            assert copy.wait(60) == 0
+        return bool(agreed)
+
+    wait_for(copied_and_seen, "QEMU is seen")
+    assert agreed == [header_digest == "crc32c"]
     assert digest(volume, 16 << 20) == digest(image)
 
 
