@@ -4,10 +4,18 @@ import { after, before, test } from "node:test";
 import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, look, openBrowser, openPage, typeLogin, URL_ } from "./harness.js";
 
 const LARGEST_BYTES = 500_000;
-const INTERACTIVE_MS = 1_500;
 const DEEPEST = 2;
+/** Of a processor, for a page whose parts are there, until it can be used. */
+const LONGEST_LOAD_MS = 500;
 /** Of a processor that draws without a GPU, for what one step of the wheel brings into sight. */
 const LONGEST_FRAME_MS = 200;
+
+/** What tells the seconds of the processor that the thread of a page has worked. */
+async function processorTime(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  return async () => (await session.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+}
 
 let browser;
 before(async () => void (browser = await openBrowser()));
@@ -45,18 +53,18 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   await closePage(page);
 });
 
-test("a known page can be used soon", async () => {
+test("a known page takes little to be used", async () => {
   const page = await openPage(browser);
   await logIn(page);
-  // The best of ten at most: other tests run beside this one.
+  // Processor time, not the clock's: other tests run beside this one. It is counted anew for each document.
+  const worked = await processorTime(page);
   let best = Infinity;
-  for (let round = 0; round < 10 && best >= INTERACTIVE_MS; round += 1) {
-    const began = Date.now();
+  for (let round = 0; round < 10 && best >= LONGEST_LOAD_MS; round += 1) {
     await page.goto("/datastores");
     await page.getByRole("link", { name: "New datastore" }).waitFor();
-    best = Math.min(best, Date.now() - began);
+    best = Math.min(best, 1000 * (await worked()));
   }
-  assert.ok(best < INTERACTIVE_MS, `${best} ms`);
+  assert.ok(best > 0 && best < LONGEST_LOAD_MS, `${best} ms of the processor`);
   await closePage(page);
 });
 
@@ -102,9 +110,7 @@ test("a thousand datastores are searched and scrolled", async () => {
   await page.getByText("1000 datastores").waitFor();
   assert.ok((await page.getByRole("row").count()) < 60, "only rows in sight are in the page");
   // Processor time, not the clock's: other tests run beside this one.
-  const session = await page.context().newCDPSession(page);
-  await session.send("Performance.enable", { timeDomain: "threadTicks" });
-  const worked = async () => (await session.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+  const worked = await processorTime(page);
   let longest = 0;
   for (let step = 0; step < 30; step += 1) {
     const before = await worked();
