@@ -204,7 +204,7 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
     """So many moments, each within a step.
 
     When nobody was killed, it was measured from when to when the change was asked for, and its job ran: the moment is a random
-    one of that time.
+    one of that time, at the pace of the steps since then in which nobody was killed.
     """
     choice = random.Random(seed)
     certificate = appliance.directory / "state" / "certificate.pem"
@@ -217,18 +217,20 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
         moments[name] = client.last[0] - began, client.last[1] - began
     check(appliance, day)
     victims: list[str] = []
-    number, left = 1, kills
+    number, left, pace = 1, kills, 1.0
     while left:
         steps = list(day.steps(number))
         chosen = set(choice.sample(range(len(steps)), min(left, len(steps))))
         for at, (name, work) in enumerate(steps):
             if at not in chosen:
+                began = time.time()
                 work()
+                pace = (pace + min(max((client.last[1] - began) / moments[name][1], 0.1), 10)) / 2
                 continue
             if not victims:
                 victims = list(VICTIMS)
                 choice.shuffle(victims)
-            victim, delay = victims.pop(), choice.uniform(*moments[name])
+            victim, delay = victims.pop(), pace * choice.uniform(*moments[name])
             try:
                 killer.during(victim, delay, work)
                 check(appliance, day)
