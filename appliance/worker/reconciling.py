@@ -295,7 +295,7 @@ class Reconciling:
         for area, failures in found.items():
             findings = [Finding(f"{area}:{_about(one)}", "critical", one.subject, one.text, one.remedy) for one in failures]
             keys = {f"{area}:{about}{uuid}" for uuid in unsure for about in ("", _PROMISE)}
-            self._context.settling.settle(session, area, findings, keys | self._found_once(area, failures))
+            self._context.settling.settle(session, area, findings, keys, later=self._found_once(area, failures))
 
     def _found_once(self, area: str, failures: Sequence[planes.Failure]) -> set[str]:
         """Keys of what is not told yet, nor told as mended: a slow pool may keep the NFS server from a look, and is over soon."""
