@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from integration.kernel.zvol_clone.blocks import MIB
-from support.programs import run
+from support.programs import run, wait_for
 from support.zfs import Pool, transaction_groups
 
 
@@ -29,9 +30,12 @@ class FreezingPool(Pool):
         super().__init__("freezing", str(disk))
 
     def destroy(self) -> None:
-        """Removes pool and file system."""
+        """Removes pool and file system: the kernel lets go of the pool's file a moment after its end."""
         super().destroy()
-        run("umount", self.mountpoint)
+        wait_for(
+            lambda: subprocess.run(["umount", self.mountpoint], check=False, capture_output=True).returncode == 0,
+            f"{self.mountpoint} is unmounted",
+        )
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -48,7 +48,10 @@ def test_dirty_pages_beside_the_range_survive(device: ZvolClone, volume: VolumeO
     assert read_direct(destination, 4096) == expected
 
 
-def test_dirty_pages_of_the_source_are_cloned_too(device: ZvolClone, volume: VolumeOf) -> None:
+def test_dirty_pages_of_the_source_are_cloned_too(
+    device: ZvolClone, volume: VolumeOf, zfs_parameter: Callable[[str, int], None]
+) -> None:
+    zfs_parameter("zfs_txg_timeout", 30)  # nobody ends one between the pages' writing and the look at the blocks
     source, destination = volume(8, filled=8), volume(8)
     with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
         os.pwrite(one, b"new" * 10000, MIB)
