@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import os
 import stat
 from collections.abc import Iterator
 from ctypes import c_char_p, c_int, c_uint64, c_void_p
 from typing import Any
+
+from support.programs import wait_for
 
 _library = ctypes.CDLL("libnfs.so.14", use_errno=False)
 
@@ -88,7 +91,7 @@ class File:
         """Writes all of it, unstably or as the file was opened (os.O_SYNC)."""
         done = 0
         while done < len(data):
-            done += self._client.check(_pwrite(self._client.context, self._handle, offset + done, len(data) - done, data[done:]))
+            done += self._client.answered(_pwrite, self._handle, offset + done, len(data) - done, data[done:])
 
     def sync(self) -> None:
         """COMMIT."""
@@ -96,7 +99,7 @@ class File:
 
     def truncate(self, size: int) -> None:
         """Sets the size."""
-        self._client.check(_ftruncate(self._client.context, self._handle, size))
+        self._client.answered(_ftruncate, self._handle, size)
 
     def lock(self, length: int = 0) -> None:
         """Locks bytes from the file's position on, at once or not at all (NFSv4 LOCK). BlockingIOError: somebody has them."""
@@ -136,6 +139,17 @@ class Client:
         if code < 0:
             raise OSError(-code, f"{os.strerror(-code)}: {(_error(self.context) or b'').decode(errors='replace')}")
         return code
+
+    def answered(self, function: Any, *arguments: Any) -> int:
+        """What a call comes to. As hosts do, it asks anew while it is told "not now" (NFS3ERR_JUKEBOX, NFS4ERR_DELAY)."""
+        codes: list[int] = []
+
+        def is_answered() -> bool:
+            codes.append(function(self.context, *arguments))
+            return codes[-1] >= 0 or not (codes[-1] == -errno.EAGAIN or b"NFS4ERR_DELAY" in (_error(self.context) or b""))
+
+        wait_for(is_answered, "the server takes it or refuses it")
+        return self.check(codes[-1])
 
     def leave(self) -> None:
         """Closes the connection."""
@@ -205,7 +219,7 @@ class Client:
 
     def truncate(self, path: str, size: int) -> None:
         """SETATTR of the size."""
-        self.check(_truncate(self.context, path.encode(), size))
+        self.answered(_truncate, path.encode(), size)
 
     def chmod(self, path: str, mode: int) -> None:
         """SETATTR of the mode."""

@@ -7,12 +7,11 @@ import errno
 import os
 import random
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from support.ganesha import Export, mounted_dataset, running_ganesha
-from support.libnfs import Client, File, mounted
+from support.libnfs import Client, mounted
 from support.nfs_mount import kernel_mount
 from support.programs import run, wait_for
 from support.short_pool import Filler, ShortPool
@@ -64,19 +63,8 @@ def test_allocated_file_is_overwritten_in_a_full_pool(store: Path, short_pool: S
 def fill(client: Client, path: str, data: bytes) -> None:
     with client.opened(path, os.O_CREAT | os.O_RDWR) as file:
         for offset in range(0, 64 * MIB, MIB):
-            wait_for(partial(is_written, file, offset, data), "the server takes it or refuses it")
+            file.write(offset, data)
         file.sync()
-
-
-def is_written(file: File, offset: int, data: bytes) -> bool:
-    """False: it is to be asked again, as what the pool has left is not known for certain."""
-    try:
-        file.write(offset, data)
-    except OSError as error:
-        if "NFS4ERR_DELAY" not in str(error):
-            raise
-        return False
-    return True
 
 
 @pytest.mark.parametrize("way", ["unlink", "rename_over", "unlink_while_open"])
