@@ -177,6 +177,8 @@ class Ganesha:
             (plugins / FSAL_LIBRARY.name).symlink_to(FSAL_LIBRARY)
         recovery = self.directory / "recovery"
         recovery.mkdir(exist_ok=True)
+        # libnfs and the raw clients renew none, however long they take; the kernel's, which comes back after a crash, does.
+        lease = 60 if self.graceless else 10
         text = f"""
 NFS_CORE_PARAM {{
   NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};
@@ -185,7 +187,7 @@ NFS_CORE_PARAM {{
   Plugins_Dir = "{plugins}"; {f"Bind_Addr = {self.bind_address};" if self.bind_address else ""}
 }}
 NFSv4 {{
-  Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 60; Lease_Lifetime = 10;
+  Only_Numeric_Owners = true; Graceless = {str(self.graceless).lower()}; Grace_Period = 60; Lease_Lifetime = {lease};
   RecoveryBackend = fs; RecoveryRoot = "{recovery}";
 }}
 LOG {{ Default_Log_Level = {self.log_level}; }}

@@ -119,8 +119,15 @@ class Program:
         return tuple(bool(reader.uint32()) for _ in range(5))
 
     def clone(self, arguments: bytes) -> Job:
-        """Starts a clone."""
-        return _job(self._checked(CLONE, arguments))
+        """Starts a clone. With a `wait_ms` its end is waited for, longer than the server does at a time."""
+        job = _job(self._checked(CLONE, arguments))
+        reader = Reader(arguments)
+        reader.take(16)
+        reader.opaque()
+        destination, waits = reader.opaque(), arguments[-4:] != bytes(4)
+        while waits and job.state in (WAITING, RUNNING):
+            job = self.job(destination, job.id, 10_000)
+        return job
 
     def statistics(self, handle: bytes, procedure: int = STATISTICS) -> tuple[int, int, int, bool, int]:
         """Total, allocated, unique, whether exact, reserved."""
