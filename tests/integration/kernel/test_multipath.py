@@ -28,6 +28,7 @@ defaults {
     path_grouping_policy group_by_prio
     path_selector "round-robin 0"
     no_path_retry queue
+    uxsock_timeout 120000
 }
 blacklist {
     devnode "^(ubd|zd|ram|loop|dm-)"
