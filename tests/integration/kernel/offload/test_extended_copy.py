@@ -236,7 +236,7 @@ def test_a_source_that_is_not_on_disk_yet(volume: VolumeOf, target: Target, zfs_
 
     async def act(disks: Luns) -> None:
         await disks.write(0, data, 8 * MIB)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             await disks.copy(32 * MIB)
 
     act_on(target, 2, act)
