@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,9 @@ def rig(rig_of_all: Rig) -> Iterator[Rig]:
     yield rig_of_all
     assert rig_of_all.ganesha.running()
     for path in rig_of_all.here.iterdir():
-        if path.is_file() and path.name != "source":
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "source":
             path.unlink()
 
 

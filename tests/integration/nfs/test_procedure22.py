@@ -137,10 +137,10 @@ def test_progress_and_abort_of_what_is_no_clone(rig: Rig) -> None:
 
 
 def test_abort_of_a_clone_that_is_complete(rig: Rig) -> None:
-    file = rig.nfs.create(rig.root(), "copy")
-    rig.procedure.clone(rig.source(), file, "copy")
+    file = rig.nfs.create(rig.root(), "complete")
+    rig.procedure.clone(rig.source(), file, "complete")
     assert rig.procedure.command(procedure22.ABORT, file).status == OK
-    assert (rig.stores["open"] / "copy").read_bytes() == rig.data
+    assert (rig.stores["open"] / "complete").read_bytes() == rig.data
 
 
 def test_arguments_of_another_length(rig: Rig) -> None:

@@ -75,6 +75,7 @@ def running_rig(make_store: Callable[[str], Path], directory: Path, daemon: Daem
     for place in (store, other):
         (place / "source").write_bytes(data)
         (place / "directory").mkdir()
+        (place / "directory").chmod(0o777)  # now: the daemon knows a while what it was
     os.sync()
     control_socket = directory / "vaai-nas.socket"
     exports = [Export(1, store, "/open"), Export(2, other, "/read-only", access="RO")]
@@ -192,7 +193,6 @@ def test_ranges(rig: Rig) -> None:
 def test_who_may_not(rig: Rig) -> None:
     (rig.store / "secret").write_bytes(b"secret")
     (rig.store / "secret").chmod(0o600)
-    (rig.store / "directory").chmod(0o777)
     user, root = Program(User(1000, 1000)), Program()
     for call, error in (
         (clone_arguments(rig.handle("secret"), rig.handle("directory"), "stolen"), ACCESS),
