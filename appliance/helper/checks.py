@@ -16,7 +16,7 @@ from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.layout import check_layout, device_path
-from appliance.zfs.model import Dataset, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
+from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
     MAX_SIZE,
     MAX_VOLBLOCKSIZE,
@@ -71,6 +71,8 @@ class Policy:
 
     def shown(self, result: Any) -> Any:
         """What an operation found, without what is of other pools."""
+        if isinstance(result, DatasetList):
+            return DatasetList(filesystems=self.shown(result.filesystems), volumes=self.shown(result.volumes))
         if self.pools is None or not isinstance(result, list):
             return result
         named = (Pool, ImportablePool, Dataset, Snapshot, Dependant)

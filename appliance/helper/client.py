@@ -21,6 +21,7 @@ from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import KeptKey, Keys
 from appliance.zfs.log import Log
 from appliance.zfs.model import (
+    DatasetList,
     Dependant,
     Disk,
     DiskHealth,
@@ -251,14 +252,9 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
         """See ZfsEngine."""
         self._ask("sync", pool=pool)
 
-    def volumes(self, root: str | None = None) -> list[Volume]:
+    def datasets(self, root: str | None = None) -> DatasetList:
         """See ZfsEngine."""
-        result: list[Volume] = self._ask("volumes", root=root)
-        return result
-
-    def filesystems(self, root: str | None = None) -> list[Filesystem]:
-        """See ZfsEngine."""
-        result: list[Filesystem] = self._ask("filesystems", root=root)
+        result: DatasetList = self._ask("datasets", root=root)
         return result
 
     def volume(self, name: str) -> Volume:

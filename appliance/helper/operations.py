@@ -22,11 +22,11 @@ from appliance.zfs.log import Log
 
 _READING = frozenset(
     (
+        "datasets",
         "dependants",
         "disk_health",
         "disks",
         "filesystem",
-        "filesystems",
         "holders",
         "holds",
         "kept_keys",
@@ -38,7 +38,6 @@ _READING = frozenset(
         "snapshots",
         "unfinished",
         "volume",
-        "volumes",
         "zpool_status",
     )
 )

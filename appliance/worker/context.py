@@ -141,8 +141,8 @@ class Context:
     def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
         with as_domain_errors():
-            filesystems = tuple(self.engine.filesystems())  # first, and pools last: lost_database.seen_throughout
-            volumes = tuple(self.engine.volumes())
+            datasets = self.engine.datasets()  # first, and pools last: lost_database.seen_throughout
+            filesystems, volumes = tuple(datasets.filesystems), tuple(datasets.volumes)
             found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
             return Inventory(
                 at=asked,

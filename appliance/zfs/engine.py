@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from appliance.zfs.errors import NoSuchPool
 from appliance.zfs.model import (
+    DatasetList,
     Dependant,
     Disk,
     DiskHealth,
@@ -163,12 +164,16 @@ class ZfsEngine(ABC):
     # --- datasets: zfs(8)
 
     @abstractmethod
-    def volumes(self, root: str | None = None) -> list[Volume]:
-        """All volumes, or those at and below `root`, in one call. Sorted by name. Raises NoSuchDataset for `root`."""
+    def datasets(self, root: str | None = None) -> DatasetList:
+        """All file systems and volumes, or those at and below `root`, in one call. Raises NoSuchDataset for `root`."""
 
-    @abstractmethod
+    def volumes(self, root: str | None = None) -> list[Volume]:
+        """The volumes of `datasets`."""
+        return self.datasets(root).volumes
+
     def filesystems(self, root: str | None = None) -> list[Filesystem]:
-        """All file systems, or those at and below `root`, in one call. Sorted by name. Raises NoSuchDataset for `root`."""
+        """The file systems of `datasets`."""
+        return self.datasets(root).filesystems
 
     @abstractmethod
     def volume(self, name: str) -> Volume:

@@ -381,6 +381,14 @@ class Filesystem(Dataset):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetList:
+    """Of one moment, each sorted by name."""
+
+    filesystems: list[Filesystem]
+    volumes: list[Volume]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A snapshot."""
 

@@ -21,7 +21,7 @@ from appliance.helper.server import Server
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, error_classes
 from appliance.zfs.job_notes import NotesFile
-from appliance.zfs.model import Filesystem, Property, Source, Space
+from appliance.zfs.model import DatasetList, Filesystem, Property, Source, Space
 from appliance.zfs.properties import SETTABLE
 
 SPACE = Space(**dict.fromkeys((field.name for field in dataclasses.fields(Space)), 0))
@@ -29,7 +29,11 @@ SHARE = Filesystem(
     name="tank/a", guid=1, createtxg=1, creation=1, space=SPACE, mountpoint=None, mounted=False, recordsize=131072, quota=0,
     refquota=0, reservation=0, refreservation=0, properties={"mountpoint": Property("none", Source.LOCAL)},
 )  # fmt: skip
-ANSWERS = {"filesystem": SHARE, "filesystems": [], "properties": {"type": Property("filesystem", Source.NONE)}}
+ANSWERS = {
+    "filesystem": SHARE,
+    "datasets": DatasetList(filesystems=[], volumes=[]),
+    "properties": {"type": Property("filesystem", Source.NONE)},
+}
 """What is looked up before something may be mounted."""
 JOB = "6f7a2c1e-9d5b-4c3a-8e21-0b7f5d4c3a21"
 
@@ -211,7 +215,7 @@ def test_changes_are_audited_without_keys(caplog: pytest.LogCaptureFixture) -> N
     key = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
     ask(Recorder(), request("create_volume", name="tank/a", volsize=1 << 20, encryption={"key": key}))
     ask(Recorder(), request("load_key", name="tank/a", key=key))
-    ask(Recorder(), request("volumes"))
+    ask(Recorder(), request("datasets"))
     lines = [json.loads(record.getMessage()) for record in caplog.records]
     assert [(line["audit"], line["operation"]) for line in lines] == [
         ("begun", "create_volume"),

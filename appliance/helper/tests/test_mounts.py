@@ -111,7 +111,7 @@ def test_the_systems_own_pool_is_not_touched(simulator: Simulator) -> None:
         b'{"operation":"snapshot","arguments":{"snapshots":["tank@s"]}}',
     ):
         assert b'"refused"' in server.answer(message, 1, 0)
-    assert b"refused" not in server.answer(b'{"operation":"filesystems"}', 1, 0)
+    assert b"refused" not in server.answer(b'{"operation":"datasets"}', 1, 0)
     assert simulator.snapshots() == [] and len(simulator.filesystems()) == 1
 
 
@@ -122,18 +122,19 @@ def test_pools_of_others_are_neither_shown_nor_touched(simulator: Simulator) -> 
     for message in (
         b'{"operation":"export_pool","arguments":{"pool":"tank"}}',
         b'{"operation":"pool","arguments":{"name":"tank"}}',
-        b'{"operation":"volumes","arguments":{"root":"tank"}}',
+        b'{"operation":"datasets","arguments":{"root":"tank"}}',
         b'{"operation":"snapshot","arguments":{"snapshots":["tank/a@t"]}}',
         b'{"operation":"rollback","arguments":{"name":"tank/a@s"}}',
         b'{"operation":"clone","arguments":{"snapshot":"tank/a@s","name":"own/b"}}',
     ):
         assert b'"refused"' in server.answer(message, 1, 0), message
-    for kind in ("pools", "importable", "volumes", "filesystems", "snapshots"):
+    for kind in ("pools", "importable", "datasets", "snapshots"):
         answer = server.answer(b'{"operation":"%s"}' % kind.encode(), 1, 0)
         assert b"tank" not in answer and b"refused" not in answer, answer
     everything = Server(simulator, None, users=(), policy=Policy(pools=frozenset({"tank"})))  # type: ignore[arg-type]
-    for kind in ("pools", "volumes", "filesystems", "snapshots"):
+    for kind in ("pools", "datasets", "snapshots"):
         assert b"tank" in everything.answer(b'{"operation":"%s"}' % kind.encode(), 1, 0)
+    assert b"tank/a" in everything.answer(b'{"operation":"datasets"}', 1, 0)
     assert len(simulator.snapshots()) == 1
 
 

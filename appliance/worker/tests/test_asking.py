@@ -81,15 +81,15 @@ class Waiting:
 
 def test_many_that_wait_look_once(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     context, looks, callers = appliance.service.context, [], 16
-    volumes, waiting = context.engine.volumes, Waiting()
+    datasets, waiting = context.engine.datasets, Waiting()
 
     def look_slowly(*asked: Any) -> Any:
         looks.append(1)
         with waiting.changed:
             assert waiting.changed.wait_for(lambda: waiting.count >= callers, 60)
-        return volumes(*asked)
+        return datasets(*asked)
 
-    monkeypatch.setattr(context.engine, "volumes", look_slowly)
+    monkeypatch.setattr(context.engine, "datasets", look_slowly)
     monkeypatch.setattr(context, "_looking", waiting)
     for newest in (0.0, None):
         looks.clear()

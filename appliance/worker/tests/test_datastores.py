@@ -15,7 +15,7 @@ from appliance.domain import schedules
 from appliance.domain.secrets import Seal
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, EngineUnavailable, NoSuchDataset, OutOfSpace
-from appliance.zfs.model import VdevSpec
+from appliance.zfs.model import DatasetList, VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -294,7 +294,7 @@ def test_a_scrub_that_does_not_run(action: str, appliance: Appliance) -> None:
 
 def test_what_goes_while_it_is_looked_at_is_no_failure(appliance: Appliance) -> None:
     """As a pool that is exported while a round begins."""
-    appliance.simulator.fail_next("volumes", NoSuchDataset("tank"), times=2)
+    appliance.simulator.fail_next("datasets", NoSuchDataset("tank"), times=2)
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert appliance.get("/alerts")["items"] == []
 
@@ -433,8 +433,13 @@ def test_what_is_served_stays_when_its_double_appears(appliance: Appliance) -> N
     before = appliance.target.targets()
     source = appliance.simulator.volumes()[0]
     double = replace(source, name="split/zvaai/first")
-    real = appliance.simulator.volumes
-    appliance.simulator.volumes = lambda root=None: [*real(root), double]  # type: ignore[method-assign]
+    real = appliance.simulator.datasets
+
+    def with_double(root: str | None = None) -> DatasetList:
+        found = real(root)
+        return replace(found, volumes=[*found.volumes, double])
+
+    appliance.simulator.datasets = with_double  # type: ignore[method-assign]
     appliance.request("POST", "/reconcile")
     assert {one["state"] for one in appliance.get("/datastores")["items"]} == {"copy"}
     assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store

@@ -90,8 +90,7 @@ def test_a_pool_that_comes_while_it_is_looked_takes_nothing(
     go, come = ways[how]
     go("tank")
     lose(appliance)
-    name = "volumes" if kind == "vmfs" else "filesystems"
-    really = getattr(simulator, name)
+    really = simulator.datasets
 
     def listed(*arguments: Any) -> Any:
         found = really(*arguments)
@@ -100,7 +99,7 @@ def test_a_pool_that_comes_while_it_is_looked_takes_nothing(
             come("tank")
         return found
 
-    monkeypatch.setattr(simulator, name, listed)
+    monkeypatch.setattr(simulator, "datasets", listed)
     for _ in range(2):
         reconcile(appliance)
         assert not pending and (target(appliance), exports(appliance)) == before

@@ -85,7 +85,7 @@ def test_ones_own_change_is_seen_at_once(slow: Appliance) -> None:
 
 def test_storage_that_does_not_answer_is_told(slow: Appliance) -> None:
     slow.datastore("first")
-    slow.simulator.fail_next("volumes", EngineUnavailable("no helper"), times=3)
+    slow.simulator.fail_next("datasets", EngineUnavailable("no helper"), times=3)
     limit = time.monotonic() + 60
     while slow.request("GET", "/datastores").status_code == 200:
         assert time.monotonic() < limit

@@ -335,7 +335,7 @@ def test_alerts_of_single_luns_stay_while_nobody_can_look(appliance: Appliance) 
     target._targets[one.name] = replace(one, luns=tuple(replace(lun, state="failed", reason="odd") for lun in one.luns))
     appliance.request("POST", "/reconcile")
     assert [alert["key"] for alert in appliance.get("/alerts")["items"]] == [f"reconcile:{store}"]
-    appliance.simulator.fail_next("volumes", EngineUnavailable("the helper restarts"))
+    appliance.simulator.fail_next("datasets", EngineUnavailable("the helper restarts"))
     assert appliance.request("POST", "/reconcile").status_code == 503
     assert {alert["key"] for alert in appliance.get("/alerts")["items"]} == {f"reconcile:{store}", "unavailable:reconcile"}
     target._targets[one.name] = one

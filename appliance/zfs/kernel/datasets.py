@@ -28,6 +28,7 @@ from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.core import Core
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import (
+    DatasetList,
     Dependant,
     DependantKind,
     Filesystem,
@@ -55,24 +56,20 @@ class Datasets(Core):
 
     # --- telling
 
-    def _get(self, operation: str, kind: str, root: str | None) -> Json:
+    def datasets(self, root: str | None = None) -> DatasetList:
+        """See ZfsEngine."""
         if root is not None:
             self.need_dataset(root)
         roots = self.answering_pools() if root is None else [root]
-        if not roots:
-            return {}
-        request = Request(operation, root or "")
-        return self.datasets_json(request, "get", "-j", "-p", "-r", "-t", kind, "all", *roots)
-
-    def volumes(self, root: str | None = None) -> list[Volume]:
-        """See ZfsEngine."""
-        found = self._get("volumes", "volume", root)
-        return [reading.volume(name, found[name]["properties"]) for name in sorted(found)]
-
-    def filesystems(self, root: str | None = None) -> list[Filesystem]:
-        """See ZfsEngine."""
-        found = self._get("filesystems", "filesystem", root)
-        return [reading.filesystem(name, found[name]["properties"]) for name in sorted(found)]
+        request = Request("datasets", root or "")
+        found: Json = {}
+        if roots:
+            found = self.datasets_json(request, "get", "-j", "-p", "-r", "-t", "filesystem,volume", "all", *roots)
+        kinds = {name: str(found[name]["type"]).lower() for name in sorted(found)}
+        return DatasetList(
+            filesystems=[reading.filesystem(name, found[name]["properties"]) for name in kinds if kinds[name] == "filesystem"],
+            volumes=[reading.volume(name, found[name]["properties"]) for name in kinds if kinds[name] == "volume"],
+        )
 
     def _one(self, name: str, kind: str) -> Json:
         names.dataset_name(name)
@@ -276,7 +273,7 @@ class Datasets(Core):
 
     def unmount(self, name: str, *, force: bool = False) -> None:
         """See ZfsEngine."""
-        mounted = [one for one in self.filesystems(name) if one.mounted]
+        mounted = [one for one in self.datasets(name).filesystems if one.mounted]
         if not mounted:
             self.filesystem(name)
             return
@@ -286,7 +283,7 @@ class Datasets(Core):
         except DatasetBusy:
             who = tuple(one for filesystem in mounted for one in self.holders(filesystem.name))
             raise DatasetBusy(name, who) from None
-        for other in reversed(self.filesystems(name)):
+        for other in reversed(self.datasets(name).filesystems):
             if other.mounted:
                 self.zfs(Request("unmount", other.name), "unmount", *(("-f",) if force else ()), other.name)
 

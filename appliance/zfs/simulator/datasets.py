@@ -20,6 +20,7 @@ from appliance.zfs.errors import (
     SnapshotHeld,
 )
 from appliance.zfs.model import (
+    DatasetList,
     Dependant,
     DependantKind,
     Encryption,
@@ -116,16 +117,15 @@ class Datasets(Core):
         return [(pool, p, pool.datasets[p]) for pool in pools for p in sorted(pool.datasets)]
 
     @operation
-    def volumes(self, root: str | None = None) -> list[Volume]:
+    def datasets(self, root: str | None = None) -> DatasetList:
         """See ZfsEngine."""
         found = self.below(root)
-        return self.once(("volumes", root), lambda: [self.tell_volume(*one) for one in found if one[2].is_volume])
-
-    @operation
-    def filesystems(self, root: str | None = None) -> list[Filesystem]:
-        """See ZfsEngine."""
-        found = self.below(root)
-        return self.once(("filesystems", root), lambda: [self.tell_filesystem(*one) for one in found if not one[2].is_volume])
+        return DatasetList(
+            filesystems=self.once(
+                ("filesystems", root), lambda: [self.tell_filesystem(*one) for one in found if not one[2].is_volume]
+            ),
+            volumes=self.once(("volumes", root), lambda: [self.tell_volume(*one) for one in found if one[2].is_volume]),
+        )
 
     @operation
     def volume(self, name: str) -> Volume:

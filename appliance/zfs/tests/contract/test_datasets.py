@@ -112,6 +112,8 @@ def test_lists_are_sorted_and_limited_to_what_is_below(rig: Rig) -> None:
     rig.filesystem()
     assert [found.name for found in rig.engine.filesystems(top)] == [top, f"{top}/a", f"{top}/a/c", f"{top}/b"]
     assert [found.name for found in rig.engine.volumes(top)] == [f"{top}/v"]
+    both = rig.engine.datasets(top)
+    assert both.filesystems == rig.engine.filesystems(top) and [found.name for found in both.volumes] == [f"{top}/v"]
     everything = rig.engine.filesystems()
     assert {found.name for found in rig.engine.filesystems(top)} < {found.name for found in everything}
     assert [found.name for found in everything] == sorted(found.name for found in everything)
