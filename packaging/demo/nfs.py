@@ -38,7 +38,7 @@ SHOWN = {
     "reserved_bytes": "reserved",
 }
 LOOK_SECONDS = 1.0
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
 
 
 def mount_store(dataset: str) -> None:

@@ -36,12 +36,12 @@ SHOWN = {
     "unmapped_bytes": "given back to the pool",
 }
 LOOK_SECONDS = 1.0
-DEVICE_SECONDS = 20.0
-READY_SECONDS = 20.0
-NFS_READY_SECONDS = 70.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 30
+DEVICE_SECONDS = 60.0
+READY_SECONDS = 120.0
+NFS_READY_SECONDS = 250.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 120
 TARGET_END_SECONDS = 30.0
 NFS_END_SECONDS = 50.0  # it gives ganesha and rpcbind 20 each
-SETTLE_SECONDS = 20
+SETTLE_SECONDS = 60
 UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
 
 
