@@ -88,6 +88,7 @@ static void look_at(void *context, struct known_file *file)
         file->row.promised = (uint64_t)status.st_size;
         fileops_ledger_put_file(repair->space->ledger, &file->row);
     }
+    space_count(repair->space, file);
     close(open);
     if (!file->row.thick && !file->row.unfinished && !file->overwritten_count &&
         !fileops_share_map_has(repair->space->map, file->row.inode))
@@ -278,6 +279,8 @@ int fileops_space_open(const char *root, const struct fileops_space_options *opt
         return ENOMEM;
     space->root = space->folder = space->lock = -1;
     space->overdraft = UINT64_MAX;
+    TAILQ_INIT(&space->touched);
+    TAILQ_INIT(&space->untouched);
     space->find_holder = options ? options->find_holder : NULL;
     space->overwrites_unshare = !space->find_holder;
     space->path = strdup(root);
@@ -340,13 +343,6 @@ void fileops_space_close(struct fileops_space *space)
     free_space(space);
 }
 
-static void add_sizes(void *context, struct known_file *file)
-{
-    uint64_t *bytes = context;
-    if (file->row.thick)
-        *bytes += file->row.promised;
-}
-
 /* What who asks is told until `order` is let go of the next time. With `order` held. */
 static void publish(struct fileops_space *space)
 {
@@ -374,8 +370,7 @@ static void publish(struct fileops_space *space)
     }
     status.thick_files = space->thick_count;
     status.shared_bytes = fileops_share_map_bytes(space->map);
-    if (status.thick_files)
-        space_each(space, add_sizes, &status.thick_bytes);
+    status.thick_bytes = space->sum_promised > UINT64_MAX ? UINT64_MAX : (uint64_t)space->sum_promised;
     space->published = status;
     pthread_mutex_unlock(&space->state);
 }

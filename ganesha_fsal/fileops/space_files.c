@@ -73,6 +73,7 @@ int space_set_thick(struct fileops_space *space, struct known_file *file, bool t
         return error;
     file->row.thick = thick;
     space->thick_count += thick ? 1 : (size_t)-1;
+    space_count(space, file);
     return 0;
 }
 

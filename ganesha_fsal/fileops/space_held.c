@@ -22,21 +22,14 @@ static void tell(struct fileops_space *space, const char *text)
     snprintf(space->problem, sizeof space->problem, "%s", text);
 }
 
-struct thick_list {
-    struct fileops_ledger_file *rows;
-    size_t count, room;
-};
-
-static void add_thick(void *context, struct known_file *file)
-{
-    struct thick_list *list = context;
-    if (file->row.thick && list->count < list->room)
-        list->rows[list->count++] = file->row;
-}
-
 static uint64_t add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t clamp(unsigned __int128 value)
+{
+    return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
 }
 
 static uint64_t difference(uint64_t a, uint64_t b)
@@ -44,8 +37,7 @@ static uint64_t difference(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What nobody holds. */
-static uint64_t free_for_all(const struct fileops_held *figures)
+uint64_t space_free_for_all(const struct fileops_held *figures)
 {
     return difference(figures->available, figures->unused);
 }
@@ -55,6 +47,8 @@ int space_settle_marked(struct fileops_space *space)
     struct space_mark mark = {.charged = atomic_load(&space->ended)};
     pthread_mutex_lock(&space->state);
     mark.cloned = space->over;
+    mark.touches = space->touches;
+    mark.written = space->written_over;
     pthread_mutex_unlock(&space->state);
     const int error = space_settle(space);
     if (error)
@@ -64,55 +58,19 @@ int space_settle_marked(struct fileops_space *space)
     return error;
 }
 
-/* A thick file can't be opened any more: the next looks find out whether it is gone. */
-static void note_missing(struct fileops_space *space, const struct fileops_ledger_file *row)
+int space_measure(struct fileops_space *space, bool all_soon)
 {
-    pthread_mutex_lock(&space->state);
-    struct known_file *file = space_find(space, row->inode);
-    if (file && space_is_same_file(row, &file->row) && !file->removed)
-        file->resized = true;
-    pthread_mutex_unlock(&space->state);
-}
-
-/* Bytes of blocks that thick files have already. */
-static uint64_t allocated_by(struct fileops_space *space, const struct thick_list *list)
-{
-    uint64_t allocated = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        struct stat status;
-        const int file = space_open_row(space, &list->rows[i], O_RDONLY);
-        if (file < 0 && errno == ESTALE)
-            note_missing(space, &list->rows[i]);
-        if (file >= 0 && !fstat(file, &status))
-            allocated += (uint64_t)status.st_blocks * 512;
-        if (file >= 0)
-            close(file);
-    }
-    return allocated;
-}
-
-int space_measure(struct fileops_space *space)
-{
-    struct thick_list list = {0};
     struct fileops_held figures;
-
-    pthread_mutex_lock(&space->state);
-    list.room = space->thick_count;
-    list.rows = calloc(list.room ? list.room : 1, sizeof *list.rows);
-    if (list.rows)
-        space_each(space, add_thick, &list);
-    pthread_mutex_unlock(&space->state);
-    if (!list.rows)
-        return ENOMEM;
     /* Before the dataset's figure: what comes in between counts as thin too, rather than not at all. */
-    const uint64_t allocated = allocated_by(space, &list);
-    free(list.rows);
+    struct space_looked_at *looked_at = space_look_at_files(space, all_soon);
+    if (!looked_at)
+        return ENOMEM;
     const int error = space->holder.read(space->holder.context, &figures);
+    space_looked_at_end(space, looked_at, !error);
     if (error) {
         tell(space, NO_ANSWER);
         return error;
     }
-    space->allocated = allocated;
     pthread_mutex_lock(&space->state);
     space->figures = figures;
     space->figures_over = space->mark.cloned;
@@ -133,34 +91,21 @@ bool space_is_overdrawn(struct fileops_space *space)
     return space->unshared_bytes > space->overdraft / (sharers ? sharers : 1);
 }
 
-struct sum {
-    const struct fileops_space_holder *holder;
-    uint64_t sizes, cost;
-};
-
-static void add_cost(void *context, struct known_file *file)
-{
-    struct sum *sum = context;
-    if (!file->row.thick)
-        return;
-    sum->sizes = add(sum->sizes, file->row.promised);
-    sum->cost = add(sum->cost, sum->holder->cost(sum->holder->context, file->row.promised, file->row.block_size));
-}
-
 /* What thick files, what they share, and thin files as they are now need, with slack. */
 void space_compute(struct fileops_space *space)
 {
-    struct sum sum = {.holder = &space->holder};
     pthread_mutex_lock(&space->state);
-    space_each(space, add_cost, &sum);
+    space_recount_costs(space);
     /* No more can be shared than the pool knows of, but for what it could not know when it was asked. */
     const uint64_t known = add(space->figures.shared, space->begun.shared - space->mark.cloned.shared);
     const uint64_t map = fileops_share_map_needed(space->map), shared = map < known ? map : known;
-    const uint64_t thin = add(difference(space->figures.referenced, space->allocated), space->begun.taken - space->mark.cloned.taken);
-    uint64_t slack = sum.sizes / 64;
+    const uint64_t taken = space->begun.taken - space->mark.cloned.taken;
+    const uint64_t thin = add(difference(space->figures.referenced, clamp(space->sum_allocated)), taken);
+    uint64_t slack = clamp(space->sum_promised) / 64;
     slack = slack < space->holder.slack ? space->holder.slack : slack > SLACK_MOST && SLACK_MOST > space->holder.slack ? SLACK_MOST : slack;
-    space->needed = space->thick_count ? add(add(add(sum.cost, thin), shared), slack) : 0;
+    space->needed = space->thick_count ? add(add(add(clamp(space->sum_cost), thin), shared), slack) : 0;
     space->slack = slack;
+    space->uncertain = add(add(taken, space->begun.shared - space->mark.cloned.shared), space->written_begun - space->mark.written);
     pthread_mutex_unlock(&space->state);
 }
 
@@ -233,6 +178,7 @@ static bool give_back(struct fileops_space *space, int *error)
 
 int space_hold_needed(struct fileops_space *space, uint64_t ahead)
 {
+    const uint64_t under_way = difference(atomic_load(&space->charged), space->mark.charged), asked = add(under_way, space->asked_for);
     const uint64_t let = difference(atomic_load(&space->limit), space->mark.charged), wanted = add(space->needed, ahead);
     bool refused = false;
     int error = 0;
@@ -240,9 +186,9 @@ int space_hold_needed(struct fileops_space *space, uint64_t ahead)
         return error;
     /* A set costs a transaction group: small differences stay. Not so where nothing is free: there, what is held beyond need is more
      * than the pool has once what was shared is overwritten, and soon the pool refuses to lower it too (`overdraft`). */
-    const uint64_t room = free_for_all(&space->figures), most = ahead / 4 + 16 * MIB, more = room < most ? room : most;
+    const uint64_t room = space_free_for_all(&space->figures), most = ahead / 4 + 16 * MIB, more = room < most ? room : most;
     const bool small = space->held >= add(space->needed, ahead / 2) && space->held <= add(wanted, more < LEAST_MORE ? LEAST_MORE : more);
-    if (!small || space->held < add(space->needed, let)) {
+    if (!small || space->held < add(space->needed, let) || (space->asked_for && space->held < add(space->needed, asked))) {
         error = ahead >= let ? hold(space, wanted) : ENOSPC;
         refused = ahead >= let && error == ENOSPC;
     }
@@ -295,8 +241,13 @@ int space_follow(struct fileops_space *space)
         space->foreign_changes++;
         space->held = space->figures.held;
     }
-    uint64_t ahead = free_for_all(&space->figures) / 8;
+    uint64_t ahead = space_free_for_all(&space->figures) / 8;
     ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
+    /* Of what is free what one writer wants at once, with what looks hold for all. */
+    if (space_is_plenty(space_free_for_all(&space->figures), space->asked_for))
+        ahead = ahead > add(space->asked_for, AHEAD_LEAST) ? ahead : add(space->asked_for, AHEAD_LEAST);
+    else
+        space->asked_for = 0;
     error = space_hold_needed(space, ahead);
     if ((error && error != ENOSPC) || is_short(space, error != 0)) {
         char text[sizeof space->problem];
@@ -333,7 +284,7 @@ int space_ask_holder(struct fileops_space *space)
         space->holder = holder;
         error = space_follow_setting(space);
         if (!error)
-            error = space_measure(space); /* last: from then on writers ask the holder */
+            error = space_measure(space, false); /* last: from then on writers ask the holder */
         if (error && holder.close)
             holder.close(holder.context);
     }

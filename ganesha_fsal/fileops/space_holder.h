@@ -17,6 +17,7 @@ struct fileops_held {
     uint64_t overcommitted; /* how much more the pool has promised than it has just now; UINT64_MAX: that can't be known */
     uint64_t overdraft;  /* how much more may be promised than there is before the pool refuses what gives space back */
     bool can_promise;    /* false: blocks are shared that no ledger knows of (deduplication) */
+    uint64_t cost_version; /* another one when cost() may say something else than before */
     bool overwrites_unshare; /* an overwritten block is always a new one; false with checksums that allow nop-writes */
 };
 

@@ -157,6 +157,7 @@ static int zfs_read(void *context, struct fileops_held *figures)
         return error;
     /* Blocks that were written with more stay so until they are overwritten. */
     zfs->copies = copies > zfs->copies ? copies : zfs->copies;
+    figures->cost_version = zfs->copies;
     figures->can_promise = is_set_to(output, dataset->name, "dedup", "off");
     /* zio_nop_write: an overwrite with the same data changes nothing, with checksums that are trusted so far. */
     figures->overwrites_unshare = false;

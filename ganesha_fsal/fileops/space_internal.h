@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #define FILTER_SIZE 65536u        /* places of the filter before the table of known files */
@@ -25,6 +26,19 @@ struct space_cloned {
 struct space_mark {
     uint64_t charged; /* as `ended` of thin files' changes */
     struct space_cloned cloned;
+    uint64_t touches, written; /* as `touches`, and `written_over` of promised files */
+};
+
+/* What a promised file adds to the sums over all of them, in bytes. */
+struct space_part {
+    uint64_t promised, cost;
+    uint64_t allocated; /* blocks that it has already, when it was looked at last */
+};
+
+/* Looks in a row that found something. */
+struct space_run {
+    int64_t since; /* when the first of them ended, in milliseconds */
+    unsigned looks;
 };
 
 /* A file that the books know something of. */
@@ -41,7 +55,15 @@ struct known_file {
     struct fileops_overwritten *overwritten;
     size_t overwritten_count, overwritten_room;
     struct known_file *next;
+
+    /* Of a promised file: its part of the sums over all of them, and its place among those to be looked at (space_sums.c). */
+    bool counted;
+    bool touched;   /* its blocks, its promise or its block size may be others than when it was looked at */
+    uint64_t touch; /* number of the last of these changes */
+    struct space_part part;
+    TAILQ_ENTRY(known_file) place;
 };
+TAILQ_HEAD(space_files, known_file);
 
 /* Sequence numbers beyond `after`, up to `last`. */
 struct space_let_go {
@@ -62,6 +84,14 @@ struct fileops_space {
     struct fileops_share_map *map;
     struct known_file **known; /* FILTER_SIZE buckets */
     size_t thick_count;
+    /* Promised files: those that may have changed since they were looked at, and the others, who waited longest first. */
+    struct space_files touched, untouched;
+    size_t touched_count, untouched_count;
+    uint64_t touches; /* changes of them, counted up as they begin and end */
+    unsigned __int128 sum_promised, sum_cost, sum_allocated;
+    bool costs_known;      /* `sum_cost` is of this holder, */
+    uint64_t cost_version; /* by what its cost() was then */
+    uint64_t written_begun, written_over; /* to promised files, counted up */
     uint64_t unshared_bytes; /* overwritten since the books were last lowered */
     uint64_t overdraft;      /* how many there may be in the pool before writers wait for that; UINT64_MAX: any number */
     /* Bytes of calls that share, counted up: of all that began, of those that ended, and of those whose transaction group ended too. */
@@ -87,13 +117,16 @@ struct fileops_space {
     /* Guarded by `order`. */
     uint64_t held, needed;
     uint64_t slack;     /* what of `needed` is for no file */
-    uint64_t allocated; /* by thick files, when `figures` were read */
+    uint64_t uncertain; /* what of `needed` the pool's figures may have twice: it came after `mark` */
     struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */
     int64_t asked; /* when it was called last, in milliseconds; 0: never */
     uint64_t left; /* what thin files could still take when they were let take more or less last */
     bool no_more;  /* then the pool had no more for them */
+    uint64_t asked_for; /* what the thin file's change wants that the look is for */
+    struct space_run contradicted; /* no more could be held, though the figures had much free, */
+    struct space_run short_of;     /* and less of that than promises still need */
     int look_error; /* of the last look */
     uint64_t foreign_changes;
     char problem[160];
@@ -145,9 +178,29 @@ int space_open_row(struct fileops_space *space, const struct fileops_ledger_file
 /* Calls for each known file; `visit` must not forget any. */
 void space_each(struct fileops_space *space, void (*visit)(void *context, struct known_file *file), void *context);
 
+/* space_sums.c: sums over promised files, kept as these change. With `state` held. */
+void space_count(struct fileops_space *space, struct known_file *file); /* after each change of its row */
+/* Its blocks may change from now on, or have changed; nothing for a file that is not promised. */
+void space_touch(struct fileops_space *space, struct known_file *file);
+void space_recount_costs(struct fileops_space *space); /* with `order` held too */
+/* What promised files have, seen before the pool's figures are read. With `order` held, and `state` not, as what follows. */
+struct space_looked_at;
+/* Looks at files that changed, and at some of the others: nobody tells of local programs. `all_soon`: some looks find all; else it is for a
+ * promise. NULL: no memory. */
+struct space_looked_at *space_look_at_files(struct fileops_space *space, bool all_soon);
+/* Frees it. `counts`: the figures were read, so that the sums may have what was seen. */
+void space_looked_at_end(struct fileops_space *space, struct space_looked_at *looked_at, bool counts);
+
+/* space_refusal.c */
+bool space_is_plenty(uint64_t room, uint64_t bytes);
+/* What a thin file's change of so many bytes is refused with, after a look that ended with `error`, with `order` held: ENOSPC or EAGAIN. */
+int space_refusal(struct fileops_space *space, int error, uint64_t bytes);
+void space_note_refusal(struct fileops_space *space, bool refused); /* by a look that has measured, with `order` held */
+
 /* space_held.c, with `order` held */
 int space_settle_marked(struct fileops_space *space); /* waits for the pool, and sets `mark` */
-int space_measure(struct fileops_space *space);       /* reads the figures, and what thick files take */
+int space_measure(struct fileops_space *space, bool all_soon); /* reads the figures, and what thick files take */
+uint64_t space_free_for_all(const struct fileops_held *figures); /* what nobody holds */
 void space_compute(struct fileops_space *space);      /* `needed`; what came since `mark` counts as not in the figures */
 int space_hold_more(struct fileops_space *space, uint64_t bytes);
 /* Holds less where the pool refuses that, having promised more than it has (space_lift.c). */

@@ -257,6 +257,7 @@ static void apply(struct fileops_space *space, const struct work *work, bool ran
         file->resized = file->missing = missing;
         if (open >= 0 && !fstat(open, &status) && (uint64_t)status.st_size < file->row.promised) {
             file->row.promised = (uint64_t)status.st_size;
+            space_count(space, file);
             fileops_ledger_put_file(space->ledger, &file->row);
         }
         if (open >= 0)
@@ -330,7 +331,7 @@ int space_lower(struct fileops_space *space, bool settle_always)
     if (!error && look) {
         error = space_settle_marked(space);
         if (!error)
-            error = space_measure(space);
+            error = space_measure(space, true);
         measured = !error;
     } else if (!error && (list.count || others)) {
         error = space_settle(space);
@@ -348,6 +349,7 @@ int space_lower(struct fileops_space *space, bool settle_always)
     free(list.work);
     if (measured) {
         const int held_error = space_follow(space);
+        space_note_refusal(space, held_error == ENOSPC || (!held_error && space->no_more));
         error = error ? error : held_error;
     }
     space->look_error = error;

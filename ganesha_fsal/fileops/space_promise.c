@@ -37,10 +37,11 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
     }
     file->row.promised = size;
     file->row.block_size = row->block_size;
+    space_count(space, file);
     *row = file->row;
     pthread_mutex_unlock(&space->state);
 
-    error = not_now(space_measure(space));
+    error = not_now(space_measure(space, false));
     if (!error && !was && !space->figures.can_promise)
         error = EOPNOTSUPP;
     if (!error && space->figures.held != space->held) {
@@ -66,8 +67,9 @@ static int make_thick(struct fileops_space *space, struct fileops_ledger_file *r
     pthread_mutex_lock(&space->state);
     file = space_find(space, row->inode);
     if (file) {
-        space_set_thick(space, file, was);
         file->row.promised = before;
+        space_set_thick(space, file, was);
+        space_count(space, file);
         space_forget_if_nothing(space, file);
     }
     pthread_mutex_unlock(&space->state);
@@ -81,7 +83,7 @@ static int count_unknown(struct fileops_space *space, const struct fileops_ledge
     struct fileops_references added = {0};
     const struct fileops_clone_range all = {.source = row->inode, .destination = FILEOPS_OTHER_DATASET,
                                             .length = space_round_up((uint64_t)status->st_size, row->block_size)};
-    int error = not_now(space_measure(space));
+    int error = not_now(space_measure(space, false));
     if (error)
         return error;
     pthread_mutex_lock(&space->state);
@@ -252,7 +254,7 @@ int fileops_unreserve(struct fileops_space *space, int file)
             space_forget_if_nothing(space, known);
             pthread_mutex_unlock(&space->state);
             /* What was written to it was not counted as thin: it must be in the figures. A look does it later otherwise. */
-            if (atomic_load(&space->has_holder) && !space_settle_marked(space) && !space_measure(space))
+            if (atomic_load(&space->has_holder) && !space_settle_marked(space) && !space_measure(space, false))
                 space_follow(space);
         }
     }

@@ -19,6 +19,7 @@ static struct known_file *begin_clone(struct fileops_space *space, const struct 
     if (file) {
         file->clones++;
         file->row.block_size = row->block_size;
+        space_touch(space, file);
     }
     return file;
 }
@@ -29,6 +30,7 @@ static void end_clone(struct fileops_space *space, uint64_t inode)
     if (!file)
         return;
     file->clones -= file->clones != 0;
+    space_touch(space, file);
     pthread_cond_broadcast(&space->calm);
     space_forget_if_nothing(space, file);
 }

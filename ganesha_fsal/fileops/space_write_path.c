@@ -38,23 +38,6 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
     return false;
 }
 
-static bool is_plenty(uint64_t room, uint64_t bytes)
-{
-    return room > LITTLE && room - LITTLE > bytes;
-}
-
-/* Whether the pool's figures bear out that there is no room. Where they do not, the client is to ask again: ENOSPC ends what runs there. */
-static int refusal(struct fileops_space *space, int error, uint64_t bytes)
-{
-    if (error && error != ENOSPC)
-        return EAGAIN;
-    pthread_mutex_lock(&space->state);
-    const struct fileops_held figures = space->figures;
-    pthread_mutex_unlock(&space->state);
-    const uint64_t room = figures.available > figures.unused ? figures.available - figures.unused : 0;
-    return is_plenty(room, bytes) ? EAGAIN : ENOSPC;
-}
-
 static int charge_or_look(struct fileops_space *space, uint64_t bytes)
 {
     const int64_t begun = space_milliseconds();
@@ -65,16 +48,18 @@ static int charge_or_look(struct fileops_space *space, uint64_t bytes)
         const int64_t since = space_milliseconds() - atomic_load(&space->looked);
         bool done = charge(space, bytes) || !atomic_load(&space->gate);
         if (!done && since < MILLISECONDS_A_LOOK_HOLDS && (space->look_error || (space->no_more && space->left < bytes))) {
-            error = refusal(space, space->look_error, bytes);
+            error = space_refusal(space, space->look_error, bytes);
         } else if (!done && since < MILLISECONDS_BETWEEN_LOOKS) {
             wait = MILLISECONDS_BETWEEN_LOOKS - since;
         } else if (!done) {
             /* It may find that nothing of it was taken, or that there is more. */
+            space->asked_for = bytes;
             error = space_lower(space, true);
+            space->asked_for = 0;
             done = charge(space, bytes) || !atomic_load(&space->gate);
             /* What it let thin files take others may have taken by now: only a pool that has no more is full. */
             const bool full = space->no_more || space->held < space->needed + bytes;
-            error = done || (!error && !full) ? 0 : refusal(space, error, bytes);
+            error = done || (!error && !full) ? 0 : space_refusal(space, error, bytes);
         }
         space_order_end(space);
         if (done || error)
@@ -128,6 +113,9 @@ static int begin_known(struct fileops_space *space, struct fileops_change *chang
         change->thick = file->row.thick;
         if (!file->row.thick || size <= file->row.promised) {
             file->changes++;
+            space_touch(space, file);
+            if (file->row.thick)
+                space->written_begun += charge_of(space, change->kind, change->offset, change->length);
             change->known = true;
             change->clonings = file->clonings;
             /* While a clone is under way nobody knows which came first: what it shares stays counted. */
@@ -249,9 +237,12 @@ void fileops_change_end(struct fileops_space *space, struct fileops_change *chan
         *place = change->next_freeing;
         pthread_cond_broadcast(&space->calm);
     }
+    if (change->known && change->thick)
+        space->written_over += charge_of(space, change->kind, change->offset, change->length);
     struct known_file *file = change->known ? space_find(space, change->inode) : NULL;
     if (file && file->changes) {
         file->changes--;
+        space_touch(space, file);
         if (!error)
             note(space, file, change);
     }
@@ -269,7 +260,7 @@ static bool has_room(struct fileops_space *space, uint64_t bytes)
     if (!settled) /* the figures may be of that moment: others are to find out themselves */
         nanosleep(&(struct timespec){.tv_nsec = MILLISECONDS_BETWEEN_LOOKS * 1000 * 1000}, NULL);
     const uint64_t room = !fstatvfs(space->root, &file_system) ? (uint64_t)file_system.f_bavail * file_system.f_frsize : 0;
-    if (is_plenty(room, bytes))
+    if (space_is_plenty(room, bytes))
         return true;
     if (settled)
         atomic_store(&space->found_full, space_milliseconds());
@@ -295,6 +286,7 @@ void fileops_file_removed(struct fileops_space *space, uint64_t inode, bool open
     pthread_mutex_lock(&space->state);
     struct known_file *file = space_find(space, inode);
     if (file) {
+        space_touch(space, file);
         file->removed = true;
         file->open = open;
     }
@@ -310,8 +302,10 @@ void fileops_file_closed(struct fileops_space *space, uint64_t inode)
     pthread_mutex_lock(&space->state);
     struct known_file *file = space_find(space, inode);
     const bool gone = file && file->removed;
-    if (gone)
+    if (gone) {
         file->open = false;
+        space_touch(space, file);
+    }
     pthread_mutex_unlock(&space->state);
     if (gone)
         space_wake(space);

@@ -108,6 +108,7 @@ static void check(struct fileops_space *space, const struct world *world)
     fileops_space_status(space, &status);
     const uint64_t now = model_bytes(&world->now), stable = model_bytes(&world->stable);
     const uint64_t needed = model_needed(&world->now, world->thick), stable_needed = model_needed(&world->stable, world->thick);
+    assert_sums(space);
     assert_true(status.shared_bytes >= now);
     assert_true(status.shared_bytes >= stable);
     /* What is held is enough to overwrite all that is promised, with what thin files took already. */
@@ -253,6 +254,7 @@ static void many_threads_leave_right_books(void **state)
     }
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_sums(space);
     for (int file = 0; file < FILES; file++) {
         struct fileops_change change;
         const int opened = open_file(world, file);

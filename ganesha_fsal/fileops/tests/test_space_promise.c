@@ -1,8 +1,6 @@
 /* What a promise rests on: what the pool's figures do not have yet, how the dataset is set, whether zfs answers. */
 #include "world.h"
 
-#include <time.h>
-
 static void write_thin(struct fileops_space *space, struct world *world, int file, uint64_t bytes)
 {
     assert_int_equal(change(space, file, FILEOPS_WRITE, 0, bytes), 0);
@@ -282,107 +280,6 @@ static void statistics_ask_nobody(void **state)
     remove_world(world);
 }
 
-static void a_full_pool_makes_few_looks(void **state)
-{
-    (void)state;
-    struct world *world = make_world();
-    struct fileops_space *space = open_books(world);
-    const int one = open_file(world, 0), thin = open_file(world, 1);
-    world->others = POOL - 4 * MIB;
-    assert_int_equal(fileops_reserve(space, one, NULL), 0);
-    while (!change(space, thin, FILEOPS_WRITE, 0, MIB))
-        world->thin += MIB;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    const uint64_t settles = world->settles;
-    for (int i = 0; i < 2000; i++)
-        assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, MIB), ENOSPC);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    assert_true(world->settles - settles <= 1 + (uint64_t)(end.tv_sec - begin.tv_sec));
-    close(one);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
-}
-
-/* Writes more than thin files may take until the next look, each write being counted as a whole block. */
-static void writes_much(struct fileops_space *space, struct world *world, int thin)
-{
-    for (int i = 0; i < 1024; i++) {
-        assert_int_equal(change(space, thin, FILEOPS_WRITE, (uint64_t)i * 4096, 4096), 0);
-        world->thin += 4096;
-    }
-}
-
-/* What a look found before anything was promised, or before the last promise, says nothing of what there is now. */
-static void much_is_free_and_nobody_is_refused(void **state)
-{
-    (void)state;
-    struct world *world = make_world();
-    struct fileops_space *space = open_books(world);
-    const int one = open_file(world, 0), other = open_file(world, 1), thin = open_file(world, 2);
-    space->block_size = 128 << 10;
-    assert_int_equal(fileops_space_maintain(space), 0);
-    assert_int_equal(fileops_reserve(space, one, NULL), 0);
-    writes_much(space, world, thin);
-    /* The pool is full for a look, and no longer. */
-    world->others = POOL - world->held;
-    assert_int_equal(space_lower(space, true), 0);
-    world->others = 0;
-    assert_int_equal(fileops_reserve(space, other, NULL), 0);
-    writes_much(space, world, thin);
-    /* More is refused for another reason than that there was none: the client asks again. */
-    world->refuses = true;
-    world->held = status_of(space).needed_bytes;
-    assert_int_equal(fileops_space_maintain(space), ENOSPC);
-    assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), EAGAIN);
-    world->refuses = false;
-    close(one);
-    close(other);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
-}
-
-/* ZFS says that a pool is full while it counts what clones take, and not yet what they save. */
-static void a_thin_file_that_was_refused_waits_for_the_pool_once(void **state)
-{
-    (void)state;
-    struct world *world = make_world();
-    struct fileops_space *space = open_books(world);
-    const int thin = open_file(world, 0);
-    struct fileops_change told;
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, 4096, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), 0);
-    assert_int_equal(world->settles, 1);
-    fileops_change_end(space, &told, 0);
-    /* There is no room for that. The next one needs not look again. */
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, UINT64_C(1) << 62, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), ENOSPC);
-    fileops_change_end(space, &told, ENOSPC);
-    space->found_full += 3600000; /* however slow the machine is, that was lately */
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, 4096, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), ENOSPC);
-    assert_int_equal(world->settles, 2);
-    fileops_change_end(space, &told, ENOSPC);
-    space->found_full = 0;
-    /* What gives space back needs none. */
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_DEALLOCATE, 0, UINT64_C(1) << 62, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), 0);
-    fileops_change_end(space, &told, ENOSPC);
-    /* While the pool does not answer, others may find room. */
-    world->silent = ETIMEDOUT;
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, UINT64_C(1) << 62, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), ENOSPC);
-    fileops_change_end(space, &told, ENOSPC);
-    assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, 4096, &told), 0);
-    assert_int_equal(fileops_change_retry(space, &told, 0), 0);
-    fileops_change_end(space, &told, 0);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
-}
-
 /* Most of what the pool bears beyond what it has is for writers between two looks. */
 static void where_nothing_is_free_little_is_held_beyond_need(void **state)
 {
@@ -535,9 +432,6 @@ int main(void)
         cmocka_unit_test(says_never_where_nothing_ever_holds),
         cmocka_unit_test(a_silent_holder_refuses_and_forgets_nothing),
         cmocka_unit_test(statistics_ask_nobody),
-        cmocka_unit_test(a_full_pool_makes_few_looks),
-        cmocka_unit_test(much_is_free_and_nobody_is_refused),
-        cmocka_unit_test(a_thin_file_that_was_refused_waits_for_the_pool_once),
         cmocka_unit_test(where_nothing_is_free_little_is_held_beyond_need),
         cmocka_unit_test(thin_clones_need_nothing_beside_a_promise),
         cmocka_unit_test(datasets_share_what_may_be_overdrawn),

@@ -65,7 +65,7 @@ static inline int simulated_read(void *context, struct fileops_held *figures)
         return world->silent;
     const uint64_t referenced = FILES * BLOCKS * BLOCK + world->thin_stable, own = referenced - world->pinned;
     const uint64_t unused = world->held > own ? world->held - own : 0, taken = world->others + referenced;
-    *figures = (struct fileops_held){.held = world->held, .unused = unused, .referenced = referenced,
+    *figures = (struct fileops_held){.held = world->held, .cost_version = world->copies, .unused = unused, .referenced = referenced,
                                      .available = POOL > taken && !world->overcommitted ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = world->overdraft ? world->overdraft : POOL, .overcommitted = world->overcommitted,
                                      .can_promise = !world->deduplicates, .overwrites_unshare = !world->same_checksums};
     return 0;
@@ -168,6 +168,28 @@ static inline struct fileops_space_status status_of(struct fileops_space *space)
     struct fileops_space_status status;
     fileops_space_status(space, &status);
     return status;
+}
+
+static inline void add_parts(void *context, struct known_file *file)
+{
+    struct space_part *sum = context;
+    if (file->counted && file->row.thick) {
+        sum->promised += file->row.promised;
+        sum->cost += file->part.cost;
+        sum->allocated += file->part.allocated;
+    }
+}
+
+/* What is kept as it changes is what counting all would give. */
+static inline void assert_sums(struct fileops_space *space)
+{
+    struct space_part sum = {0};
+    pthread_mutex_lock(&space->state);
+    space_each(space, add_parts, &sum);
+    const bool right = space->sum_promised == sum.promised && space->sum_cost == sum.cost && space->sum_allocated == sum.allocated &&
+                       space->touched_count + space->untouched_count == space->thick_count;
+    pthread_mutex_unlock(&space->state);
+    assert_true(right);
 }
 
 static inline struct world *make_world(void)
