@@ -409,6 +409,11 @@ static int into_file(struct clone *clone)
         error = try_sharing(&trial);
         if (error)
             return error == EAGAIN ? refused(&trial) : error;
+        const uint64_t data = (uint64_t)clone->source_status.st_blocks * 512;
+        if (is_promised(request) && clone->destination_status.st_size)
+            error = space_check_promise(request->destination_space, clone->destination, clone->length, data < clone->length ? data : clone->length);
+        if (error)
+            return error;
     }
     error = space_unfinished_begin(request->destination_space, clone->destination);
     if (error)

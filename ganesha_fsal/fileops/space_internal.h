@@ -233,6 +233,8 @@ int space_follow_setting(struct fileops_space *space);    /* with `order` held, 
 /* A file that a full clone makes so many bytes large, `whole` or a range of it: promised where the dataset wants that. ENOSPC: it can't be, EAGAIN: not
  * now. `space` may be NULL. */
 int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bool whole);
+/* Whether a fast clone, of which so many bytes are shared, could be promised so then, by the figures of now; nothing is held for it. ENOSPC: no; EAGAIN: nobody knows. */
+int space_check_promise(struct fileops_space *space, int file, uint64_t size, uint64_t shared);
 /* Whether that may succeed, with so much available to the dataset. */
 bool space_may_promise(struct fileops_space *space, uint64_t size, uint64_t available);
 

@@ -90,6 +90,45 @@ int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bo
     return error == EOPNOTSUPP ? ENOSPC : error;
 }
 
+/* Of what is held then, and of what can be. With `order` held, after a look at the figures. */
+static bool is_room(struct fileops_space *space, const struct fileops_ledger_file *row, const struct stat *status, uint64_t size, uint64_t shared)
+{
+    const struct fileops_space_holder *holder = &space->holder;
+    const uint64_t cost = holder->cost(holder->context, size, row->block_size);
+    pthread_mutex_lock(&space->state);
+    const struct fileops_held figures = space->figures;
+    const struct known_file *file = space_find(space, row->inode);
+    const bool thick = file && file->row.thick && space_is_same_file(row, &file->row);
+    const uint64_t own = thick ? file->part.cost : (uint64_t)status->st_blocks * 512; /* of what is needed now */
+    const uint64_t now = space->thick_count ? space->needed : figures.referenced;
+    pthread_mutex_unlock(&space->state);
+    const uint64_t taken = figures.unused || figures.held > figures.referenced ? figures.held : figures.referenced;
+    return (unsigned __int128)now + cost + shared <= (unsigned __int128)space_free_for_all(&figures) + taken + own;
+}
+
+int space_check_promise(struct fileops_space *space, int file, uint64_t size, uint64_t shared)
+{
+    struct fileops_ledger_file row;
+    struct stat status;
+    if (!atomic_load(&space->thick_default) || size <= FILEOPS_THICK_FROM)
+        return 0;
+    int error = space_identify(space, file, &row, &status);
+    if (error)
+        return error;
+    pthread_mutex_lock(&space->order);
+    error = space_ask_holder(space);
+    if (!error && (space_settle_marked(space) || space_measure(space, false)))
+        error = EAGAIN;
+    if (!error && !space->figures.can_promise)
+        error = ENOSPC;
+    if (!error) {
+        space_compute(space);
+        error = is_room(space, &row, &status, size, shared) ? 0 : ENOSPC;
+    }
+    space_order_end(space);
+    return error == EOPNOTSUPP ? ENOSPC : error;
+}
+
 bool space_may_promise(struct fileops_space *space, uint64_t size, uint64_t available)
 {
     if (!atomic_load(&space->thick_default) || size <= FILEOPS_THICK_FROM)

@@ -128,11 +128,13 @@ int __wrap_fstatvfs64(int file, struct statvfs *file_system)
 
 /* A holder that can't wait for the pool once it was told so. */
 static bool settling_fails;
+static bool deduplicates, is_thick_default;
+static uint64_t available = 1 << 30;
 
 static int read_figures(void *context, struct fileops_held *figures)
 {
     (void)context;
-    *figures = (struct fileops_held){.available = 1 << 30, .overdraft = UINT64_MAX, .can_promise = true, .overwrites_unshare = true};
+    *figures = (struct fileops_held){.available = available, .overdraft = UINT64_MAX, .can_promise = !deduplicates, .overwrites_unshare = true};
     return 0;
 }
 
@@ -149,10 +151,24 @@ static int settle(void *context)
     return settling_fails ? ETIMEDOUT : 0;
 }
 
+static uint64_t cost(void *context, uint64_t size, uint32_t block_size)
+{
+    (void)context;
+    (void)block_size;
+    return size;
+}
+
+static int read_thick_default(void *context, bool *thick)
+{
+    (void)context;
+    *thick = is_thick_default;
+    return 0;
+}
+
 static int find_holder(const char *root, struct fileops_space_holder *holder)
 {
     (void)root;
-    *holder = (struct fileops_space_holder){.read = read_figures, .hold = hold, .settle = settle};
+    *holder = (struct fileops_space_holder){.read = read_figures, .hold = hold, .settle = settle, .cost = cost, .read_thick_default = read_thick_default};
     return 0;
 }
 
@@ -560,6 +576,52 @@ static void what_was_emptied_is_said_to_be_empty(void **state)
     }
 }
 
+/* A fast clone that is to be promised is refused before its destination is emptied, where that is known. */
+static void what_can_not_be_promised_empties_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        bool deduplicates, silent;
+        uint64_t available;
+        int error;
+        off_t size;
+        uint64_t promised;
+    } cases[] = {
+        {false, false, 8 * SIZE, 0, 2 * SIZE, 2 * SIZE},
+        {true, false, 8 * SIZE, ENOSPC, 3 * SIZE, 0},
+        {false, true, 8 * SIZE, EAGAIN, 3 * SIZE, 0},
+        {false, false, 4 * SIZE - 1, ENOSPC, 3 * SIZE, 0}, /* what it has, and what it shares */
+    };
+    char *all = calloc(1, SIZE);
+    is_thick_default = true;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fileops_clone_result result;
+        struct fileops_space_status status;
+        struct stat found;
+        available = cases[i].available;
+        deduplicates = cases[i].deduplicates;
+        struct files files = make_files_with(find_holder);
+        struct fileops_clone_request request = {.mode = FILEOPS_CLONE_FAST, .flags = FILEOPS_CLONE_PROMISED, .source = files.source, .whole = true,
+                                                .destination_space = files.space, .destination = openat(files.directory, "into", O_RDWR | O_CREAT, 0600)};
+        assert_int_equal(__real_ftruncate64(request.destination, 3 * SIZE), 0);
+        assert_int_equal(pwrite(files.source, all, SIZE, SIZE), SIZE);
+        kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000};
+        settling_fails = cases[i].silent;
+        assert_int_equal(fileops_clone(&request, &result), cases[i].error);
+        settling_fails = false;
+        assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
+        assert_int_equal(fstat(request.destination, &found), 0);
+        assert_int_equal(found.st_size, cases[i].size);
+        fileops_space_status(files.space, &status);
+        assert_int_equal(status.thick_bytes, cases[i].promised);
+        close(request.destination);
+        remove_files(&files);
+    }
+    free(all);
+    is_thick_default = deduplicates = false;
+    available = 1 << 30;
+}
+
 static void what_can_not_be_written_is_said_to_be_read_only(void **state)
 {
     (void)state;
@@ -584,6 +646,7 @@ int main(void)
         cmocka_unit_test(what_nothing_was_done_to_is_not_emptied),
         cmocka_unit_test(what_could_not_be_emptied_is_tried_again),
         cmocka_unit_test(what_was_emptied_is_said_to_be_empty),
+        cmocka_unit_test(what_can_not_be_promised_empties_nothing),
         cmocka_unit_test(two_moments_are_never_mixed),
         cmocka_unit_test(what_a_range_shares_is_counted_whole),
         cmocka_unit_test(what_one_call_shares_gives_its_holes_back),
