@@ -30,12 +30,15 @@ def test_a_clone_shares_the_blocks_on_disk(pool: Pool, tmp_path: Path, seed: int
         host.mkdir("/vm")
         host.write_file("/vm/disk-flat.vmdk", data)
         files, before = VaaiNas(socket), pool_property(pool.name, "bcloneused")
+        wait_for(lambda: files.statistics(1, "vm/disk-flat.vmdk").unique_exact, "the figures of the pool are those of the books")
         source = files.statistics(1, "vm/disk-flat.vmdk")
         assert (source.total, source.unique_exact) == (SIZE, True) and source.unique == source.allocated >= SIZE
         job = files.clone(1, "vm/disk-flat.vmdk", "vm/new-flat.vmdk", request="0" * 31 + "1", fast=True)
         wait_for(lambda: not files.job(1, job.job).active, "the clone ends")
         ended = files.job(1, job.job)
         assert (ended.state, ended.cloned_bytes, ended.copied_bytes) == ("complete", SIZE, 0), ended
+        # An answer waits 4 s for a look, which takes longer where the machine is loaded.
+        wait_for(lambda: files.statistics(1, "vm/new-flat.vmdk").unique_exact, "a look has seen the clone")
         told = files.statistics(1, "vm/new-flat.vmdk")
         assert told.total == SIZE and told.unique_exact and told.unique <= INDIRECT, told
         assert [one.path for one in files.files(1, "", 9).files] == ["vm/disk-flat.vmdk", "vm/new-flat.vmdk"]
