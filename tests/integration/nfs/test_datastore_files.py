@@ -110,4 +110,5 @@ def test_while_the_nfs_server_is_away_nothing_is_told(rig: Rig) -> None:
     assert rig.appliance.run("file", "list", "first").returncode == 6
     assert rig.appliance.run("file", "clone", "first", DISK, "away.vmdk").returncode == 6
     rig.server.start()
-    wait_for(lambda: "away.vmdk" not in rig.files(), "it answers again")
+    wait_for(lambda: rig.appliance.run("file", "list", "first").returncode == 0, "it answers again")
+    assert "away.vmdk" not in rig.files()
