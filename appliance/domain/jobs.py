@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Job
+from appliance.domain import jobs_ended
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import tell
 
@@ -142,6 +143,7 @@ def end(
     """It ended."""
     found = job(session, job_id)
     found.state, found.result, found.problem, found.ended_at = state, result, problem, time.time()
+    jobs_ended.one_more(session)
     if state == SUCCEEDED:
         found.percent = 100
     _changed(session, found)
@@ -158,6 +160,7 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
     found.cancel = True
     if found.state == QUEUED:
         found.state, found.ended_at = CANCELLED, time.time()
+        jobs_ended.one_more(session)
     _changed(session, found)
     return found
 

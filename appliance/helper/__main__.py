@@ -24,7 +24,7 @@ from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.job_notes import NotesFile
+from appliance.zfs.job_notes import NotesFile, PoolMarks
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
@@ -122,11 +122,17 @@ def main() -> int:
         return 0 if places.settle(engine, policy.mount_directories) else 1
     if options.under_way:
         LATE.keep_in(options.under_way)
-    system = frozenset if options.simulator else lambda: pools_of_the_system(policy.mount_directories)
+
+    def system() -> frozenset[str]:
+        return frozenset() if options.simulator else pools_of_the_system(policy.mount_directories)
+
+    def marked(pool: str) -> bool:
+        return (policy.pools is None or pool in policy.pools) and pool not in system()
+
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
-    notes = NotesFile(options.jobs) if options.jobs else None
+    notes = NotesFile(options.jobs, PoolMarks(engine, marked)) if options.jobs else None
     listener = _listener(options.socket)
     server = Server(
         engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,

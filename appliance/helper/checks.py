@@ -15,6 +15,8 @@ from typing import Any
 from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
+from appliance.zfs.job_notes import MAX_ENDED
+from appliance.zfs.job_notes import PROPERTY as ENDED
 from appliance.zfs.layout import check_layout, device_path
 from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
@@ -82,10 +84,12 @@ class Policy:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
             "clients": clients,
+            "database": _identifier,
             "dataset": names.dataset_name,
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
+            "ended": lambda value: within("ended", value + 1, MAX_ENDED),
             "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
             "jobs": jobs,
@@ -118,6 +122,8 @@ class Policy:
             raise Refused(f"{operation} has no check of its argument {name}")
 
     def _properties(self, operation: str, name: str, value: Mapping[str, str]) -> None:
+        if ENDED in value:
+            raise Refused(f"{ENDED} is written with the note of jobs only")
         if len(value) > MAX_PROPERTIES:
             raise Refused(f"{len(value)} properties: {MAX_PROPERTIES} at most")
         if operation == "create_pool" and name == "properties":
@@ -212,9 +218,9 @@ def within(name: str, value: int, largest: int) -> None:
 
 
 def _identifier(value: str) -> None:
-    """Of a key: the name of its file."""
+    """Of a key, the name of its file; or of a database."""
     if not _UUID.fullmatch(value):
-        raise Refused("a key's identifier is a UUID in lower case")
+        raise Refused("an identifier is a UUID in lower case")
 
 
 def snapshot_names(value: Sequence[str]) -> None:
@@ -256,6 +262,8 @@ def _user_property_names(value: Sequence[str]) -> None:
 
 
 def _property_name(name: str) -> None:
+    if name == ENDED:
+        raise Refused(f"{ENDED} is written with the note of jobs only")
     if names.is_user_property(name):
         check_user_property(name, "")
     elif len(name) > 64 or not name.isascii() or not name.replace("_", "").isalnum():

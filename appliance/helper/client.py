@@ -17,7 +17,7 @@ from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
-from appliance.zfs.job_notes import JobNotes
+from appliance.zfs.job_notes import JobNotes, Noted
 from appliance.zfs.keys import KeptKey, Keys
 from appliance.zfs.log import Log
 from appliance.zfs.model import (
@@ -461,14 +461,14 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
         """See Exports."""
         self._ask("forget_export", number=number)
 
-    def noted_jobs(self) -> list[str]:
+    def noted_jobs(self) -> Noted:
         """See JobNotes."""
-        result: list[str] = self._ask("noted_jobs")
+        result: Noted = self._ask("noted_jobs")
         return result
 
-    def note_jobs(self, jobs: Sequence[str]) -> None:
+    def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
         """See JobNotes."""
-        self._ask("note_jobs", jobs=jobs)
+        self._ask("note_jobs", jobs=jobs, database=database, ended=ended)
 
     def log_lines(self) -> list[str]:
         """See Log."""

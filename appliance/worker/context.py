@@ -32,7 +32,7 @@ from appliance.worker.reconciling import Reconciling
 from appliance.worker.settling import Settling
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.job_notes import JobNotes, NotesFile
+from appliance.zfs.job_notes import JobNotes, NotesFile, PoolMarks
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Snapshot, Source, Volume
 
@@ -94,7 +94,7 @@ class Context:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served, thick=self.promises_new_files)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
-        self.notes = engine if isinstance(engine, JobNotes) else NotesFile(self.configuration.jobs_under_way)
+        self.notes = engine if isinstance(engine, JobNotes) else NotesFile(self.configuration.jobs_under_way, PoolMarks(engine))
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:

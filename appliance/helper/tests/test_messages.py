@@ -20,7 +20,7 @@ from appliance.helper.operations import OF_LOG, OPERATIONS
 from appliance.helper.server import Server
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, error_classes
-from appliance.zfs.job_notes import NotesFile
+from appliance.zfs.job_notes import Ended, Noted, NotesFile
 from appliance.zfs.model import DatasetList, Filesystem, Property, Source, Space
 from appliance.zfs.properties import SETTABLE
 
@@ -160,6 +160,10 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai/a/link"}}, "refused"),
     ("set_properties", {"name": "tank/a", "properties": {"setuid": "on"}}, "refused"),
     ("inherit_property", {"name": "tank/a", "property": "devices"}, "refused"),
+    ("set_properties", {"name": "tank", "properties": {"zvaai:jobs_ended": f"{JOB} 7"}}, "refused"),
+    ("inherit_property", {"name": "tank", "property": "zvaai:jobs_ended"}, "refused"),
+    ("note_jobs", {"jobs": [JOB], "database": "tank", "ended": 7}, "refused"),
+    ("note_jobs", {"jobs": [JOB], "database": JOB, "ended": -1}, "refused"),
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai-else"}}, "refused"),
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "legacy"}}, "refused"),
     ("set_properties", {"name": "tank/a", "properties": {"keylocation": "file:///etc/shadow"}}, "invalid_property"),
@@ -242,7 +246,8 @@ def test_what_the_worker_notes_with_each_job_is_not_audited(caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     notes = NotesFile(tmp_path / "jobs")
     server = Server(Recorder(), None, users=(), policy=Policy(), notes=notes)  # type: ignore[arg-type]
-    assert b"error" not in server.answer(request("note_jobs", jobs=[JOB]), 1, 0) and notes.noted_jobs() == [JOB]
+    answer = server.answer(request("note_jobs", jobs=[JOB], database=JOB, ended=7), 1, 0)
+    assert b"error" not in answer and notes.noted_jobs() == Noted((JOB,), Ended(JOB, 7))
     assert not caplog.records
 
 

@@ -101,12 +101,13 @@ class World:
         while time.monotonic() < limit:
             with self.store.reading() as session:
                 job = jobs.job(session, job_id)
-            if job.state not in jobs.ACTIVE and not job.parameters.get("out_of_service"):
+            over = job.state not in jobs.ACTIVE and not self.executor.is_at_work(job_id)  # its end is noted
+            if over and not job.parameters.get("out_of_service"):
                 return job, died
             if not self.executor._thread.is_alive():
                 died = True
                 self.executor = self.worker()
-            elif job.state not in jobs.ACTIVE:
+            elif over:
                 return job, died
             time.sleep(0.002)
         raise AssertionError(f"{kind} does not end")

@@ -15,7 +15,7 @@ from appliance.domain import schedules
 from appliance.domain.secrets import Seal
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, EngineUnavailable, NoSuchDataset, OutOfSpace
-from appliance.zfs.model import DatasetList, VdevSpec
+from appliance.zfs.model import DatasetList, Source, VdevSpec
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -49,8 +49,8 @@ def test_its_identity_lies_with_its_data(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group], soft_threshold=80)
     volume = appliance.simulator.volumes()[0]
-    own = {name: one.value for name, one in volume.properties.items() if name.startswith("zvaai:")}
-    assert own == {
+    local = {name: one.value for name, one in volume.properties.items() if one.source == Source.LOCAL}
+    assert {name: value for name, value in local.items() if name.startswith("zvaai:")} == {
         "zvaai:uuid": store,
         "zvaai:guid": str(volume.guid),
         "zvaai:name": "first",

@@ -23,7 +23,7 @@ from appliance.worker.context import Context
 from appliance.worker.operations import Create
 from appliance.worker.steps import Parameters, Plan
 from appliance.zfs.errors import EngineUnavailable
-from appliance.zfs.job_notes import NotesFile
+from appliance.zfs.job_notes import Noted, NotesFile, PoolMarks
 
 
 @pytest.fixture
@@ -115,28 +115,28 @@ def test_a_number_is_chosen_anew_that_was_given_away_meanwhile(
             give_away()
         return planned
 
-    def note_jobs(self: NotesFile, ids: Sequence[str]) -> None:
-        really(self, ids)
+    def note_jobs(self: NotesFile, ids: Sequence[str], database: str, ended: int) -> None:
+        really(self, ids, database, ended)
         give_away()
 
     monkeypatch.setattr(Create, "plan", plan)
     monkeypatch.setattr(NotesFile, "note_jobs", note_jobs)
     store = appliance.get(f"/datastores/{appliance.datastore('first', kind=kind)}")
     assert (store["lun"], store["export"]) == ((1, None) if kind == "vmfs" else (None, 2))
-    assert len(plans) == 2 and not appliance.configuration.jobs_under_way.read_text(), "nothing is under way, nor noted"
+    assert len(plans) == 2 and not NotesFile(appliance.configuration.jobs_under_way).noted_jobs().jobs, "nothing is under way"
 
 
 def test_who_writes_does_not_wait_for_the_helper_that_notes(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may take long: logins and other jobs would fail meanwhile."""
     store, written, really = appliance.datastore("first"), threading.Event(), NotesFile.note_jobs
 
-    def note_jobs(self: NotesFile, ids: Sequence[str]) -> None:
+    def note_jobs(self: NotesFile, ids: Sequence[str], database: str, ended: int) -> None:
         if ids:
             with closing(sqlite3.connect(appliance.configuration.database, timeout=20, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 other.execute("ROLLBACK")
             written.set()
-        really(self, ids)
+        really(self, ids, database, ended)
 
     monkeypatch.setattr(NotesFile, "note_jobs", note_jobs)
     appliance.job("DELETE", f"/datastores/{store}")
@@ -208,8 +208,9 @@ def test_the_whole_folder_put_back_begins_nothing(appliance: Appliance, tmp_path
 def _by_helper(appliance: Appliance, directory: Path) -> Iterator[None]:
     """The worker, started anew, asks a helper, which keeps its notes there."""
     directory.mkdir()
+    notes = NotesFile(directory / "jobs", PoolMarks(appliance.simulator))
     engine = appliance.service.context.engine
-    with served(appliance.simulator, directory / "helper.sock", notes=NotesFile(directory / "jobs")):
+    with served(appliance.simulator, directory / "helper.sock", notes=notes):
         appliance.service.context.engine = client = HelperClient(directory / "helper.sock")
         appliance.restart_worker()
         yield
@@ -223,7 +224,7 @@ def test_a_helper_that_is_away_at_the_start_is_waited_for(appliance: Appliance, 
     job = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
     really = NotesFile.noted_jobs
 
-    def noted_jobs(self: NotesFile) -> list[str]:
+    def noted_jobs(self: NotesFile) -> Noted:
         if away:
             asked.set()
             raise EngineUnavailable("the helper does not answer")

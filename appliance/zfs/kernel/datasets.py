@@ -305,6 +305,9 @@ class Datasets(Core):
             return
         check_properties(properties, On.BOTH)
         self.need_dataset(name)
+        if all(map(names.is_user_property, properties)):  # every kind has them
+            self._set(request, properties)
+            return
         found = self.datasets_json(request, "get", "-j", "-p", f"type,{','.join(_SIZES)}", name)[name]
         check_properties(properties, On.VOLUME if found["type"] == "VOLUME" else On.FILESYSTEM)
         # Only a size can be refused by what there is; so these come first, one by one, and are put back.
