@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Setting
+from appliance.database.models import Alert, Setting
 from appliance.domain.journal import Finding, note, settle
 
 _RESTORED = "numbers_restored"
@@ -57,6 +58,20 @@ def tell_followed(session: Session, uuid: str, text: str) -> None:
 def tell_renumbered(session: Session, uuid: str, text: str) -> None:
     """That it has another number than the database and its data said: an alert, until somebody gives it a number."""
     settle(session, _area(uuid), [Finding(f"{_area(uuid)}:lun", "warning", uuid, text, "give it the number it is to have (lun)")])
+
+
+def in_the_way(session: Session) -> set[str]:
+    """Datastores that an alert of `tell_in_the_way` is about."""
+    found = select(Alert.subject).where(Alert.cleared_at.is_(None), Alert.key.like(f"{_area('%')}:export"))
+    return set(session.scalars(found))
+
+
+def tell_in_the_way(session: Session, texts: Mapping[str, str], unsure: Collection[str]) -> None:
+    """Whose export's number or path the database has for another: alerts, until it is over. Those `unsure` stay as they are."""
+    remedy = "bring back what is missing; or forget it, if it is lost (zvaai datastore forget)"
+    for uuid in (in_the_way(session) | texts.keys()).difference(unsure):
+        found = [Finding(f"{_area(uuid)}:export", "warning", uuid, texts[uuid], remedy)] if uuid in texts else []
+        settle(session, _area(uuid), found)
 
 
 def settled(session: Session, uuid: str) -> None:

@@ -225,6 +225,11 @@ def _follow_exports(context: Context, inventory: Inventory, stores: Sequence[Dat
         if isinstance(judged, identity.Identity) and judged.export is not None and judged.share is not None:
             differing[uuid] = (judged.export, judged.share)
     if not differing:
+        with context.store.reading() as session:
+            told = older_numbers.in_the_way(session)
+        if told:
+            with context.store.session() as session:
+                older_numbers.tell_in_the_way(session, {}, jobs.subjects_since(session, inventory.looked_at))
         return Followed()
     files = {number: file for number, text in context.nfs.files().items() if (file := export_file.read(text))}
     with context.store.session() as session:
@@ -257,6 +262,18 @@ def _follow_exports(context: Context, inventory: Inventory, stores: Sequence[Dat
             text = f"hosts mount it as {share}, export {number}; the database, an older copy, had {before[uuid]}, and follows"
             older_numbers.tell_followed(session, uuid, text)
         doubtful = {one for uuid in claims.keys() - moves.keys() for one in claims[uuid]}
+        waiting = {uuid: claim for uuid, claim in claims.items() if uuid not in moves and uuid not in about}
+        holders = {uuid: {one for one, row in rows.items() if one not in moves and {row.number, row.share} & set(claim)}
+                   for uuid, claim in waiting.items()}  # fmt: skip
+        names = {store.uuid: store.name for store in stores}
+        texts = {
+            uuid: f"hosts mount datastore {mounted[uuid].name} as {share}, export {number}; the database, an older copy, has that"
+            f" for {', '.join(sorted(names.get(one, one) for one in holders[uuid] - {uuid}))}: it stays so, and who may mount it"
+            " can't be changed"
+            for uuid, (number, share) in waiting.items()
+        }
+        unsure = about | {uuid for uuid in waiting if holders[uuid] & about}
+        older_numbers.tell_in_the_way(session, texts, unsure)
         others = mounted.keys() & rows.keys() - moves.keys()
         undecided = claims.keys() - moves.keys()
         undecided |= {uuid for uuid in others if doubtful.intersection((rows[uuid].number, rows[uuid].share))}

@@ -274,9 +274,12 @@ def test_what_is_mounted_stays_where_what_is_missing_has_its_number(
     assert [told(appliance, store)["export"] for store in (second, first)] == [1, 2]
     back()
     assert served(appliance) == before and kept(appliance, first, "zvaai:export") == "2"
+    assert "export 2" in alerts(appliance)[first] and f"missing-{lost[:8]}" in alerts(appliance)[first]
+    reconcile(appliance)
+    assert first in alerts(appliance)
     appliance.job("POST", f"/datastores/{lost}/forget")
     reconcile(appliance)
-    assert served(appliance) == before
+    assert served(appliance) == before and first not in alerts(appliance)
     assert [told(appliance, store)["export"] for store in (second, first)] == [1, 2]
 
 
