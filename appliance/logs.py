@@ -6,6 +6,7 @@ are asked. What a job does belongs to `job-` and its identifier; that it was que
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import datetime
 import json
@@ -51,11 +52,21 @@ def to_standard_error() -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def to_files(directory: Path, name: str) -> None:
-    """Also there, readable by the service's own user only."""
+def to_files(directory: Path, name: str) -> logging.Handler:
+    """Also there, readable by the service's own user only; what writes them. Raises OSError."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = directory / f"{name}.log"
     file.touch(mode=0o600)
     handler = logging.handlers.RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="ascii")
     handler.setFormatter(_Lines())
     logging.getLogger().addHandler(handler)
+    return handler
+
+
+def of_files(directory: Path, name: str) -> list[str]:
+    """Lines of those that `to_files` has written, the oldest first. Raises OSError."""
+    lines = []
+    for number in reversed(range(FILES)):
+        with contextlib.suppress(FileNotFoundError):
+            lines += Path(directory, f"{name}.log{f'.{number}' if number else ''}").read_text(errors="replace").splitlines()
+    return lines

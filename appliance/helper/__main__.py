@@ -19,7 +19,7 @@ from appliance.dataplane.ganesha import Ganesha
 from appliance.helper import places
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
-from appliance.helper.log import Kept
+from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
@@ -53,6 +53,9 @@ def _arguments() -> argparse.Namespace:
         type=Path,
         metavar="DIRECTORY",
         help="where changes are written down before they begin, for the next helper",
+    )
+    parser.add_argument(
+        "--logs", type=Path, metavar="DIRECTORY", help="where the log is kept in files too (in memory unless told)"
     )
     parser.add_argument("--jobs", type=Path, metavar="FILE", help="where the worker's jobs under way are noted")
     parser.add_argument(
@@ -95,9 +98,8 @@ def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
 def main() -> int:
     """Runs the helper."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
-    log = Kept()
-    logging.getLogger().addHandler(log)
     options = _arguments()
+    log = keep(options.logs)
     try:
         users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
         target_user = pwd.getpwnam(options.target_user).pw_uid if options.target_user else None

@@ -10,4 +10,4 @@ class Log(ABC):
 
     @abstractmethod
     def log_lines(self) -> list[str]:
-        """The newest lines since it was started, oldest first; no keys are in them. Raises EngineUnavailable."""
+        """The newest lines, oldest first; no keys are in them. Raises EngineUnavailable, UnexpectedFailure."""
