@@ -470,6 +470,10 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
         """See JobNotes."""
         self._ask("note_jobs", jobs=jobs, database=database, ended=ended)
 
+    def mark_pools(self) -> None:
+        """See JobNotes."""
+        self._ask("mark_pools")
+
     def log_lines(self) -> list[str]:
         """See Log."""
         result: list[str] = self._ask("log_lines")

@@ -41,7 +41,7 @@ _READING = frozenset(
         "zpool_status",
     )
 )
-_UNTOLD = frozenset(("note_jobs",))
+_UNTOLD = frozenset(("mark_pools", "note_jobs"))
 
 
 @dataclass(frozen=True, slots=True)

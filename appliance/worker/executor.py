@@ -139,6 +139,7 @@ class Executor:
                     active, ended = [job.id for job in jobs.active(session)], jobs_ended.known(session)
                 if ended is not None:
                     self._under_way.keep(active, ended)
+            self._under_way.mark()
         except ZfsError as error:
             _log.warning("noting which jobs are under way: %s", error)
         except Exception:  # no job's fault: what has ended stays noted until the next one ends

@@ -53,7 +53,11 @@ class UnderWay:
         self._known: set[str] | None = None
         self._at_start = Noted()
         self._noted: tuple[frozenset[str], Ended] | None = None
-        """As the note is; None where that is not known, nor whether the pools have it."""
+        """As the note is; None where that is not known."""
+        self._ended: Ended | None = None
+        """By the note."""
+        self._marked: Ended | None = None
+        """In the pools."""
 
     def read(self) -> set[str]:
         """Those that were noted at the start, or came since. Raises ZfsError."""
@@ -87,10 +91,17 @@ class UnderWay:
             self._note(frozenset(still), ended)
             self._known = still
 
+    def mark(self) -> None:
+        """In the pools too; nobody who notes waits for that. Raises ZfsError."""
+        if self._marked != self._ended:
+            ended = self._ended
+            self._notes.mark_pools()
+            self._marked = ended
+
     def _note(self, ids: frozenset[str], ended: Count) -> None:
         new = (ids, Ended(*ended))
         if new == self._noted:
             return
         self._noted = None
         self._notes.note_jobs(sorted(ids), *ended)
-        self._noted = new
+        self._noted, self._ended = new, new[1]

@@ -65,8 +65,14 @@ class JobNotes(ABC):
     def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
         """Only these are under way, and so many have ended; of one database that never goes down.
 
-        On stable storage when it returns, but in pools that can't be written just now. Raises EngineUnavailable,
-        UnexpectedFailure.
+        On stable storage when it returns. Raises EngineUnavailable, UnexpectedFailure.
+        """
+
+    @abstractmethod
+    def mark_pools(self) -> None:
+        """How many have ended by the note is in the pools too when it returns, but in those that can't be written just now.
+
+        It takes as long as they take to write. Raises EngineUnavailable.
         """
 
 
@@ -78,6 +84,7 @@ class PoolMarks:
         self._written: dict[str, Ended] = {}
         """By this process, by pool."""
         self._last: Ended | None = None
+        self._writing = threading.Lock()
 
     def read(self) -> tuple[Ended, ...]:
         """Of each pool that tells it of itself: what was received with a copy is the original's. Raises EngineUnavailable."""
@@ -98,15 +105,16 @@ class PoolMarks:
 
     def write(self, ended: Ended) -> None:
         """To all that answer, but for those that know of more; the others get the next one."""
-        if ended == self._last:
-            return
-        for pool in self._pools():
-            try:
-                if not self._engine.unfinished(pool):  # it would wait as that does
-                    self._write(pool, ended)
-            except ZfsError as problem:
-                _log.warning("how many jobs have ended is not noted in pool %s: %s", pool, problem)
-        self._last = ended
+        with self._writing:
+            if ended == self._last:
+                return
+            for pool in self._pools():
+                try:
+                    if not self._engine.unfinished(pool):  # it would wait as that does
+                        self._write(pool, ended)
+                except ZfsError as problem:
+                    _log.warning("how many jobs have ended is not noted in pool %s: %s", pool, problem)
+            self._last = ended
 
     def _write(self, pool: str, ended: Ended) -> None:
         before = self._written.get(pool) or self._of(pool)
@@ -143,8 +151,13 @@ class NotesFile(JobNotes):
                 stable.replace(self._path, "".join(f"{one}\n" for one in (now, *sorted(jobs))).encode())
             except OSError as problem:
                 raise UnexpectedFailure("note_jobs", str(problem)) from problem
-            if self._marks:  # after the file: whose writer dies in between has no pool that knows more than it
-                self._marks.write(now)
+
+    def mark_pools(self) -> None:
+        """See JobNotes."""
+        with self._lock:
+            ended = self._read().ended
+        if self._marks and ended is not None:  # after the file: no pool knows more than it
+            self._marks.write(ended)
 
     def _read(self) -> Noted:
         try:

@@ -162,6 +162,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("inherit_property", {"name": "tank/a", "property": "devices"}, "refused"),
     ("set_properties", {"name": "tank", "properties": {"zvaai:jobs_ended": f"{JOB} 7"}}, "refused"),
     ("inherit_property", {"name": "tank", "property": "zvaai:jobs_ended"}, "refused"),
+    ("mark_pools", {"ended": 7}, "refused"),
     ("note_jobs", {"jobs": [JOB], "database": "tank", "ended": 7}, "refused"),
     ("note_jobs", {"jobs": [JOB], "database": JOB, "ended": -1}, "refused"),
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai-else"}}, "refused"),

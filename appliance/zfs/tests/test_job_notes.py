@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,18 @@ def simulator() -> Simulator:
     return made
 
 
+class Notes(NotesFile):
+    """Who notes marks the pools too."""
+
+    def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
+        """See NotesFile."""
+        super().note_jobs(jobs, database, ended)
+        self.mark_pools()
+
+
 def notes(simulator: Simulator, path: Path) -> NotesFile:
     """As a process that was just started has them."""
-    return NotesFile(path / "jobs", PoolMarks(simulator))
+    return Notes(path / "jobs", PoolMarks(simulator))
 
 
 def test_the_note_and_each_pool_tell_it(simulator: Simulator, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ refused(Refused, zfs.create_pool, "stolen", [VdevSpec(devices=("/dev/ubda",))], 
 refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "/etc"}})
 refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "legacy"}})
 zfs.note_jobs([], {DATABASE!r}, 7)
+zfs.mark_pools()
 assert Ended({DATABASE!r}, 7) in zfs.noted_jobs().by_pools
 refused(Refused, zfs.set_properties, "unprivileged", {{"zvaai:jobs_ended": "{DATABASE} 9"}})
 volume = zfs.create_volume("unprivileged/vol", 32 << 20, thick=True, properties={{"zvaai:name": "ds 1"}})
