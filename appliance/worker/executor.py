@@ -61,7 +61,7 @@ class Executor:
         """Jobs that run, or have ended, and what comes after their end has not."""
         self._under_way = UnderWay(context.notes)
         self.sorted_out = threading.Event()
-        """What is under way by the database may be taken up, or has failed."""
+        """What is under way by the database may be taken up, or has failed, and that is noted."""
         self._taken_up: set[str] = set()
         """Jobs from before the start that have not begun since."""
         self._taking_up = threading.Lock()
@@ -83,8 +83,8 @@ class Executor:
         self._taken_up = {job.id for job in active} - {job.id for job in others}
         if others or behind or behind is None:
             self._fail(others, under_way.older(behind) if behind else NOT_NOTED, behind)
-        self.sorted_out.set()
         self._note()
+        self.sorted_out.set()
         self._after(others)
 
     def _fail(self, others: Sequence[Job], why: str, behind: int | None) -> None:

@@ -231,7 +231,7 @@ def test_a_helper_that_is_away_at_the_start_is_waited_for(appliance: Appliance, 
         return really(self)
 
     monkeypatch.setattr(NotesFile, "noted_jobs", noted_jobs)
-    appliance.restart_worker()
+    appliance.restart_worker(sorts_out=False)
     assert asked.wait(60) and appliance.get(f"/jobs/{job}")["state"] == "queued"
     away.clear()
     assert appliance.ended(job)["state"] == "succeeded"
@@ -253,7 +253,7 @@ def test_a_worker_starts_though_it_can_note_nothing_in_the_database(
         really(*arguments, **named)
 
     monkeypatch.setattr(jobs, "end", end)
-    appliance.restart_worker()
+    appliance.restart_worker(sorts_out=False)
     new = appliance.request("POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB)}).json
     assert new is not None and tried.wait(60)
     assert {appliance.get(f"/jobs/{one}")["state"] for one in (job, new["id"])} == {"queued"}

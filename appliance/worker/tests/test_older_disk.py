@@ -139,6 +139,22 @@ def test_who_dies_before_an_end_is_noted_goes_on(
     assert appliance.ended(job)["state"] == "succeeded" and older(appliance) == []
 
 
+def test_what_was_under_way_is_sorted_out_once_the_pools_have_what_is_noted(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for that meets no change of storage that is nobody's job."""
+    really, sorted_out = PoolMarks.write, []
+
+    def write(self: PoolMarks, ended: Ended) -> None:
+        sorted_out.append(appliance.service.executor.sorted_out.is_set())
+        really(self, ended)
+
+    appliance.service.stop()
+    monkeypatch.setattr(PoolMarks, "write", write)
+    appliance.restart_worker()
+    assert sorted_out == [False]
+
+
 def test_another_servers_pool_tells_nothing(appliance: Appliance, waits: Callable[[], str]) -> None:
     job = waits()
     appliance.simulator.set_properties("tank", {PROPERTY: f"{ELSEWHERE} 1000"})
