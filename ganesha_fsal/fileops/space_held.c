@@ -91,6 +91,12 @@ bool space_is_overdrawn(struct fileops_space *space)
     return space->unshared_bytes > space->overdraft / (sharers ? sharers : 1);
 }
 
+uint64_t space_slack(const struct fileops_space *space, unsigned __int128 promised)
+{
+    const uint64_t least = space->holder.slack, most = least > SLACK_MOST ? least : SLACK_MOST, part = clamp(promised) / 64;
+    return part < least ? least : part > most ? most : part;
+}
+
 /* What thick files, what they share, and thin files as they are now need, with slack. */
 void space_compute(struct fileops_space *space)
 {
@@ -101,10 +107,8 @@ void space_compute(struct fileops_space *space)
     const uint64_t map = fileops_share_map_needed(space->map), shared = map < known ? map : known;
     const uint64_t taken = space->begun.taken - space->mark.cloned.taken;
     const uint64_t thin = add(difference(space->figures.referenced, clamp(space->sum_allocated)), taken);
-    uint64_t slack = clamp(space->sum_promised) / 64;
-    slack = slack < space->holder.slack ? space->holder.slack : slack > SLACK_MOST && SLACK_MOST > space->holder.slack ? SLACK_MOST : slack;
-    space->needed = space->thick_count ? add(add(add(clamp(space->sum_cost), thin), shared), slack) : 0;
-    space->slack = slack;
+    space->slack = space_slack(space, space->sum_promised);
+    space->needed = space->thick_count ? add(add(add(clamp(space->sum_cost), thin), shared), space->slack) : 0;
     space->uncertain = add(add(taken, space->begun.shared - space->mark.cloned.shared), space->written_begun - space->mark.written);
     pthread_mutex_unlock(&space->state);
 }

@@ -12,6 +12,7 @@ struct fileops_held {
     uint64_t held;       /* what is held for the dataset (refreservation); 0: nothing */
     uint64_t unused;     /* what of that nothing is in yet (usedbyrefreservation): with snapshots more than held - referenced */
     uint64_t referenced; /* what the dataset refers to */
+    uint64_t own;        /* what of that no snapshot has (usedbydataset) */
     uint64_t available;  /* what could be written by the dataset, what is held and not yet used included */
     uint64_t shared;     /* bytes the whole pool saves by block cloning (bclonesaved) */
     uint64_t overcommitted; /* how much more the pool has promised than it has just now; UINT64_MAX: that can't be known */

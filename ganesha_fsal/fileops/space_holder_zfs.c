@@ -139,7 +139,7 @@ static int zfs_read(void *context, struct fileops_held *figures)
     int error = read_saved(dataset, &saved_before);
     if (!error)
         error = run(dataset, (const char *const[]){"zfs", "get", "-Hpo", "name,property,value",
-                    "refreservation,usedbyrefreservation,referenced,used,available,copies,dedup,checksum", dataset->name, dataset->pool, NULL},
+                    "refreservation,usedbyrefreservation,referenced,usedbydataset,used,available,copies,dedup,checksum", dataset->name, dataset->pool, NULL},
                     output, sizeof output);
     if (!error)
         error = read_saved(dataset, &saved_after);
@@ -149,7 +149,8 @@ static int zfs_read(void *context, struct fileops_held *figures)
     } numbers[] = {
         {dataset->name, "refreservation", &figures->held}, {dataset->name, "usedbyrefreservation", &figures->unused},
         {dataset->name, "referenced", &figures->referenced}, {dataset->name, "available", &figures->available},
-        {dataset->name, "copies", &copies}, {dataset->pool, "used", &pool_used}, {dataset->pool, "available", &pool_available},
+        {dataset->name, "usedbydataset", &figures->own}, {dataset->name, "copies", &copies},
+        {dataset->pool, "used", &pool_used}, {dataset->pool, "available", &pool_available},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !error; i++)
         error = property(output, numbers[i].dataset, numbers[i].name, numbers[i].value);

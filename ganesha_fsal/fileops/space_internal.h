@@ -201,6 +201,7 @@ void space_note_refusal(struct fileops_space *space, bool refused); /* by a look
 int space_settle_marked(struct fileops_space *space); /* waits for the pool, and sets `mark` */
 int space_measure(struct fileops_space *space, bool all_soon); /* reads the figures, and what thick files take */
 uint64_t space_free_for_all(const struct fileops_held *figures); /* what nobody holds */
+uint64_t space_slack(const struct fileops_space *space, unsigned __int128 promised); /* beside so many bytes of promises */
 void space_compute(struct fileops_space *space);      /* `needed`; what came since `mark` counts as not in the figures */
 int space_hold_more(struct fileops_space *space, uint64_t bytes);
 /* Holds less where the pool refuses that, having promised more than it has (space_lift.c). */
@@ -233,7 +234,8 @@ int space_follow_setting(struct fileops_space *space);    /* with `order` held, 
 /* A file that a full clone makes so many bytes large, `whole` or a range of it: promised where the dataset wants that. ENOSPC: it can't be, EAGAIN: not
  * now. `space` may be NULL. */
 int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bool whole);
-/* Whether a fast clone, of which so many bytes are shared, could be promised so then, by the figures of now; nothing is held for it. ENOSPC: no; EAGAIN: nobody knows. */
+/* Whether a fast clone into a file that is emptied for it, of which so many bytes are shared, could be shared and promised then, by the
+ * figures of now; nothing is held for it. ENOSPC: no; EAGAIN: nobody knows. */
 int space_check_promise(struct fileops_space *space, int file, uint64_t size, uint64_t shared);
 /* Whether that may succeed, with so much available to the dataset. */
 bool space_may_promise(struct fileops_space *space, uint64_t size, uint64_t available);

@@ -90,6 +90,12 @@ int space_promise_clone(struct fileops_space *space, int file, uint64_t size, bo
     return error == EOPNOTSUPP ? ENOSPC : error;
 }
 
+/* Whether others refer to blocks of a file, or may: emptying it leaves those as they are. With `state` held. */
+static bool may_share(struct fileops_space *space, uint64_t inode)
+{
+    return fileops_share_map_has(space->map, inode) || space->figures.shared > fileops_share_map_bytes(space->map);
+}
+
 /* Of what is held then, and of what can be. With `order` held, after a look at the figures. */
 static bool is_room(struct fileops_space *space, const struct fileops_ledger_file *row, const struct stat *status, uint64_t size, uint64_t shared)
 {
@@ -99,11 +105,18 @@ static bool is_room(struct fileops_space *space, const struct fileops_ledger_fil
     const struct fileops_held figures = space->figures;
     const struct known_file *file = space_find(space, row->inode);
     const bool thick = file && file->row.thick && space_is_same_file(row, &file->row);
-    const uint64_t own = thick ? file->part.cost : (uint64_t)status->st_blocks * 512; /* of what is needed now */
-    const uint64_t now = space->thick_count ? space->needed : figures.referenced;
+    /* Of what is needed now what is not then. */
+    const uint64_t own = thick ? file->part.cost : may_share(space, row->inode) ? 0 : (uint64_t)status->st_blocks * 512;
+    const bool promises = space->thick_count != 0;
+    const uint64_t now = promises ? space->needed : figures.referenced;
+    const uint64_t slack = space_slack(space, space->sum_promised + size) - (promises ? space->slack : 0);
     pthread_mutex_unlock(&space->state);
-    const uint64_t taken = figures.unused || figures.held > figures.referenced ? figures.held : figures.referenced;
-    return (unsigned __int128)now + cost + shared <= (unsigned __int128)space_free_for_all(&figures) + taken + own;
+    const uint64_t room = space_free_for_all(&figures), taken = figures.held > figures.own ? figures.held : figures.own;
+    /* Beside promises more is held before blocks are shared, of what is free already: what the file has stays held until a look after it
+     * was emptied. A thin file has the blocks charged, and they may be shared with promised ones besides. */
+    if (promises && (unsigned __int128)shared * (thick ? 1 : 2) > room)
+        return false;
+    return (unsigned __int128)now + cost + shared + slack <= (unsigned __int128)room + taken + own;
 }
 
 int space_check_promise(struct fileops_space *space, int file, uint64_t size, uint64_t shared)

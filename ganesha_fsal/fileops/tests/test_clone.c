@@ -129,19 +129,23 @@ int __wrap_fstatvfs64(int file, struct statvfs *file_system)
 /* A holder that can't wait for the pool once it was told so. */
 static bool settling_fails;
 static bool deduplicates, is_thick_default;
-static uint64_t available = 1 << 30;
+static uint64_t available = 1 << 30; /* what is held and not used included */
+static uint64_t held, referenced, own, saved, slack;
 
 static int read_figures(void *context, struct fileops_held *figures)
 {
     (void)context;
-    *figures = (struct fileops_held){.available = available, .overdraft = UINT64_MAX, .can_promise = !deduplicates, .overwrites_unshare = true};
+    *figures = (struct fileops_held){.held = held, .unused = held > own ? held - own : 0, .referenced = referenced, .own = own, .shared = saved,
+                                     .available = available, .overdraft = UINT64_MAX, .can_promise = !deduplicates, .overwrites_unshare = true};
     return 0;
 }
 
 static int hold(void *context, uint64_t bytes)
 {
     (void)context;
-    (void)bytes;
+    if (bytes > held && bytes > available + own)
+        return ENOSPC;
+    held = bytes;
     return 0;
 }
 
@@ -168,7 +172,8 @@ static int read_thick_default(void *context, bool *thick)
 static int find_holder(const char *root, struct fileops_space_holder *holder)
 {
     (void)root;
-    *holder = (struct fileops_space_holder){.read = read_figures, .hold = hold, .settle = settle, .cost = cost, .read_thick_default = read_thick_default};
+    *holder = (struct fileops_space_holder){.read = read_figures, .hold = hold, .settle = settle, .cost = cost, .read_thick_default = read_thick_default,
+                                            .slack = slack};
     return 0;
 }
 
@@ -581,16 +586,29 @@ static void what_can_not_be_promised_empties_nothing(void **state)
 {
     (void)state;
     static const struct {
-        bool deduplicates, silent;
-        uint64_t available;
+        bool deduplicates, silent, beside; /* another file's promise */
+        uint64_t filled; /* of the destination */
+        uint64_t available, pinned, saved, slack;
         int error;
-        off_t size;
-        uint64_t promised;
     } cases[] = {
-        {false, false, 8 * SIZE, 0, 2 * SIZE, 2 * SIZE},
-        {true, false, 8 * SIZE, ENOSPC, 3 * SIZE, 0},
-        {false, true, 8 * SIZE, EAGAIN, 3 * SIZE, 0},
-        {false, false, 4 * SIZE - 1, ENOSPC, 3 * SIZE, 0}, /* what it has, and what it shares */
+        {.available = 8 * SIZE},
+        {.available = 8 * SIZE, .deduplicates = true, .error = ENOSPC},
+        {.available = 8 * SIZE, .silent = true, .error = EAGAIN},
+        /* What it has, what it shares, and a 64th. */
+        {.available = 4 * SIZE + SIZE / 32},
+        {.available = 4 * SIZE + SIZE / 32 - 1, .error = ENOSPC},
+        /* More than that is held beside. */
+        {.available = 5 * SIZE, .slack = SIZE},
+        {.available = 5 * SIZE - 1, .slack = SIZE, .error = ENOSPC},
+        /* What a snapshot has is no room for what is held. */
+        {.available = 8 * SIZE + SIZE / 32, .pinned = 4 * SIZE},
+        {.available = 8 * SIZE + SIZE / 32 - 1, .pinned = 4 * SIZE, .error = ENOSPC},
+        /* Nor is what others refer to, once the file is empty. */
+        {.available = 4 * SIZE + SIZE / 32, .filled = 3 * SIZE, .saved = SIZE},
+        {.available = 4 * SIZE + SIZE / 32 - 1, .filled = 3 * SIZE, .saved = SIZE, .error = ENOSPC},
+        /* What the file gave back stays held until a look. */
+        {.available = 2 * SIZE + SIZE / 16, .filled = 3 * SIZE, .beside = true, .error = ENOSPC},
+        {.available = 8 * SIZE, .filled = 3 * SIZE, .beside = true},
     };
     char *all = calloc(1, SIZE);
     is_thick_default = true;
@@ -600,26 +618,39 @@ static void what_can_not_be_promised_empties_nothing(void **state)
         struct stat found;
         available = cases[i].available;
         deduplicates = cases[i].deduplicates;
+        saved = cases[i].saved;
+        slack = cases[i].slack;
+        own = cases[i].filled;
+        referenced = own + cases[i].pinned;
+        held = 0;
         struct files files = make_files_with(find_holder);
         struct fileops_clone_request request = {.mode = FILEOPS_CLONE_FAST, .flags = FILEOPS_CLONE_PROMISED, .source = files.source, .whole = true,
                                                 .destination_space = files.space, .destination = openat(files.directory, "into", O_RDWR | O_CREAT, 0600)};
+        for (uint64_t at = 0; at < cases[i].filled; at += SIZE)
+            assert_int_equal(pwrite(request.destination, all, SIZE, (off_t)at), SIZE);
         assert_int_equal(__real_ftruncate64(request.destination, 3 * SIZE), 0);
         assert_int_equal(pwrite(files.source, all, SIZE, SIZE), SIZE);
+        const int other = openat(files.directory, "other", O_RDWR | O_CREAT, 0600);
+        assert_int_equal(__real_ftruncate64(other, SIZE), 0);
+        if (cases[i].beside)
+            assert_int_equal(fileops_reserve(files.space, other, NULL), 0);
+        close(other);
         kernel = (typeof(kernel)){.most = SIZE, .sharing = 1000};
         settling_fails = cases[i].silent;
         assert_int_equal(fileops_clone(&request, &result), cases[i].error);
         settling_fails = false;
         assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
         assert_int_equal(fstat(request.destination, &found), 0);
-        assert_int_equal(found.st_size, cases[i].size);
+        assert_int_equal(found.st_size, cases[i].error ? 3 * SIZE : 2 * SIZE);
         fileops_space_status(files.space, &status);
-        assert_int_equal(status.thick_bytes, cases[i].promised);
+        assert_int_equal(status.thick_bytes, (cases[i].error ? 0 : 2 * SIZE) + (cases[i].beside ? SIZE : 0));
         close(request.destination);
         remove_files(&files);
     }
     free(all);
     is_thick_default = deduplicates = false;
     available = 1 << 30;
+    held = referenced = own = saved = slack = 0;
 }
 
 static void what_can_not_be_written_is_said_to_be_read_only(void **state)

@@ -65,7 +65,7 @@ static inline int simulated_read(void *context, struct fileops_held *figures)
         return world->silent;
     const uint64_t referenced = FILES * BLOCKS * BLOCK + world->thin_stable, own = referenced - world->pinned;
     const uint64_t unused = world->held > own ? world->held - own : 0, taken = world->others + referenced;
-    *figures = (struct fileops_held){.held = world->held, .cost_version = world->copies, .unused = unused, .referenced = referenced,
+    *figures = (struct fileops_held){.held = world->held, .cost_version = world->copies, .unused = unused, .referenced = referenced, .own = own,
                                      .available = POOL > taken && !world->overcommitted ? POOL - taken : 0, .shared = model_bytes(&world->stable), .overdraft = world->overdraft ? world->overdraft : POOL, .overcommitted = world->overcommitted,
                                      .can_promise = !world->deduplicates, .overwrites_unshare = !world->same_checksums};
     return 0;
