@@ -41,7 +41,6 @@ def served(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.T
         exports.append(Export(number, store / name, f"/{name}", protocols=protocols, security=security, settings=settings))
     os.sync()
     with running_ganesha(tmp_path_factory.mktemp("ganesha") / "ganesha", exports, Daemon.PATCHED):
-        Program()  # waits until it is served
         yield {export.pseudo[1:]: export.path for export in exports}
 
 
