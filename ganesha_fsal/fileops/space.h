@@ -90,8 +90,8 @@ struct fileops_change {
 };
 
 /* Before the change. ENOSPC: it must not be done (the file is thick and would grow, or a thin file would take what was promised to thick
- * ones). EAGAIN: not now, as what holds space does not answer, or refuses more though there is room (a minute at most). EBUSY: the file is being cloned, and blocks of it must not be freed
- * meanwhile (openzfs#18853: they would be freed twice), for which a deallocation or truncation waits 10 s, 16 at a time; or a clone of a whole file
+ * ones). EAGAIN: not now, as what holds space does not answer, or refuses more though there is room (for want
+ * of space: a minute at most). EBUSY: the file is being cloned, and blocks of it must not be freed meanwhile (openzfs#18853: they would be freed twice), for which a deallocation or truncation waits 10 s, 16 at a time; or a clone of a whole file
  * comes into it, or failed and it could not be emptied yet. Else 0, and fileops_change_end() must follow, whatever becomes of the change. */
 int fileops_change_begin(struct fileops_space *space, uint64_t inode, enum fileops_change_kind kind, uint64_t offset,
                          uint64_t length, struct fileops_change *change);

@@ -12,6 +12,7 @@
 #define AHEAD_LEAST (64 * MIB)
 #define AHEAD_MOST (8192 * MIB)
 #define LEAST_MORE (2 * MIB)
+#define SMALL_BLOCK 4096 /* no block costs more for its size */
 #define SLACK_MOST (1024 * MIB)
 #define SLACK_SHARE 8 /* so much of the slack may be missing */
 #define NO_ANSWER "zfs did not answer: what is held may be too little"
@@ -107,9 +108,12 @@ void space_compute(struct fileops_space *space)
     const uint64_t map = fileops_share_map_needed(space->map), shared = map < known ? map : known;
     const uint64_t taken = space->begun.taken - space->mark.cloned.taken;
     const uint64_t thin = add(difference(space->figures.referenced, clamp(space->sum_allocated)), taken);
+    const uint64_t written = space->written_begun - space->mark.written;
     space->slack = space_slack(space, space->sum_promised);
     space->needed = space->thick_count ? add(add(add(clamp(space->sum_cost), thin), shared), space->slack) : 0;
-    space->uncertain = add(add(taken, space->begun.shared - space->mark.cloned.shared), space->written_begun - space->mark.written);
+    space->uncertain = add(add(taken, space->begun.shared - space->mark.cloned.shared), clamp(space->sum_unseen));
+    if (written) /* with copies, metadata and parity, as the pool's figures have it */
+        space->uncertain = add(space->uncertain, space->holder.cost(space->holder.context, written, SMALL_BLOCK));
     pthread_mutex_unlock(&space->state);
 }
 
@@ -214,6 +218,8 @@ static int let_go(struct fileops_space *space, bool foreign)
 {
     int error = 0;
     atomic_store(&space->gate, false);
+    space->no_more = false;
+    space->contradicted = space->short_of = (struct space_run){0};
     /* What others have set is theirs, as long as we promise nothing. */
     if (foreign)
         space->held = 0;
@@ -247,11 +253,12 @@ int space_follow(struct fileops_space *space)
     }
     uint64_t ahead = space_free_for_all(&space->figures) / 8;
     ahead = ahead < AHEAD_LEAST ? AHEAD_LEAST : ahead > AHEAD_MOST ? AHEAD_MOST : ahead;
-    /* Of what is free what one writer wants at once, with what looks hold for all. */
-    if (space_is_plenty(space_free_for_all(&space->figures), space->asked_for))
-        ahead = ahead > add(space->asked_for, AHEAD_LEAST) ? ahead : add(space->asked_for, AHEAD_LEAST);
-    else
+    /* Of what is free what one writer wants at once beside those who write meanwhile, with what looks hold for all. */
+    const uint64_t asked = add(space->asked_for, difference(atomic_load(&space->charged), space->mark.charged));
+    if (!space_is_plenty(space_free_for_all(&space->figures), asked))
         space->asked_for = 0;
+    else if (space->asked_for && ahead < add(asked, AHEAD_LEAST))
+        ahead = add(asked, AHEAD_LEAST);
     error = space_hold_needed(space, ahead);
     if ((error && error != ENOSPC) || is_short(space, error != 0)) {
         char text[sizeof space->problem];

@@ -15,6 +15,7 @@
 #define MOST_REFERENCES 4096u     /* of one file: beyond that they are no longer split */
 #define MOST_LET_GO 4096u          /* clones across datasets to be lowered; beyond that they stay counted */
 #define MOST_OVERWRITTEN 4096u    /* ranges of one file to be lowered; beyond that they stay counted */
+#define SPACE_LITTLE (UINT64_C(64) << 20) /* no more than that is left: the pool is full, or soon is */
 
 /* What clones take as new and as shared, counted up. */
 struct space_cloned {
@@ -33,6 +34,7 @@ struct space_mark {
 struct space_part {
     uint64_t promised, cost;
     uint64_t allocated; /* blocks that it has already, when it was looked at last */
+    uint64_t unseen;    /* its cost, where nobody could see what it has: it counts as having nothing */
 };
 
 /* Looks in a row that found something. */
@@ -58,6 +60,7 @@ struct known_file {
 
     /* Of a promised file: its part of the sums over all of them, and its place among those to be looked at (space_sums.c). */
     bool counted;
+    bool seen;      /* the last look at it told what it has */
     bool touched;   /* its blocks, its promise or its block size may be others than when it was looked at */
     uint64_t touch; /* number of the last of these changes */
     struct space_part part;
@@ -88,7 +91,7 @@ struct fileops_space {
     struct space_files touched, untouched;
     size_t touched_count, untouched_count;
     uint64_t touches; /* changes of them, counted up as they begin and end */
-    unsigned __int128 sum_promised, sum_cost, sum_allocated;
+    unsigned __int128 sum_promised, sum_cost, sum_allocated, sum_unseen;
     bool costs_known;      /* `sum_cost` is of this holder, */
     uint64_t cost_version; /* by what its cost() was then */
     uint64_t written_begun, written_over; /* to promised files, counted up */
@@ -117,7 +120,8 @@ struct fileops_space {
     /* Guarded by `order`. */
     uint64_t held, needed;
     uint64_t slack;     /* what of `needed` is for no file */
-    uint64_t uncertain; /* what of `needed` the pool's figures may have twice: it came after `mark` */
+    uint64_t uncertain; /* what of `needed` may be counted twice: it came after `mark`, or is of files that could not be seen */
+    bool seen_all;      /* the last look at files left none out */
     struct space_mark mark;
     int (*find_holder)(const char *root, struct fileops_space_holder *holder); /* NULL: nothing can ever hold space here */
     int64_t setting_read; /* when it was asked how the dataset is set, in milliseconds */

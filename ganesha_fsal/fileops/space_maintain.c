@@ -349,8 +349,10 @@ int space_lower(struct fileops_space *space, bool settle_always)
     free(list.work);
     if (measured) {
         const int held_error = space_follow(space);
-        space_note_refusal(space, held_error == ENOSPC || (!held_error && space->no_more));
+        space_note_refusal(space, atomic_load(&space->gate) && (held_error == ENOSPC || (!held_error && space->no_more)));
         error = error ? error : held_error;
+    } else { /* what it would have found nobody knows, so that others before it say nothing */
+        space_note_refusal(space, false);
     }
     space->look_error = error;
     atomic_store(&space->looked, space_milliseconds());

@@ -1,10 +1,9 @@
 /* What a thin file is refused with where no more can be held for it. ENOSPC ends what runs there, so it needs more than one moment's figures:
- * the pool's own say now and then that there is less than there is. But nobody is told to ask again for ever. */
+ * the pool's own say now and then that there is less than there is. But where the pool refuses for want of space nobody is told to ask
+ * again for ever. */
 #include "space_internal.h"
 
 #include <errno.h>
-
-#define LITTLE (UINT64_C(64) << 20)
 
 /* Looks, each after a transaction group, and how long since the first. */
 #define LOOKS_THAT_AGREE 3
@@ -14,10 +13,10 @@
 
 bool space_is_plenty(uint64_t room, uint64_t bytes)
 {
-    return room > LITTLE && room - LITTLE > bytes;
+    return room > SPACE_LITTLE && room - SPACE_LITTLE > bytes;
 }
 
-/* What nobody holds, now that the last look has held what it could. */
+/* What nobody held before the last look held what it could. */
 static uint64_t room(struct fileops_space *space)
 {
     pthread_mutex_lock(&space->state);
@@ -52,7 +51,7 @@ void space_note_refusal(struct fileops_space *space, bool refused)
 {
     const bool contradicted = refused && space_is_plenty(room(space), 0);
     note(&space->contradicted, contradicted);
-    note(&space->short_of, contradicted && !space_is_plenty(room_beyond_promises(space), 0));
+    note(&space->short_of, contradicted && space->seen_all && !space_is_plenty(room_beyond_promises(space), 0));
 }
 
 int space_refusal(struct fileops_space *space, int error, uint64_t bytes)

@@ -14,10 +14,12 @@
 struct looked_at {
     struct fileops_ledger_file row;
     uint64_t allocated;
-    bool answered; /* it was seen, or is gone for certain */
+    bool seen;     /* what it has */
+    bool answered; /* that, or it has no name any more */
 };
 
 struct space_looked_at {
+    bool all; /* promised files */
     size_t count;
     struct looked_at files[];
 };
@@ -31,6 +33,7 @@ static void change_sum(unsigned __int128 *sum, uint64_t *part, uint64_t value)
 static void recount_cost(struct fileops_space *space, struct known_file *file)
 {
     change_sum(&space->sum_cost, &file->part.cost, space->holder.cost(space->holder.context, file->row.promised, file->row.block_size));
+    change_sum(&space->sum_unseen, &file->part.unseen, file->seen ? 0 : file->part.cost);
 }
 
 static void put_last(struct fileops_space *space, struct known_file *file, bool touched)
@@ -61,12 +64,14 @@ void space_count(struct fileops_space *space, struct known_file *file)
 {
     if (file->row.thick && !file->counted) {
         file->part = (struct space_part){0};
+        file->seen = false;
         put_last(space, file, true);
     } else if (!file->row.thick && file->counted) {
         take_out(space, file);
         change_sum(&space->sum_promised, &file->part.promised, 0);
         change_sum(&space->sum_cost, &file->part.cost, 0);
         change_sum(&space->sum_allocated, &file->part.allocated, 0);
+        change_sum(&space->sum_unseen, &file->part.unseen, 0);
     }
     file->counted = file->row.thick;
     if (file->counted)
@@ -102,6 +107,7 @@ static struct space_looked_at *list_files(struct fileops_space *space, bool all_
     if (!looked_at)
         return NULL;
     looked_at->count = 0;
+    looked_at->all = untouched == space->untouched_count;
     TAILQ_FOREACH(file, &space->touched, place)
         looked_at->files[looked_at->count++] = (struct looked_at){.row = file->row};
     TAILQ_FOREACH(file, &space->untouched, place) {
@@ -119,7 +125,7 @@ static void look_at(struct fileops_space *space, struct looked_at *one)
     one->answered = file < 0 && errno == ESTALE;
     if (file >= 0 && !fstat(file, &status)) {
         one->allocated = (uint64_t)status.st_blocks * 512;
-        one->answered = true;
+        one->answered = one->seen = true;
     }
     if (file >= 0) {
         close(file);
@@ -157,11 +163,14 @@ void space_looked_at_end(struct fileops_space *space, struct space_looked_at *lo
         if (!file || !file->counted || !space_is_same_file(&one->row, &file->row))
             continue;
         change_sum(&space->sum_allocated, &file->part.allocated, one->allocated); /* 0: too much is held, rather than too little */
+        file->seen = one->seen;
         recount_cost(space, file);
         const bool again = !one->answered || (file->touched && !is_settled(space, file));
         take_out(space, file);
         put_last(space, file, again);
     }
+    if (counts)
+        space->seen_all = looked_at->all;
     pthread_mutex_unlock(&space->state);
     free(looked_at);
 }

@@ -13,7 +13,6 @@
 #define MILLISECONDS_BETWEEN_LOOKS 250
 #define MILLISECONDS_A_LOOK_HOLDS 1000
 #define CHARGE_MILLISECONDS 10000 /* then the client is to ask again */
-#define LITTLE (UINT64_C(64) << 20)
 
 /* What a thin file may newly take by a change. */
 static uint64_t charge_of(const struct fileops_space *space, enum fileops_change_kind kind, uint64_t offset, uint64_t length)
@@ -30,7 +29,7 @@ static bool charge(struct fileops_space *space, uint64_t bytes)
     const uint64_t before = atomic_fetch_add(&space->charged, bytes);
     const uint64_t limit = atomic_load(&space->limit);
     if (before + bytes <= limit) {
-        if (limit - before - bytes < LITTLE && space_milliseconds() - atomic_load(&space->looked) > MILLISECONDS_A_LOOK_HOLDS)
+        if (limit - before - bytes < SPACE_LITTLE && space_milliseconds() - atomic_load(&space->looked) > MILLISECONDS_A_LOOK_HOLDS)
             space_wake(space);
         return true;
     }

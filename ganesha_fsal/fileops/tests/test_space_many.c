@@ -22,6 +22,7 @@ static struct fileops_space *space;
 static int promise_many(void **state)
 {
     (void)state;
+    setenv("TMPDIR", "/dev/shm", 1); /* a thousand commits, and blocks as they were written */
     world = make_world();
     space = open_books(world);
     int error = space ? 0 : EIO;
@@ -125,11 +126,27 @@ static void what_they_have_is_known(void **state)
     close(other);
 }
 
+/* Some have more than the books know, for some looks, where local programs write to many: who writes thin files is not refused for that. */
+static void what_was_not_looked_at_refuses_nobody(void **state)
+{
+    (void)state;
+    const int one = open_file(world, 0);
+    assert_int_equal(fileops_reserve_size(space, one, 1536 * MIB), 0);
+    world->copies = 3;
+    for (int looks = 0; looks < 4; looks++)
+        assert_int_equal(fileops_space_maintain(space), ENOSPC);
+    assert_int_equal(space->contradicted.looks, 4);
+    assert_int_equal(space->short_of.looks, 0);
+    world->copies = 1;
+    close(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_promise_and_a_look_open_few),
         cmocka_unit_test(what_they_have_is_known),
+        cmocka_unit_test(what_was_not_looked_at_refuses_nobody),
     };
     return cmocka_run_group_tests(tests, promise_many, end);
 }

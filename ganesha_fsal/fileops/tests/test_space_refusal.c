@@ -3,6 +3,18 @@
 
 #include <time.h>
 
+static int opening_fails; /* with what, for the books */
+int __real_open_by_handle_at(int mount, struct file_handle *handle, int flags);
+int __wrap_open_by_handle_at(int mount, struct file_handle *handle, int flags);
+
+int __wrap_open_by_handle_at(int mount, struct file_handle *handle, int flags)
+{
+    if (!opening_fails)
+        return __real_open_by_handle_at(mount, handle, flags);
+    errno = opening_fails;
+    return -1;
+}
+
 static void a_full_pool_makes_few_looks(void **state)
 {
     (void)state;
@@ -164,6 +176,126 @@ static void what_may_be_counted_twice_refuses_nobody(void **state)
     remove_world(world);
 }
 
+/* With copies the pool counts a write of a promised file as often. */
+static void each_copy_may_be_counted_twice(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    world->copies = 2;
+    struct fileops_space *space = open_books(world);
+    const int thick = open_file(world, 0), thin = open_file(world, 1);
+    struct fileops_change told;
+    assert_int_equal(fileops_reserve_size(space, thick, 1024 * MIB), 0);
+    assert_int_equal(fileops_change_begin(space, inode_of(thick), FILEOPS_WRITE, 0, 1024 * MIB, &told), 0);
+    world->thin = 2048 * MIB;
+    world->others = 1000 * MIB;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(fileops_space_maintain(space), ENOSPC);
+    assert_true(space->contradicted.looks >= 4);
+    assert_int_equal(space->short_of.looks, 0);
+    fileops_change_end(space, &told, 0);
+    assert_int_equal(fileops_space_maintain(space), ENOSPC);
+    assert_int_equal(space->short_of.looks, 1);
+    close(thick);
+    close(thin);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* A promised file that can't be opened, or is open and has no name any more, counts as having nothing: nobody is refused for that. */
+static void what_can_not_be_seen_refuses_nobody(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ESTALE};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        struct world *world = make_world();
+        struct fileops_space *space = open_books(world);
+        const int thick = open_file(world, 0), thin = open_file(world, 1);
+        assert_int_equal(fileops_reserve_size(space, thick, 1024 * MIB), 0);
+        if (errors[i] == ESTALE)
+            fileops_file_removed(space, inode_of(thick), true);
+        opening_fails = errors[i];
+        world->thin = 1024 * MIB; /* what it has */
+        world->others = POOL - 1700 * MIB;
+        for (int looks = 0; looks < 4; looks++)
+            assert_int_equal(fileops_space_maintain(space), ENOSPC);
+        assert_true(space->contradicted.looks >= 4);
+        assert_int_equal(space->short_of.looks, 0);
+        assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), EAGAIN);
+        opening_fails = 0; /* seen, it has nothing: now that is certain */
+        for (int looks = 0; looks < 2; looks++)
+            assert_int_equal(fileops_space_maintain(space), ENOSPC);
+        assert_int_equal(space->short_of.looks, 2);
+        close(thick);
+        close(thin);
+        fileops_space_close(space);
+        remove_world(world);
+    }
+}
+
+/* What was found before a look that failed, or before the last promise went, says nothing. */
+static void refusals_are_counted_anew(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int thick = open_file(world, 0), thin = open_file(world, 1);
+    assert_int_equal(fileops_reserve(space, thick, NULL), 0);
+    for (int round = 0; round < 2; round++) {
+        world->refuses = true;
+        world->held = status_of(space).needed_bytes;
+        for (int i = 0; i < 12; i++)
+            assert_int_equal(fileops_space_maintain(space), 0);
+        assert_int_equal(space->contradicted.looks, 12);
+        space->contradicted.since -= 60000; /* in place of waiting */
+        if (round == 0) {
+            world->silent = ETIMEDOUT;
+            assert_int_equal(fileops_space_maintain(space), ETIMEDOUT);
+            world->silent = 0;
+        } else {
+            world->refuses = false;
+            assert_int_equal(fileops_unreserve(space, thick), 0);
+            assert_false(space->no_more);
+            assert_int_equal(fileops_reserve(space, thick, NULL), 0);
+            world->refuses = true;
+            world->held = status_of(space).needed_bytes;
+        }
+        assert_int_equal(fileops_space_maintain(space), 0);
+        assert_int_equal(space->contradicted.looks, 1);
+        assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), EAGAIN);
+        world->refuses = false;
+        assert_int_equal(fileops_space_maintain(space), 0);
+    }
+    close(thick);
+    close(thin);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
+/* What others write, and have not ended, takes nothing from who asks for room. */
+static void others_who_write_starve_nobody(void **state)
+{
+    (void)state;
+    struct world *world = make_world();
+    struct fileops_space *space = open_books(world);
+    const int thick = open_file(world, 0), thin = open_file(world, 1);
+    static const uint64_t lengths[] = {64 * MIB, 2 * MIB, 1 * MIB};
+    struct fileops_change told[3];
+    world->others = POOL - 400 * MIB;
+    assert_int_equal(fileops_reserve(space, thick, NULL), 0);
+    assert_int_equal(fileops_space_maintain(space), 0);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&space->looked, 0); /* in place of waiting until there may be another look */
+        assert_int_equal(fileops_change_begin(space, inode_of(thin), FILEOPS_WRITE, 0, lengths[i], &told[i]), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        fileops_change_end(space, &told[i], 0);
+    close(thick);
+    close(thin);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
 /* For no reason that the figures tell. */
 static void nobody_is_told_to_ask_again_for_ever(void **state)
 {
@@ -194,7 +326,7 @@ static void nobody_is_told_to_ask_again_for_ever(void **state)
     remove_world(world);
 }
 
-/* More than looks let thin files take on their own, as by an ALLOCATE of a whole disk. */
+/* More than looks let thin files take on their own. */
 static void one_change_may_take_what_is_there(void **state)
 {
     (void)state;
@@ -227,6 +359,10 @@ int main(void)
         cmocka_unit_test(a_thin_file_that_was_refused_waits_for_the_pool_once),
         cmocka_unit_test(what_promises_still_need_is_no_room_for_others),
         cmocka_unit_test(what_may_be_counted_twice_refuses_nobody),
+        cmocka_unit_test(each_copy_may_be_counted_twice),
+        cmocka_unit_test(what_can_not_be_seen_refuses_nobody),
+        cmocka_unit_test(refusals_are_counted_anew),
+        cmocka_unit_test(others_who_write_starve_nobody),
         cmocka_unit_test(nobody_is_told_to_ask_again_for_ever),
         cmocka_unit_test(one_change_may_take_what_is_there),
     };

@@ -177,6 +177,7 @@ static inline void add_parts(void *context, struct known_file *file)
         sum->promised += file->row.promised;
         sum->cost += file->part.cost;
         sum->allocated += file->part.allocated;
+        sum->unseen += file->part.unseen;
     }
 }
 
@@ -186,7 +187,7 @@ static inline void assert_sums(struct fileops_space *space)
     struct space_part sum = {0};
     pthread_mutex_lock(&space->state);
     space_each(space, add_parts, &sum);
-    const bool right = space->sum_promised == sum.promised && space->sum_cost == sum.cost && space->sum_allocated == sum.allocated &&
+    const bool right = space->sum_promised == sum.promised && space->sum_cost == sum.cost && space->sum_allocated == sum.allocated && space->sum_unseen == sum.unseen &&
                        space->touched_count + space->untouched_count == space->thick_count;
     pthread_mutex_unlock(&space->state);
     assert_true(right);
