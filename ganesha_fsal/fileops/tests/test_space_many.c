@@ -126,6 +126,45 @@ static void what_they_have_is_known(void **state)
     close(other);
 }
 
+/* Number of the last change that was noted of a file, which is looked at next. */
+static uint64_t noted(int file)
+{
+    pthread_mutex_lock(&space->state);
+    const struct known_file *known = space_find(space, inode_of(file));
+    const uint64_t touch = known->touched ? known->touch : 0;
+    pthread_mutex_unlock(&space->state);
+    return touch;
+}
+
+/* Both when it begins and when it ends: what it does to blocks may come to the pool before or after. */
+static void what_may_change_blocks_is_noted(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fileops_space_maintain(space), 0);
+    const int one = open_last(), other = open_file(world, 7);
+    const struct space_segment block = {0, BLOCK};
+    struct space_share share = {.source_space = space, .destination_space = space, .length = BLOCK};
+    uint64_t last = noted(one), first = noted(other);
+    assert_int_equal(last, 0);
+    assert_int_equal(first, 0);
+    assert_int_equal(space_share_begin(&share, one, other, 0, &block, 1), 0);
+    assert_true(noted(one) > last && noted(other) > first);
+    last = noted(one), first = noted(other);
+    space_share_end(&share, true);
+    assert_true(noted(one) > last && noted(other) > first);
+    last = noted(one);
+    fileops_file_removed(space, inode_of(one), true);
+    assert_true(noted(one) > last);
+    last = noted(one);
+    fileops_file_closed(space, inode_of(one));
+    assert_true(noted(one) > last);
+    assert_int_equal(fileops_space_maintain(space), 0);
+    assert_sums(space);
+    close(one);
+    close(other);
+}
+
 /* Some have more than the books know, for some looks, where local programs write to many: who writes thin files is not refused for that. */
 static void what_was_not_looked_at_refuses_nobody(void **state)
 {
@@ -147,6 +186,7 @@ int main(void)
         cmocka_unit_test(a_promise_and_a_look_open_few),
         cmocka_unit_test(what_they_have_is_known),
         cmocka_unit_test(what_was_not_looked_at_refuses_nobody),
+        cmocka_unit_test(what_may_change_blocks_is_noted),
     };
     return cmocka_run_group_tests(tests, promise_many, end);
 }

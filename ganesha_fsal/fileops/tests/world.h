@@ -170,24 +170,36 @@ static inline struct fileops_space_status status_of(struct fileops_space *space)
     return status;
 }
 
+struct sums {
+    struct fileops_space *space;
+    struct space_part parts;
+    bool right; /* what each file that was looked at costs */
+};
+
 static inline void add_parts(void *context, struct known_file *file)
 {
-    struct space_part *sum = context;
+    struct sums *sums = context;
+    struct space_part *sum = &sums->parts;
+    struct world *world = sums->space->holder.context;
     if (file->counted && file->row.thick) {
         sum->promised += file->row.promised;
         sum->cost += file->part.cost;
         sum->allocated += file->part.allocated;
         sum->unseen += file->part.unseen;
+        if (!file->touched && sums->space->cost_version == world->copies)
+            sums->right = sums->right && file->part.cost == simulated_cost(world, file->row.promised, file->row.block_size);
     }
 }
 
 /* What is kept as it changes is what counting all would give. */
 static inline void assert_sums(struct fileops_space *space)
 {
-    struct space_part sum = {0};
+    struct sums sums = {.space = space, .right = true};
+    const struct space_part *sum = &sums.parts;
     pthread_mutex_lock(&space->state);
-    space_each(space, add_parts, &sum);
-    const bool right = space->sum_promised == sum.promised && space->sum_cost == sum.cost && space->sum_allocated == sum.allocated && space->sum_unseen == sum.unseen &&
+    space_each(space, add_parts, &sums);
+    const bool right = sums.right && space->sum_promised == sum->promised && space->sum_cost == sum->cost &&
+                       space->sum_allocated == sum->allocated && space->sum_unseen == sum->unseen &&
                        space->touched_count + space->untouched_count == space->thick_count;
     pthread_mutex_unlock(&space->state);
     assert_true(right);
