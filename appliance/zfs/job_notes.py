@@ -59,7 +59,10 @@ class JobNotes(ABC):
 
     @abstractmethod
     def noted_jobs(self) -> Noted:
-        """What was noted last; nothing where nothing ever was, or it can't be read. Raises EngineUnavailable."""
+        """What was noted last; nothing where nothing ever was, or it can't be read. Raises EngineUnavailable.
+
+        Pools are asked after the note, and may know of what was noted in between.
+        """
 
     @abstractmethod
     def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
@@ -81,8 +84,6 @@ class PoolMarks:
 
     def __init__(self, engine: ZfsEngine, ours: Callable[[str], bool] = lambda _: True) -> None:
         self._engine, self._ours = engine, ours
-        self._written: dict[str, Ended] = {}
-        """By this process, by pool."""
         self._last: Ended | None = None
         self._writing = threading.Lock()
 
@@ -104,7 +105,10 @@ class PoolMarks:
         return ended_of(told.value) if told is not None and told.source == Source.LOCAL else None
 
     def write(self, ended: Ended) -> None:
-        """To all that answer, but for those that know of more; the others get the next one."""
+        """To all that answer, but for those that know of more; the others get the next one.
+
+        Each is read anew: another one may have come by the same name.
+        """
         with self._writing:
             if ended == self._last:
                 return
@@ -117,12 +121,9 @@ class PoolMarks:
             self._last = ended
 
     def _write(self, pool: str, ended: Ended) -> None:
-        before = self._written.get(pool) or self._of(pool)
+        before = self._of(pool)
         if before is None or before.database != ended.database or before.number < ended.number:
             self._engine.set_properties(pool, {PROPERTY: str(ended)})
-        elif before.number > ended.number:
-            return
-        self._written[pool] = ended
 
     def _pools(self) -> list[str]:
         return [pool for pool in self._engine.answering_pools() if self._ours(pool)]
@@ -139,7 +140,8 @@ class NotesFile(JobNotes):
         """See JobNotes."""
         with self._lock:
             noted = self._read()
-            return Noted(noted.jobs, noted.ended, self._marks.read() if self._marks else ())
+        # Without the lock: a pool may take long, and nobody who notes waits for that.
+        return Noted(noted.jobs, noted.ended, self._marks.read() if self._marks else ())
 
     def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
         """See JobNotes."""

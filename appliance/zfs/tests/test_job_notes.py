@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,6 +76,29 @@ def test_a_pool_that_can_not_be_written_gets_the_next(simulator: Simulator, tmp_
     assert kept.noted_jobs().by_pools == (Ended(OWN, 2), Ended(OWN, 3))
     kept.note_jobs([], OWN, 4)
     assert kept.noted_jobs().by_pools == (Ended(OWN, 4),) * 2
+
+
+def test_a_pool_that_knows_more_is_not_written_though_one_of_its_name_was(simulator: Simulator, tmp_path: Path) -> None:
+    """One was exported, and another imported that is called the same."""
+    kept = notes(simulator, tmp_path)
+    kept.note_jobs([], OWN, 5)
+    simulator.set_properties("one", {PROPERTY: str(Ended(OWN, 9))})
+    kept.note_jobs([], OWN, 6)
+    assert kept.noted_jobs().by_pools == (Ended(OWN, 9), Ended(OWN, 6))
+
+
+def test_who_notes_waits_for_no_pool_that_is_read(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, really = NotesFile(tmp_path / "jobs", PoolMarks(simulator)), PoolMarks.read
+
+    def read(self: PoolMarks) -> tuple[Ended, ...]:
+        other = threading.Thread(target=kept.note_jobs, args=([JOB], OWN, 1), daemon=True)
+        other.start()
+        other.join(60)
+        assert not other.is_alive()
+        return really(self)
+
+    monkeypatch.setattr(PoolMarks, "read", read)
+    assert kept.noted_jobs() == Noted()
 
 
 @pytest.mark.parametrize("text", ["7", f"{OWN} -1", f"{OWN} 1 ", f"{OWN} {'9' * 16}", "-", f"{OWN.upper()}x 1"])
