@@ -46,6 +46,11 @@ _AS_IT_WAS = "it had begun by the database, and whatever it had done by then was
 _log = logging.getLogger(__name__)
 
 
+def _by_database(job: Job) -> str | None:
+    """What may be left of a job that is not begun again; None where it had not begun."""
+    return _AS_IT_WAS if job.state == jobs.RUNNING else None
+
+
 class Executor:
     """The one thread that changes storage, and some for jobs that only wait."""
 
@@ -84,17 +89,18 @@ class Executor:
         if others or behind or behind is None:
             self._fail(others, under_way.older(behind) if behind else NOT_NOTED, behind)
         self._note()
-        self.sorted_out.set()
         self._after(others)
+        self._mark()
+        self.sorted_out.set()
 
     def _fail(self, others: Sequence[Job], why: str, behind: int | None) -> None:
         """All in one step with what tells that the database is older: from then on it is not."""
         with self._context.store.session() as session:
             before = jobs_ended.count(session)
             for job in others:
-                left = _AS_IT_WAS if job.state == jobs.RUNNING else None
-                self._end_in(session, job, jobs.FAILED, None, {**to_wire(ConflictError(why)), "left": left})
-            jobs_ended.follow(session, before.number + (behind or 0))
+                self._end_in(session, job, jobs.FAILED, None, {**to_wire(ConflictError(why)), "left": _by_database(job)})
+            # Its own ends come on top, so that a disk of in between knows less than the pools, too.
+            jobs_ended.follow(session, before.number + (behind or 0) + len(others))
             jobs_ended.tell_older(session, behind, len(others))
 
     def _after(self, others: Sequence[Job]) -> None:
@@ -122,13 +128,14 @@ class Executor:
                 self._taken_up.clear()
             elif takes_disks and not under_way.is_witnessed(self._under_way.at_start()):
                 left = [job]
-                self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(NOT_WITNESSED)), "left": None})
+                self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(NOT_WITNESSED)), "left": _by_database(job)})
                 self._taken_up.discard(job.id)
             else:
                 self._taken_up.discard(job.id)
                 return True
         self._note()
         self._after(left)
+        self._mark()
         return False
 
     def _note(self) -> None:
@@ -139,11 +146,19 @@ class Executor:
                     active, ended = [job.id for job in jobs.active(session)], jobs_ended.known(session)
                 if ended is not None:
                     self._under_way.keep(active, ended)
-            self._under_way.mark()
         except ZfsError as error:
             _log.warning("noting which jobs are under way: %s", error)
         except Exception:  # no job's fault: what has ended stays noted until the next one ends
             _log.exception("noting which jobs are under way")
+
+    def _mark(self) -> None:
+        """How many have ended, in the pools: after all that hosts wait for, as it takes as long as they take to write."""
+        try:
+            self._under_way.mark()
+        except ZfsError as error:
+            _log.warning("noting in pools how many jobs have ended: %s", error)
+        except Exception:  # no job's fault: the next turn tries again
+            _log.exception("noting in pools how many jobs have ended")
 
     def stop(self) -> None:
         """Waits for the job under way; those beside are taken up again at the next start."""
@@ -268,6 +283,7 @@ class Executor:
                 if not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
             self._note()  # queued jobs are cancelled by the API
+            self._mark()
             self._context.settling.consider()
             return
         self._whole(job)
@@ -301,6 +317,7 @@ class Executor:
         if job.parameters.get("out_of_service"):
             self._back_in_service()
         self._context.settling.ended(job)
+        self._mark()
 
     def _back_in_service(self) -> None:
         try:

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from appliance.domain.jobs_ended import Count
 from appliance.zfs.job_notes import Ended, JobNotes, Noted
 
-_ASK_AGAIN = "Nothing was begun or taken back; see what has become of it, and ask for it again if it is still wanted"
+_ASK_AGAIN = "Nothing was begun again or taken back; see what has become of it, and ask for it again if it is still wanted"
 NOT_NOTED = (
     "it was not under way when the worker last noted its jobs: the database is an older copy, or another installation's."
     f" {_ASK_AGAIN}"
@@ -57,7 +57,7 @@ class UnderWay:
         self._ended: Ended | None = None
         """By the note."""
         self._marked: Ended | None = None
-        """In the pools."""
+        """Asked to be in the pools: those that can't be written get the next one."""
 
     def read(self) -> set[str]:
         """Those that were noted at the start, or came since. Raises ZfsError."""

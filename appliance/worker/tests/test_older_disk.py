@@ -13,6 +13,7 @@ import pytest
 from appliance.domain import jobs
 from appliance.testing import Appliance
 from appliance.worker.tests.test_older_database import copied_database, put_back, waiting
+from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.job_notes import PROPERTY, Ended, NotesFile, PoolMarks
 
 ELSEWHERE = "99999999-0000-4000-8000-000000000000"
@@ -111,6 +112,37 @@ def test_a_pool_that_comes_later_tells_it(
     assert appliance.get(f"/datastores/{store}")["state"] == "active" and len(older(appliance)) == 1
 
 
+def test_a_disk_of_before_an_older_one_was_put_back_begins_nothing_either(
+    appliance: Appliance, began: Callable[[Callable[[], Any]], tuple[str, Disk]], tmp_path: Path
+) -> None:
+    """What the older one had fail are ends too."""
+    store = appliance.datastore("first")
+    job, disk = began(lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    last = waiting(appliance, lambda: appliance.request("DELETE", f"/datastores/{store}"))
+    newer = Disk(appliance, tmp_path / "newer")
+    disk.put_back()
+    assert appliance.ended(job)["state"] == "failed"
+    newer.put_back()
+    assert appliance.ended(last)["state"] == "failed" and appliance.get(f"/datastores/{store}")["state"] == "active"
+
+
+def test_what_a_failed_job_gives_back_to_hosts_waits_for_no_pool_that_is_marked(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, really = appliance.datastore("first"), PoolMarks.write
+    served: list[list[str]] = []
+
+    def write(self: PoolMarks, ended: Ended) -> None:
+        served.append([one.lun.uuid for one in appliance.target.targets()[0].luns])
+        really(self, ended)
+
+    monkeypatch.setattr(PoolMarks, "write", write)
+    appliance.simulator.fail_next("rename", OutOfSpace("tank"))
+    appliance.job("DELETE", f"/datastores/{store}", expect="failed")
+    assert served == [[store]]
+
+
 @pytest.fixture
 def waits(appliance: Appliance) -> Iterator[Callable[[], str]]:
     """A job that is taken up at the next start; it is asked for at once."""
@@ -135,6 +167,7 @@ def test_who_dies_before_an_end_is_noted_goes_on(
         with appliance.store.session() as session:
             jobs.end(session, last, jobs.SUCCEEDED)
         appliance.service.executor._note()
+        appliance.service.executor._mark()
     appliance.restart_worker()
     assert appliance.ended(job)["state"] == "succeeded" and older(appliance) == []
 
@@ -169,19 +202,25 @@ def test_another_databases_note_is_told(appliance: Appliance, waits: Callable[[]
     assert appliance.ended(job)["state"] == "failed" and "1 that were under way" in older(appliance)[0]["text"]
 
 
-@pytest.mark.parametrize("witnessed", [True, False])
-def test_disks_are_taken_by_force_only_where_a_pool_tells_that_the_job_is_of_now(appliance: Appliance, witnessed: bool) -> None:
+@pytest.mark.parametrize(("witnessed", "begun"), [(True, False), (False, False), (False, True)])
+def test_disks_are_taken_by_force_only_where_a_pool_tells_that_the_job_is_of_now(
+    appliance: Appliance, witnessed: bool, begun: bool
+) -> None:
     """A pool made of them since, and not imported by the older disk, tells nothing."""
     free = [disk.path for disk in appliance.simulator.disks() if disk.used_by is None]
     asked = {"name": "other", "vdevs": [{"devices": free[:1]}], "force": True}
     appliance.datastore("first")
     job = waiting(appliance, lambda: appliance.request("POST", "/pools", asked))
+    if begun:
+        with appliance.store.session() as session:
+            jobs.begin(session, job)
     if not witnessed:
         appliance.simulator.inherit_property("tank", PROPERTY)
     appliance.restart_worker()
     ended = appliance.ended(job)
     assert ended["state"] == ("succeeded" if witnessed else "failed"), ended
     assert len(appliance.simulator.pools()) == (2 if witnessed else 1)
+    assert witnessed or ("not taken back" in str(ended["problem"]["left"])) == begun, "the kernel may have done it"
 
 
 def test_an_older_databases_schedule_destroys_nothing_until_it_was_seen(
