@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -89,6 +90,11 @@ def job(session: Session, job_id: str) -> Job:
 def active(session: Session) -> list[Job]:
     """Those under way, in their order."""
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
+
+
+def has_others(session: Session, known: Collection[str]) -> bool:
+    """Whether there is any job, ended or not, but for those of these identifiers."""
+    return session.scalar(select(Job.id).where(Job.id.not_in(known)).limit(1)) is not None
 
 
 def subjects_since(session: Session, since: float) -> set[str]:

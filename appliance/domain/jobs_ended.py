@@ -54,8 +54,14 @@ def _keep(session: Session, new: Count) -> Count:
 
 
 def tell_older(session: Session, missed: int | None, failed: int) -> None:
-    """An alert until somebody acknowledges it: the copy misses so many ends of jobs (None: unknown), and so many failed now."""
-    how = f"at least {missed} jobs have ended since" if missed else "jobs under way in it are not those noted last"
+    """An alert until somebody acknowledges it: the copy misses so many ends of jobs, and so many failed now.
+
+    `missed` is None where another database was noted last.
+    """
+    if missed is None:
+        how = "another database was noted last"
+    else:
+        how = f"at least {missed} jobs have ended since" if missed else "jobs under way in it are not those noted last"
     text = f"the database is an older copy: {how}; {failed} that were under way in it have failed and are not begun again"
     settle(session, OLDER_DATABASE, [Finding(f"{OLDER_DATABASE}:copy", "warning", "database", text, _REMEDY)])
 

@@ -79,29 +79,35 @@ class Executor:
         """Jobs of an older copy of the database fail: nobody asks for them now, and what they would take back may be in use."""
         noted = self._under_way.at_start()
         with self._under_way.lock, self._context.store.session() as session:
-            before = jobs_ended.known(session)
-            own = before or jobs_ended.count(session)
+            own = jobs_ended.count(session)
             since = self._under_way.read() - set(noted.jobs)
             active = [job for job in jobs.active(session) if job.id not in since]
-        behind = under_way.missed(noted, own) if before else 0
+            is_new = own.number == 0 and not jobs.has_others(session, since)
+        behind = under_way.missed(noted, own)
+        if behind is None and is_new:  # the one before it was lost; a copy of before ends were counted has jobs
+            behind = 0
         others = active if behind else [job for job in active if job.id not in noted.jobs]
         self._taken_up = {job.id for job in active} - {job.id for job in others}
         if others or behind or behind is None:
-            self._fail(others, under_way.older(behind) if behind else NOT_NOTED, behind)
+            tell = behind != 0 or not under_way.is_newest(noted, own)
+            self._fail(others, under_way.older(behind) if behind else NOT_NOTED, behind, tell=tell)
         self._note()
-        self._after(others)
-        self._mark()
-        self.sorted_out.set()
+        try:
+            self._after(others)
+        finally:
+            self._mark()
+            self.sorted_out.set()
 
-    def _fail(self, others: Sequence[Job], why: str, behind: int | None) -> None:
-        """All in one step with what tells that the database is older: from then on it is not."""
+    def _fail(self, others: Sequence[Job], why: str, behind: int | None, *, tell: bool = True) -> None:
+        """All in one step with what may `tell` that the database is older: from then on it is not."""
         with self._context.store.session() as session:
             before = jobs_ended.count(session)
             for job in others:
                 self._end_in(session, job, jobs.FAILED, None, {**to_wire(ConflictError(why)), "left": _by_database(job)})
             # Its own ends come on top, so that a disk of in between knows less than the pools, too.
             jobs_ended.follow(session, before.number + (behind or 0) + len(others))
-            jobs_ended.tell_older(session, behind, len(others))
+            if tell:
+                jobs_ended.tell_older(session, behind, len(others))
 
     def _after(self, others: Sequence[Job]) -> None:
         if any(job.parameters.get("out_of_service") for job in others):

@@ -44,6 +44,11 @@ def is_witnessed(noted: Noted) -> bool:
     return noted.ended in noted.by_pools
 
 
+def is_newest(noted: Noted, own: Count) -> bool:
+    """Whether a pool tells of just as many ends as the database, though the note may have been lost."""
+    return Ended(*own) in noted.by_pools
+
+
 class UnderWay:
     """The note. Threads may share it; who notes what the database has holds `lock` from reading that until it is noted."""
 

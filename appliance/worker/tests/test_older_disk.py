@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
+from appliance.database.models import Setting
 from appliance.domain import jobs
-from appliance.testing import Appliance
+from appliance.testing import GIB, Appliance
 from appliance.worker.tests.test_older_database import copied_database, put_back, waiting
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.job_notes import PROPERTY, Ended, NotesFile, PoolMarks
@@ -199,7 +201,43 @@ def test_another_databases_note_is_told(appliance: Appliance, waits: Callable[[]
     job, noted = waits(), NotesFile(appliance.configuration.jobs_under_way)
     noted.note_jobs([], ELSEWHERE, 1)
     appliance.restart_worker()
-    assert appliance.ended(job)["state"] == "failed" and "1 that were under way" in older(appliance)[0]["text"]
+    assert appliance.ended(job)["state"] == "failed"
+    (alert,) = older(appliance)
+    assert "1 that were under way" in alert["text"] and "another database" in alert["text"]
+
+
+def test_a_new_databases_worker_that_died_before_it_had_noted_that_tells_nothing(appliance: Appliance) -> None:
+    """The database was lost, and there is no older one."""
+    NotesFile(appliance.configuration.jobs_under_way).note_jobs([], ELSEWHERE, 5)
+    appliance.restart_worker()
+    assert older(appliance) == []
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_database_of_before_ends_were_counted(appliance: Appliance, counted: bool) -> None:
+    """Put back beside a note that counts, it is an older copy; as long as nobody has counted, it is the one before an upgrade."""
+    job = waiting(appliance, lambda: appliance.request("POST", "/datastores", {"name": "a", "pool": "tank", "size": str(GIB)}))
+    with appliance.store.session() as session:
+        session.execute(delete(Setting).where(Setting.name == "jobs_ended"))
+    if not counted:
+        appliance.simulator.inherit_property("tank", PROPERTY)
+        appliance.configuration.jobs_under_way.write_text(f"{job}\n")
+    appliance.restart_worker()
+    assert len(older(appliance)) == (1 if counted else 0)
+    assert appliance.ended(job)["state"] == "succeeded", "it is noted"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_note_that_was_lost_makes_no_older_copy_of_what_a_pool_knows(
+    appliance: Appliance, waits: Callable[[], str], marked: bool
+) -> None:
+    """What was under way fails all the same: the pool does not know which that was."""
+    job = waits()
+    appliance.configuration.jobs_under_way.unlink()
+    if not marked:
+        appliance.simulator.inherit_property("tank", PROPERTY)
+    appliance.restart_worker()
+    assert appliance.ended(job)["state"] == "failed" and len(older(appliance)) == (0 if marked else 1)
 
 
 @pytest.mark.parametrize(("witnessed", "begun"), [(True, False), (False, False), (False, True)])
