@@ -15,6 +15,14 @@ int __wrap_open_by_handle_at(int mount, struct file_handle *handle, int flags)
     return -1;
 }
 
+static void close_books(struct fileops_space *space, struct world *world, int one, int other)
+{
+    close(one);
+    close(other);
+    fileops_space_close(space);
+    remove_world(world);
+}
+
 static void a_full_pool_makes_few_looks(void **state)
 {
     (void)state;
@@ -32,10 +40,7 @@ static void a_full_pool_makes_few_looks(void **state)
         assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, MIB), ENOSPC);
     clock_gettime(CLOCK_MONOTONIC, &end);
     assert_true(world->settles - settles <= 1 + (uint64_t)(end.tv_sec - begin.tv_sec));
-    close(one);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, one, thin);
 }
 
 /* Writes more than thin files may take until the next look, each write being counted as a whole block. */
@@ -143,10 +148,16 @@ static void what_promises_still_need_is_no_room_for_others(void **state)
     assert_int_equal(fileops_space_maintain(space), 0);
     assert_int_equal(space->short_of.looks, 0);
     assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), 0);
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, thick, thin);
+}
+
+/* Looks that can hold no more, though the figures have room. `certain`: what promises need takes that for certain. */
+static void looks_refuse(struct fileops_space *space, unsigned looks, bool certain)
+{
+    for (unsigned i = 0; i < looks; i++)
+        assert_int_equal(fileops_space_maintain(space), ENOSPC);
+    assert_true(space->contradicted.looks >= looks);
+    assert_int_equal(space->short_of.looks, certain ? looks : 0);
 }
 
 /* A clone or a write of a promised file that goes on is counted, while the pool's figures may have it already. */
@@ -161,19 +172,11 @@ static void what_may_be_counted_twice_refuses_nobody(void **state)
     assert_int_equal(fileops_change_begin(space, inode_of(thick), FILEOPS_WRITE, 0, 1024 * MIB, &told), 0);
     world->thin = 1024 * MIB; /* in the dataset's figure, and not yet in the file's */
     world->others = POOL - 1700 * MIB;
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(fileops_space_maintain(space), ENOSPC);
-    assert_true(space->contradicted.looks >= 4);
-    assert_int_equal(space->short_of.looks, 0);
+    looks_refuse(space, 4, false);
     assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), EAGAIN);
     fileops_change_end(space, &told, 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(fileops_space_maintain(space), ENOSPC);
-    assert_int_equal(space->short_of.looks, 2);
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    looks_refuse(space, 2, true);
+    close_books(space, world, thick, thin);
 }
 
 /* With copies the pool counts a write of a promised file as often. */
@@ -189,17 +192,10 @@ static void each_copy_may_be_counted_twice(void **state)
     assert_int_equal(fileops_change_begin(space, inode_of(thick), FILEOPS_WRITE, 0, 1024 * MIB, &told), 0);
     world->thin = 2048 * MIB;
     world->others = 1000 * MIB;
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(fileops_space_maintain(space), ENOSPC);
-    assert_true(space->contradicted.looks >= 4);
-    assert_int_equal(space->short_of.looks, 0);
+    looks_refuse(space, 4, false);
     fileops_change_end(space, &told, 0);
-    assert_int_equal(fileops_space_maintain(space), ENOSPC);
-    assert_int_equal(space->short_of.looks, 1);
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    looks_refuse(space, 1, true);
+    close_books(space, world, thick, thin);
 }
 
 /* A promised file that can't be opened, or is open and has no name any more, counts as having nothing: nobody is refused for that. */
@@ -217,19 +213,11 @@ static void what_can_not_be_seen_refuses_nobody(void **state)
         opening_fails = errors[i];
         world->thin = 1024 * MIB; /* what it has */
         world->others = POOL - 1700 * MIB;
-        for (int looks = 0; looks < 4; looks++)
-            assert_int_equal(fileops_space_maintain(space), ENOSPC);
-        assert_true(space->contradicted.looks >= 4);
-        assert_int_equal(space->short_of.looks, 0);
+        looks_refuse(space, 4, false);
         assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), EAGAIN);
         opening_fails = 0; /* seen, it has nothing: now that is certain */
-        for (int looks = 0; looks < 2; looks++)
-            assert_int_equal(fileops_space_maintain(space), ENOSPC);
-        assert_int_equal(space->short_of.looks, 2);
-        close(thick);
-        close(thin);
-        fileops_space_close(space);
-        remove_world(world);
+        looks_refuse(space, 2, true);
+        close_books(space, world, thick, thin);
     }
 }
 
@@ -266,10 +254,7 @@ static void refusals_are_counted_anew(void **state)
         world->refuses = false;
         assert_int_equal(fileops_space_maintain(space), 0);
     }
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, thick, thin);
 }
 
 /* What others write, and have not ended, takes nothing from who asks for room. */
@@ -290,10 +275,7 @@ static void others_who_write_starve_nobody(void **state)
     }
     for (int i = 0; i < 3; i++)
         fileops_change_end(space, &told[i], 0);
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, thick, thin);
 }
 
 /* For no reason that the figures tell. */
@@ -320,10 +302,7 @@ static void nobody_is_told_to_ask_again_for_ever(void **state)
     world->refuses = false;
     assert_int_equal(fileops_space_maintain(space), 0);
     assert_int_equal(change(space, thin, FILEOPS_WRITE, 0, 4096), 0);
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, thick, thin);
 }
 
 /* More than looks let thin files take on their own. */
@@ -345,10 +324,7 @@ static void one_change_may_take_what_is_there(void **state)
     assert_int_equal(fileops_space_maintain(space), 0);
     assert_true(world->held >= world->thin + BLOCKS * BLOCK);
     assert_string_equal(status_of(space).problem, "");
-    close(thick);
-    close(thin);
-    fileops_space_close(space);
-    remove_world(world);
+    close_books(space, world, thick, thin);
 }
 
 int main(void)
