@@ -1,0 +1,73 @@
+"""What README says of a fresh Debian 13: `apt install git make` is all that comes before `make`.
+
+Each test has a bare machine of its own (support/bare-debian), whose packages come from the archive: it needs the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from support.programs import REPOSITORY, run
+
+BARE = REPOSITORY / "tests/support/bare-debian"
+ROOTFS = REPOSITORY / "packaging/rootfs"
+LAYERS = ("base", "test", "lint")
+
+
+def version(file: str, name: str) -> str:
+    """What a file of versions, which shells source, gives a name."""
+    found = re.search(rf"^{name}=(\S+)$", (REPOSITORY / file).read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("form", [(), ("--image",)], ids=["installer", "image"])
+def test_every_package_is_to_be_had(form: tuple[str, ...]) -> None:
+    """contrib, where OpenZFS is, gets added; apt finds all that `prepare` asks it for."""
+    shown = run(BARE, *form, "packaging/rootfs/prepare", "--print-uris", *LAYERS, timeout=600)
+    files = [file.split("_") for file in re.findall(r"^'\S+' (\S+)\.deb ", shown, re.MULTILINE)]
+    found = {name: unquote(version) for name, version, _ in files}
+    there = set(re.findall(r"^(\S+) is already the newest version", shown, re.MULTILINE))
+    lines = [line for layer in LAYERS for line in (ROOTFS / f"packages.{layer}").read_text().splitlines()]
+    assert {line for line in lines if not line.startswith("#")} <= found.keys() | there
+    zfs = version("packaging/uml/versions", "ZFS_VERSION")
+    assert {found[name] for name in ("zfsutils-linux", "zfs-zed", "libzfs6linux", "libzpool6linux")} == {zfs}
+    assert found["nfs-ganesha"] == version("packaging/ganesha/versions", "NFS_GANESHA_VERSION")
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """`make demo JSON=1` on a bare machine; what it says is in the file `said`."""
+    command = [str(BARE), "--disk", "make", "demo", "JSON=1"]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.long
+def test_demo_serves(demo: subprocess.Popen[str], tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert demo.stdout is not None
+    line = demo.stdout.readline()
+    assert line, (tmp_path / "said").read_text()
+    print(f"demo: ready on a bare machine after {time.monotonic() - started:.0f} s")
+    answer = json.loads(line)
+    listing = run("iscsi-ls", f"iscsi://{answer['iscsi_portal']}")
+    assert f"Target:{answer['iqn']} Portal:{answer['iscsi_portal']}" in listing
+    os.killpg(demo.pid, signal.SIGINT)
+    rest, _ = demo.communicate(timeout=300)
+    said = (tmp_path / "said").read_text()
+    assert (demo.returncode, rest) == (0, ""), said
+    assert "demo: stopped; the data is kept" in said
