@@ -32,7 +32,7 @@ from guest import CACHE, HOST_ADDRESS, REPOSITORY, Disk, Forward, GuestError, Gu
 STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolute()
 POOL_FILE = STATE / "pool.img"
 POOL_BYTES = 8 << 30
-TARGET = CACHE / "target/release/zvaai-target"
+TARGET = CACHE / "target/zvaai-target"
 FSAL = CACHE / "ganesha_fsal/fsal/libfsalzvaai.so"
 VAAI_NAS = CACHE / "ganesha_fsal/client/vaai-nas"
 GANESHA_LIBRARY = CACHE / "ganesha/lib"

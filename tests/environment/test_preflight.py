@@ -83,7 +83,13 @@ def test_little_disk_space(tmp_path: Path) -> None:
     copy = f"mount -t tmpfs -o size=20m tmpfs {checkout} && mkdir {checkout}/packaging && cp {PREFLIGHT} {checkout}/packaging/"
     code, text = preflight(copy, checkout / "packaging/preflight")
     assert code == 1
-    assert "free where the checkout lies" in text and "free space" in text
+    assert f"MiB free where {checkout} lies; 3 GiB are needed" in text and "or move the checkout" in text
+
+
+def test_little_disk_space_for_what_checkouts_share(tmp_path: Path) -> None:
+    code, text = preflight(f"mount -t tmpfs -o size=20m tmpfs {tmp_path} && export ZVAAI_CACHE={tmp_path}/cache")
+    assert code == 1
+    assert f"MiB free where {tmp_path}/cache lies; 7 GiB are needed" in text and "set ZVAAI_CACHE to a folder elsewhere" in text
 
 
 def test_every_lack_is_named_at_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from support.programs import CACHE, wait_for
 
-PROGRAM = Path(os.environ.get("ZVAAI_TARGET", CACHE / "target/release/zvaai-target"))
+PROGRAM = Path(os.environ.get("ZVAAI_TARGET", CACHE / "target/zvaai-target"))
 """`ZVAAI_TARGET` names another build of it."""
 IQN = "iqn.2026-11.example.zvaai:test"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.programs import CACHE, run
 
-TOOL = CACHE / "target/release/examples/volume"
+TOOL = CACHE / "target/volume"
 
 
 def _call(*words: str | int | Path, timeout: float = 300) -> list[list[str]]:
