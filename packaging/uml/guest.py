@@ -124,9 +124,9 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
 @contextlib.contextmanager
 def state_folder() -> Iterator[Path]:
     """A folder of one guest, locked while it is used; removed afterwards, as are those that killed guests left."""
-    guests = CACHE / "guests"
+    guests = Path(os.environ.get("ZVAAI_GUESTS", CACHE / "guests"))
     guests.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "guests.lock").open("w") as making:
+    with guests.with_name(guests.name + ".lock").open("w") as making:
         fcntl.flock(making, fcntl.LOCK_EX)  # so that nobody removes a folder between its making and its locking
         for left in guests.iterdir():
             with contextlib.suppress(OSError), (left / "lock").open("r+") as old:
@@ -140,6 +140,26 @@ def state_folder() -> Iterator[Path]:
             yield state
         finally:
             shutil.rmtree(state, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def processor() -> Iterator[int]:
+    """The number of a processor that no other guest on this machine has, while there is one.
+
+    A guest's kernel and its processes run in turns, one system call after the other. On one processor that is up to twice as fast
+    as when each turn wakes another one.
+    """
+    numbers = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        for number in numbers:
+            lock = stack.enter_context(Path(f"/run/lock/zvaai-processor-{number}").open("a"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield number
+            return
+        yield numbers[os.getpid() % len(numbers)]
 
 
 class Forwarder:
@@ -240,7 +260,8 @@ class GuestProcess:
         self._write_command()
         # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is
         # not the first process: that one could not end by a signal of its own, which is how the kernel ends after a panic.
-        holder = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child"]
+        here = ["taskset", "--cpu-list", str(stack.enter_context(processor()))]
+        holder = [*here, "setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen(
             [*holder, "bash", "-c", '"$@"; exit', "guest", *self._arguments(memory)],
             stdin=subprocess.DEVNULL,

@@ -13,12 +13,23 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from support.programs import CACHE, REPOSITORY, wait_for
 
 RUN = REPOSITORY / "packaging/uml/run"
+GUESTS = CACHE / "guests-here"
+"""Where the guests of these tests are: others of this checkout may run beside them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guests_of_their_own() -> Iterator[None]:
+    """By the environment of the programs that are started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZVAAI_GUESTS", str(GUESTS))
+        yield
 
 
 def guest(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -136,7 +147,7 @@ def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -
         assert process.stdout is not None
         assert any("up" in line for line in process.stdout)
         kernel = min(map(int, guest_processes()))
-        (console,) = (CACHE / "guests").glob("*/guest/mconsole")
+        (console,) = GUESTS.glob("*/guest/mconsole")
         os.kill(kernel, signal.SIGSTOP)
         try:
             # Magic number, version, length, text (arch/um/drivers/mconsole.h).
@@ -157,10 +168,9 @@ def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -
 
 
 def guest_processes() -> set[str]:
-    """Identifiers of the User-Mode Linux processes of this checkout."""
-    return set(
-        subprocess.run(["pgrep", "-f", f"^{CACHE}/uml/linux.uml"], capture_output=True, text=True, check=False).stdout.split()
-    )
+    """Identifiers of the User-Mode Linux processes of these tests."""
+    pattern = f"^{CACHE}/uml/linux.uml .* uml_dir={GUESTS}/"
+    return set(subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split())
 
 
 def sysctl_is_put_back() -> bool:
@@ -175,7 +185,7 @@ def sysctl_is_put_back() -> bool:
 
 def test_nothing_is_left_behind() -> None:
     """The sysctl is put back, and a killed run leaves no process; its folder goes with the next guest."""
-    processes, folders = guest_processes(), set((CACHE / "guests").iterdir())
+    processes, folders = guest_processes(), set(GUESTS.iterdir())
     assert guest("true").returncode == 0
     assert sysctl_is_put_back()
     process = subprocess.Popen([RUN, "sleep", "1000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -185,7 +195,7 @@ def test_nothing_is_left_behind() -> None:
     process.wait()
     wait_for(lambda: guest_processes() <= processes, "the guest's processes are gone", 180)
     assert guest("true").returncode == 0
-    assert set((CACHE / "guests").iterdir()) <= folders
+    assert set(GUESTS.iterdir()) <= folders
     assert sysctl_is_put_back()
 
 
