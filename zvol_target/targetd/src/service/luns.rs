@@ -159,7 +159,7 @@ pub async fn change_lun(
 /// [`ServiceError::Unusable`] when the system does not answer, and the one known before stays.
 pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<(), ServiceError> {
     service.borrow().lun(target, number)?;
-    maintenance::retry_lun(service, target, number).await;
+    maintenance::retry_changed_lun(service, target, number).await;
     let unit = match service.borrow().running_lun(target, number) {
         Some(RunningLun {
             unit,

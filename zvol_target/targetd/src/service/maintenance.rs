@@ -43,19 +43,22 @@ pub async fn retry_failed(service: &Shared) {
 }
 
 /// Tries a failed logical unit again. Returns when that is done, or after [`RETRY_PATIENCE`] without a result: a path that the
-/// system still is opening is not tried again meanwhile.
-pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) {
+/// system still is opening is not tried again meanwhile, and `false` says that this is so.
+pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) -> bool {
     let lun = {
         let mut service = service.borrow_mut();
         let Ok(lun) = service.lun(target, number).cloned() else {
-            return;
+            return true;
         };
         let Ok(running) = service.running_target(target) else {
-            return;
+            return true;
         };
         let state = running.luns.get(&number).map(|lun| &lun.state);
-        if !matches!(state, Some(LunState::Failed { .. })) || !running.opening.insert(number) {
-            return;
+        if !matches!(state, Some(LunState::Failed { .. })) {
+            return true;
+        }
+        if !running.opening.insert(number) {
+            return false;
         }
         lun
     };
@@ -63,6 +66,15 @@ pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) {
     let attempt = tokio::task::spawn_local(attempt);
     // Dropped, it goes on by itself.
     let _ = tokio::time::timeout(RETRY_PATIENCE, attempt).await;
+    true
+}
+
+/// The same for somebody who knows that the path has changed: an attempt that began before that is waited for.
+pub(super) async fn retry_changed_lun(service: &Shared, target: &str, number: u16) {
+    let until = Instant::now() + RETRY_PATIENCE;
+    while !retry_lun(service, target, number).await && Instant::now() < until {
+        tokio::time::sleep(LOOKING_POLL).await;
+    }
 }
 
 async fn attempt(service: Shared, target: String, lun: Lun) {
