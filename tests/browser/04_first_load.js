@@ -72,7 +72,7 @@ test("the types of the console are those of the service", async () => {
   const page = await openPage(browser);
   const served = await (await page.context().request.get("/api/v1/openapi.json")).json();
   const { readFileSync } = await import("node:fs");
-  const built = JSON.parse(readFileSync(`${process.env.ZVAAI_CONSOLE_MODULES}/ui/openapi.json`, "utf8"));
+  const built = JSON.parse(readFileSync(`${process.env.ZVAAI_CONSOLE_MODULES}/openapi.json`, "utf8"));
   assert.deepEqual(served, built);
   await closePage(page);
 });

@@ -1,5 +1,6 @@
-// Every form meets what can go wrong with it: a story that has filled one in calls `survive` before it sends it. The answers are made here, so
-// that the service sees nothing of it, and nothing is loaded anew between them. Which forms there are, test_console.py finds in their sources.
+// A form meets what can go wrong with it: a story that has filled one in calls `survive` before it sends it. The answers are made here, so
+// that the service sees nothing of it, and nothing is loaded anew between them. Each run walks every form without a browser (ui/tests/forms);
+// in the browser only `make test-long` does.
 import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { problem } from "./harness.js";
@@ -15,6 +16,7 @@ const FAILURES = [
   { status: 401, shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
 ];
 const EVERYTHING = "**/api/v1/**";
+const LONG = process.env.ZVAAI_LONG === "1";
 const LONGEST_MS = 180_000;
 
 function answerOf(status) {
@@ -30,6 +32,7 @@ function answerOf(status) {
  * logged in; `changes`: whether it says what was changed.
  */
 export async function survive(page, name, button, { scope = page.getByRole("dialog"), item = null, session = true, changes = true } = {}) {
+  if (!LONG) return;
   const failures = FAILURES.filter(({ status }) => session || status !== 401).map(({ status, shown }) => ({
     status,
     shown: shown.filter((said) => changes || ![UNKNOWN, NOTHING].includes(said)),

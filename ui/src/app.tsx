@@ -32,28 +32,28 @@ const PoolScreen = lazy(() => import("./screens/pools/detail"));
 const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
-function onError(error: Error): void {
-  refused(client, asProblem(error));
+/** The cache of one page. Who is logged in is asked for at once, beside what the screen needs: nothing waits for it. */
+export function newCache(): QueryClient {
+  const onError = (error: Error): void => refused(client, asProblem(error));
+  const client: QueryClient = new QueryClient({
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: {
+      queries: {
+        staleTime: 5_000,
+        // Whether the appliance can be reached is seen by asking it; the browser knows of its own network cards only.
+        networkMode: "always",
+        // What is refused is refused again; what got no answer is asked for again, while the banner says so.
+        retry: (count, error) => asProblem(error).isConnection && count < 2,
+        retryDelay: 1_000,
+      },
+    },
+  });
+  void client.query(sessionQuery).catch(() => undefined);
+  return client;
 }
 
-const client = new QueryClient({
-  queryCache: new QueryCache({ onError }),
-  mutationCache: new MutationCache({ onError }),
-  defaultOptions: {
-    queries: {
-      staleTime: 5_000,
-      // Whether the appliance can be reached is seen by asking it; the browser knows of its own network cards only.
-      networkMode: "always",
-      // What is refused is refused again; what got no answer is asked for again, while the banner says so.
-      retry: (count, error) => asProblem(error).isConnection && count < 2,
-      retryDelay: 1_000,
-    },
-  },
-});
-// Asked for at once, beside what the screen needs: nothing waits for who is logged in.
-void client.query(sessionQuery).catch(() => undefined);
-
-export function App() {
+export function App({ client }: { readonly client: QueryClient }) {
   return (
     <Boundary>
       <QueryClientProvider client={client}>

@@ -18,7 +18,7 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
   const { session, logIn } = useSession();
   const [name, setName] = useState(session?.name ?? "");
   const [password, setPassword] = useState("");
-  const { send, pending, problem } = useSubmission(
+  const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
       async (asked: Asked) => {
         try {
@@ -49,13 +49,22 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
         ) : (
           <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />
         ))}
-      <TextField id="login-name" label={words.name} value={name} onChange={setName} autoComplete="username" required />
+      <TextField
+        id="login-name"
+        label={words.name}
+        value={name}
+        onChange={setName}
+        problem={fieldProblem("name")}
+        autoComplete="username"
+        required
+      />
       <TextField
         id="login-password"
         label={words.password}
         type="password"
         value={password}
         onChange={setPassword}
+        problem={fieldProblem("password")}
         autoComplete="current-password"
         required
       />

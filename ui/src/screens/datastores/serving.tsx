@@ -48,7 +48,7 @@ export function Serving({ store, ...job }: DialogProps) {
       lead={words.lead}
       submit={words.submit}
       ready={() => wrong === undefined && versions.length > 0}
-      knownFields={["clients", "versions", "squash"]}
+      knownFields={["clients"]}
       asked={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >

@@ -161,7 +161,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
           {words.add}
         </Button>
       </div>
-      {problem !== null && <ProblemAlert problem={problem} knownFields={["name"]} />}
+      {problem !== null && <ProblemAlert problem={problem} knownFields={pool === null ? ["name"] : []} />}
       {problem?.canForce === true && (
         <Checkbox id="build-force" label={words.force} isChecked={force} onChange={(_event, on) => setForce(on)} />
       )}

@@ -75,7 +75,6 @@ function Replace({ pool, device, ...job }: AboutDevice) {
       lead={words.replace.lead}
       submit={words.replace.submit}
       ready={() => disk !== ""}
-      knownFields={["new_device"]}
       asked={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
       ask={(body, headers) => api.POST("/api/v1/pools/{name}/replace", { params: { path: { name: pool.name } }, body, headers })}
     >

@@ -1,0 +1,139 @@
+/** The forms of hosts, host groups and schedules. */
+
+import type { Form } from "./walk";
+import { begun, ID, IQN } from "./world";
+
+const HOSTS = { at: "/hosts", version: '"host"', answer: {} };
+const GROUPS = { at: "/hosts?show=groups", version: '"group"', answer: {} };
+const SCHEDULES = { at: "/schedules", version: '"schedule"', answer: {} };
+const HOST_MARKS = { name: "Name", group: "Host group", iqns: "iSCSI names", addresses: "Addresses" };
+const SCHEDULE_MARKS = { name: "Name", every_minutes: "Every", keep: "Keep of each datastore" };
+
+export const hosts: readonly Form[] = [
+  {
+    ...GROUPS,
+    form: "hosts AddGroup",
+    version: undefined,
+    open: ["New group"],
+    fill: { Name: "cluster", ATS: false },
+    send: ["Make the group"],
+    sends: ["POST", "/host-groups", { name: "cluster", disabled_offloads: ["compare_and_write"] }],
+    marks: { name: "Name" },
+    done: "Group cluster was made",
+  },
+  {
+    ...GROUPS,
+    form: "hosts ChangeGroup",
+    open: ["Actions for lab", "Change"],
+    fill: { Name: "laboratory" },
+    send: ["Change"],
+    sends: ["PATCH", `/host-groups/${ID.group}`, { name: "laboratory" }],
+    marks: { name: "Name" },
+    done: "Group laboratory was changed",
+  },
+  {
+    ...GROUPS,
+    form: "hosts DeleteGroup",
+    open: ["Actions for lab", "Delete"],
+    send: ["Delete the group"],
+    sends: ["DELETE", `/host-groups/${ID.group}`],
+    done: "Group lab was deleted",
+  },
+  {
+    ...HOSTS,
+    form: "hosts AddHost",
+    version: undefined,
+    open: ["New host"],
+    fill: { Name: "esx2", "Host group": "lab", "iSCSI names": `${IQN}-2`, Addresses: "192.0.2.2" },
+    send: ["Add the host"],
+    sends: ["POST", "/hosts", { name: "esx2", group: ID.group, iqns: [`${IQN}-2`], addresses: ["192.0.2.2"] }],
+    marks: HOST_MARKS,
+    done: "esx2 was added",
+  },
+  {
+    ...HOSTS,
+    form: "hosts ChangeHost",
+    open: ["Actions for esx1", "Change"],
+    fill: { Name: "esx1-mine" },
+    send: ["Change"],
+    sends: ["PATCH", `/hosts/${ID.host}`, { name: "esx1-mine", force: false }],
+    marks: HOST_MARKS,
+    done: "esx1-mine was changed",
+  },
+  {
+    ...HOSTS,
+    form: "hosts SetChap",
+    open: ["Actions for esx1", "Rotate CHAP secret"],
+    fill: { "User name": "esx1", Secret: "a secret of a host" },
+    send: ["Set the secret"],
+    sends: ["PUT", `/hosts/${ID.host}/chap`, { name: "esx1", secret: "a secret of a host" }],
+    marks: { name: "User name", secret: "Secret" },
+    done: "The CHAP secret of esx1 was set",
+  },
+  {
+    ...HOSTS,
+    form: "hosts RemoveChap",
+    open: ["Actions for esx1", "Remove CHAP secret"],
+    send: ["Remove it"],
+    sends: ["DELETE", `/hosts/${ID.host}/chap`],
+    done: "The CHAP secret of esx1 was removed",
+  },
+  {
+    ...HOSTS,
+    form: "hosts DeleteHost",
+    open: ["Actions for esx1", "Delete"],
+    fill: { "Type esx1 to confirm": "esx1" },
+    send: ["Delete the host"],
+    sends: ["DELETE", `/hosts/${ID.host}`],
+    done: "esx1 was deleted",
+  },
+];
+
+export const schedules: readonly Form[] = [
+  {
+    ...SCHEDULES,
+    form: "schedules AddSchedule",
+    version: undefined,
+    open: ["New schedule"],
+    fill: { Name: "daily", vmfs1: true, Every: "2", Unit: "Days", "Keep of each datastore": "30" },
+    send: ["Make the schedule"],
+    sends: ["POST", "/schedules", { name: "daily", datastores: [ID.vmfs], every_minutes: 2880, keep: 30, enabled: true }],
+    marks: SCHEDULE_MARKS,
+    done: "Schedule daily was made",
+  },
+  {
+    ...SCHEDULES,
+    form: "schedules ChangeSchedule",
+    open: ["Actions for hourly", "Change"],
+    fill: { Unit: "Days" },
+    send: ["Change"],
+    sends: ["PATCH", `/schedules/${ID.schedule}`, { every_minutes: 1440 }],
+    marks: SCHEDULE_MARKS,
+    done: "hourly was changed",
+  },
+  {
+    ...SCHEDULES,
+    form: "schedules PauseSchedule",
+    open: ["Actions for hourly", "Pause"],
+    send: ["Pause"],
+    sends: ["PATCH", `/schedules/${ID.schedule}`, { enabled: false }],
+    done: "hourly is paused",
+  },
+  {
+    ...SCHEDULES,
+    form: "schedules DeleteSchedule",
+    open: ["Actions for hourly", "Delete"],
+    fill: { "Type hourly to confirm": "hourly" },
+    send: ["Delete the schedule"],
+    sends: ["DELETE", `/schedules/${ID.schedule}`],
+    done: "hourly was deleted",
+  },
+  {
+    at: "/schedules",
+    form: "schedules RunSchedule",
+    open: ["Actions for hourly", "Run now"],
+    send: ["Run now"],
+    sends: ["POST", `/schedules/${ID.schedule}/run`],
+    answer: begun,
+  },
+];

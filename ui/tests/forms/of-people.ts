@@ -1,0 +1,218 @@
+/** The forms of users, tokens and the system, and the few that are no dialog: login, jobs, alerts. */
+
+import { formatTime } from "../../src/format/time";
+import type { Form } from "./walk";
+import { AT, begun, ID, token, webhook } from "./world";
+
+const USERS = { at: "/users", version: '"user"', answer: {} };
+const SYSTEM = { at: "/system", answer: {} };
+const HOOK = { ...SYSTEM, version: '"webhook"' };
+const PASSWORD = "correct horse battery";
+const SECRET = "a secret that is told once";
+const TWICE = { Password: PASSWORD, "Repeat the password": PASSWORD };
+const FILE = "the content of a backup";
+
+export const people: readonly Form[] = [
+  {
+    ...USERS,
+    form: "people CreateUser",
+    version: undefined,
+    open: ["New user"],
+    fill: { "User name": "anna", Viewer: true, ...TWICE },
+    send: ["Make the user"],
+    sends: ["POST", "/users", { name: "anna", role: "viewer", password: PASSWORD }],
+    marks: { name: "User name", password: "Password" },
+    done: "The user anna was made",
+  },
+  {
+    ...USERS,
+    form: "people ChangeRole",
+    open: ["Actions for olga", "Change role"],
+    fill: { Operator: true },
+    send: ["Change it"],
+    sends: ["PATCH", `/users/${ID.user}`, { role: "operator" }],
+    done: "olga was changed",
+  },
+  {
+    ...USERS,
+    form: "people ResetPassword",
+    open: ["Actions for olga", "Reset password"],
+    fill: { ...TWICE, "End all API tokens of this user, too": true },
+    send: ["Set the password"],
+    sends: ["PATCH", `/users/${ID.user}`, { password: PASSWORD, end_tokens: true }],
+    marks: { password: "Password" },
+    done: "olga was changed",
+  },
+  {
+    ...USERS,
+    form: "people LockOut",
+    open: ["Actions for olga", "Lock out"],
+    send: ["Lock out"],
+    sends: ["PATCH", `/users/${ID.user}`, { disabled: true }],
+    done: "olga was changed",
+  },
+  {
+    ...USERS,
+    form: "people DeleteUser",
+    open: ["Actions for olga", "Delete"],
+    fill: { "Type olga to confirm": "olga" },
+    send: ["Delete the user"],
+    sends: ["DELETE", `/users/${ID.user}`],
+    done: "olga was deleted",
+  },
+  {
+    at: "/users",
+    form: "people OwnPassword",
+    open: ["User menu of admin", "Change password"],
+    fill: { "Present password": "the present one", "New password": PASSWORD, "Repeat the password": PASSWORD },
+    send: ["Change the password"],
+    sends: ["POST", "/session/password", { current: "the present one", new: PASSWORD, end_tokens: false }],
+    marks: { current: "Present password", new: "New password" },
+    answer: {},
+    done: "Your password was changed",
+  },
+  {
+    at: "/users",
+    form: "people CreateToken",
+    open: ["New token"],
+    fill: { Name: "backup", "Valid for": "30 days", "Your password": PASSWORD },
+    send: ["Make the token"],
+    sends: ["POST", "/tokens", { name: "backup", scope: "viewer", days: 30, password: PASSWORD }],
+    marks: { name: "Name", password: "Your password" },
+    answer: { ...token, name: "backup", secret: SECRET },
+    done: "The token backup",
+  },
+  {
+    at: "/users",
+    form: "people DeleteToken",
+    open: ["Delete the token prometheus"],
+    send: ["Delete the token"],
+    sends: ["DELETE", `/tokens/${ID.token}`],
+    answer: {},
+    done: "The token prometheus was deleted",
+  },
+];
+
+export const system: readonly Form[] = [
+  {
+    ...SYSTEM,
+    form: "system BackUp",
+    open: ["Back up"],
+    fill: { Passphrase: PASSWORD, "Repeat the passphrase": PASSWORD },
+    send: ["Make the file"],
+    sends: ["POST", "/configuration/backup", { passphrase: PASSWORD }],
+    marks: { passphrase: "Passphrase" },
+    done: "The backup was made",
+  },
+  {
+    ...SYSTEM,
+    form: "system Restore",
+    open: ["Restore"],
+    fill: { "Backup file": new File([FILE], "backup.json"), Passphrase: PASSWORD },
+    first: ["Show what would change", { applied: false, changes: ["webhook chat"] }],
+    send: ["Restore it"],
+    sends: ["POST", "/configuration/restore", { backup: FILE, passphrase: PASSWORD, dry_run: false, force: false }],
+    marks: { passphrase: "Passphrase" },
+    answer: { applied: true, changes: [] },
+    done: "The configuration was restored",
+  },
+  {
+    ...SYSTEM,
+    form: "system Bundles",
+    inPage: true,
+    send: ["Make a support bundle"],
+    sends: ["POST", "/support-bundles"],
+    answer: begun,
+    done: "It is being made.",
+  },
+  {
+    ...SYSTEM,
+    form: "system Remove",
+    open: [`Delete the bundle of ${formatTime(AT)}`],
+    send: ["Delete the bundle"],
+    sends: ["DELETE", `/support-bundles/${ID.bundle}`],
+  },
+  {
+    ...SYSTEM,
+    form: "system CreateWebhook",
+    open: ["New webhook"],
+    fill: { Name: "mail", Address: "https://mail.example/hook", Send: "All news" },
+    send: ["Make the webhook"],
+    sends: [
+      "POST",
+      "/webhooks",
+      { name: "mail", url: "https://mail.example/hook", severity: "info", certificate: null, enabled: true },
+    ],
+    marks: { name: "Name", url: "Address" },
+    answer: { ...webhook, name: "mail", secret: SECRET },
+    done: "mail",
+  },
+  {
+    ...HOOK,
+    form: "system ChangeWebhook",
+    open: ["Actions for chat", "Change"],
+    fill: { "Send alerts there": false },
+    send: ["Change it"],
+    sends: ["PATCH", `/webhooks/${ID.webhook}`, { enabled: false }],
+    marks: { name: "Name", url: "Address" },
+    done: "chat was changed",
+  },
+  {
+    ...HOOK,
+    form: "system RenewSecret",
+    open: ["Actions for chat", "New secret"],
+    send: ["Make a new one"],
+    sends: ["POST", `/webhooks/${ID.webhook}/secret`],
+    answer: { ...webhook, secret: SECRET },
+    done: "chat",
+  },
+  {
+    ...HOOK,
+    form: "system DeleteWebhook",
+    open: ["Actions for chat", "Delete"],
+    send: ["Delete the webhook"],
+    sends: ["DELETE", `/webhooks/${ID.webhook}`],
+    done: "chat was deleted",
+  },
+  {
+    ...SYSTEM,
+    form: "system WebhookTable",
+    inPage: true,
+    send: ["Actions for chat", "Send a test"],
+    sends: ["POST", `/webhooks/${ID.webhook}/test`],
+    answer: { state: "delivered", status: 200 },
+    done: "chat took the test (200)",
+  },
+];
+
+export const others: readonly Form[] = [
+  {
+    at: "/login",
+    form: ". LoginForm",
+    out: true,
+    inPage: true,
+    changesNothing: true,
+    withoutKey: true,
+    fill: { "User name": "admin", Password: PASSWORD },
+    send: ["Log in"],
+    sends: ["POST", "/session", { name: "admin", password: PASSWORD }],
+    marks: { name: "User name", password: "Password" },
+    done: "Dashboard",
+  },
+  {
+    at: `/jobs/${ID.job}`,
+    form: ". JobFacts",
+    inPage: true,
+    send: ["Cancel"],
+    sends: ["POST", `/jobs/${ID.job}/cancel`],
+    answer: begun,
+  },
+  {
+    at: "/alerts",
+    form: ". AlertTable",
+    inPage: true,
+    send: ["Acknowledge"],
+    sends: ["POST", "/alerts/1/acknowledge"],
+    answer: {},
+  },
+];

@@ -1,0 +1,139 @@
+/** The forms of pools, disks and keys, and of the first start. */
+
+import type { Form } from "./walk";
+import { begun, DISKS, page } from "./world";
+
+const POOL = { at: "/pools/tank", answer: begun };
+const [ONE, , FREE = "", OTHER = ""] = DISKS;
+const LOOK = "Show what will be made";
+const PASSWORD = "correct horse battery";
+const KEY = "0123456789abcdef".repeat(4);
+
+const EXTEND = { at: "/pools/tank/extend", inPage: true, fill: { Use: "Spare", [`Choose ${FREE}`]: true } };
+const SPARE = { vdevs: [{ devices: [FREE], redundancy: "stripe", role: "spare" }], force: false };
+
+export const pools: readonly Form[] = [
+  {
+    ...EXTEND,
+    form: "pools Builder.planned",
+    send: [LOOK],
+    sends: ["POST", "/pools/plan", { ...SPARE, name: "tank", extend: true }],
+    answer: { layout: ["tank", `  spare ${FREE}`] },
+    done: "Nothing has been changed yet",
+  },
+  {
+    ...EXTEND,
+    form: "pools Builder.made",
+    first: [LOOK, { layout: ["tank", `  spare ${FREE}`] }],
+    send: ["Add the disks"],
+    sends: ["POST", "/pools/tank/extend", SPARE],
+    answer: begun,
+    done: "Grow datastore",
+  },
+  {
+    ...POOL,
+    form: "pools Scrub",
+    open: ["Actions", "Start scrub"],
+    send: ["Start scrub"],
+    sends: ["POST", "/pools/tank/scrub", { action: "start" }],
+  },
+  {
+    ...POOL,
+    form: "pools Export",
+    open: ["Actions", "Export pool"],
+    fill: { "Type tank to confirm": "tank" },
+    send: ["Export"],
+    sends: ["POST", "/pools/tank/export"],
+  },
+  {
+    ...POOL,
+    form: "pools ChangeDevice",
+    open: [`Actions for ${ONE}`, "Take offline"],
+    send: ["Take offline"],
+    sends: ["POST", "/pools/tank/device", { device: ONE, action: "offline" }],
+  },
+  {
+    ...POOL,
+    form: "pools Replace",
+    open: [`Actions for ${ONE}`, "Replace"],
+    fill: { [FREE]: true },
+    send: ["Replace"],
+    sends: ["POST", "/pools/tank/replace", { device: ONE, new_device: FREE, force: false }],
+  },
+  {
+    at: "/pools",
+    form: "pools ImportPool",
+    open: ["Actions", "Import pool"],
+    fill: {
+      "vault: ONLINE, 2 disks": true,
+      "It is not in use there, and will not be: import it nevertheless": true,
+      "Name here": "safe",
+    },
+    send: ["Import"],
+    sends: ["POST", "/pools/import", { pool: "31", new_name: "safe", force: true }],
+    marks: { new_name: "Name here" },
+    answer: begun,
+  },
+  {
+    at: "/pools/tank",
+    form: "pools KeyFacts",
+    open: ["Export key"],
+    send: ["Show the key"],
+    sends: ["POST", "/encryption-keys/tank/export"],
+    answer: { pool: "tank", secret: KEY },
+    done: KEY,
+  },
+  {
+    at: "/pools/tank",
+    form: "pools EnterKey",
+    version: '"key"',
+    open: ["Confirm key"],
+    fill: { Key: KEY },
+    send: ["I have it"],
+    sends: ["POST", "/encryption-keys/tank/confirm", { secret: KEY }],
+    marks: { secret: "Key" },
+    answer: {},
+    done: "The key is confirmed",
+  },
+];
+
+const FIRST_POOL = {
+  at: "/first-start",
+  told: { "/pools": page() },
+  inPage: true,
+  fill: { [`Choose ${FREE}`]: true, [`Choose ${OTHER}`]: true },
+  marks: { name: "Name" },
+};
+const MIRROR = { name: "tank", vdevs: [{ devices: [FREE, OTHER], redundancy: "mirror", role: "data" }], force: false };
+
+export const firstStart: readonly Form[] = [
+  {
+    at: "/first-start",
+    told: { "/setup": { needed: true } },
+    form: "first-start AccountStep",
+    out: true,
+    inPage: true,
+    withoutKey: true,
+    fill: { "One-time code": "0000-0000-0000-0000-0000", Password: PASSWORD, "Repeat the password": PASSWORD },
+    send: ["Make the administrator"],
+    sends: ["POST", "/setup", { code: "0000-0000-0000-0000-0000", name: "admin", password: PASSWORD }],
+    marks: { code: "One-time code", name: "User name", password: "Password" },
+    answer: {},
+  },
+  {
+    ...FIRST_POOL,
+    form: "first-start PoolForm.planned",
+    send: [LOOK],
+    sends: ["POST", "/pools/plan", { ...MIRROR, extend: false }],
+    answer: { layout: ["tank", "  mirror-0"] },
+    done: "mirror-0",
+  },
+  {
+    ...FIRST_POOL,
+    form: "first-start PoolForm.made",
+    first: [LOOK, { layout: ["tank", "  mirror-0"] }],
+    send: ["Make the pool"],
+    sends: ["POST", "/pools", MIRROR],
+    answer: begun,
+  },
+];

@@ -1,0 +1,202 @@
+/**
+ * A form meets what can go wrong with it. It is filled in once, and stays on one page, as somebody at the console has it: the service
+ * refuses it, fails or can't be reached, and at last takes it.
+ */
+
+import { render } from "@testing-library/react";
+import type { UserEvent } from "@testing-library/user-event";
+import { createElement } from "react";
+import { expect } from "vitest";
+import { App, newCache } from "../../src/app";
+import { beginService, service, type Answer, type Sent } from "./border";
+import { dialog, field, fill, isDisabled, newUser, press, problemIn, toPress, typed, until, type Value } from "./page";
+import { problemBody, SECRET } from "./problems";
+import { session } from "./world";
+
+export interface Form {
+  /** Its folder below src/screens and its component; where that sends several things, which one. */
+  readonly form: string;
+  /** The address of its screen. */
+  readonly at: string;
+  /** What is told otherwise than in the world. */
+  readonly told?: Readonly<Record<string, unknown>>;
+  /** Whether it is for whom nobody knows yet. */
+  readonly out?: boolean;
+  /** What is pressed to open it, by its names. */
+  readonly open?: readonly string[];
+  /** Where it is no dialog. */
+  readonly inPage?: boolean;
+  /** What is filled in; a list: on one step after the other, each left by its button. */
+  readonly fill?: Readonly<Record<string, Value>>;
+  readonly steps?: readonly (readonly [button: string, fill: Readonly<Record<string, Value>>])[];
+  /** A dry run that comes first, and what it is answered with. */
+  readonly first?: readonly [button: string, answer: unknown];
+  /** What sends it: a button, or a menu and its item. */
+  readonly send: readonly string[];
+  /** The request. */
+  readonly sends: readonly [method: string, path: string, body?: unknown];
+  /** The version that it is sent for. */
+  readonly version?: string;
+  /** Whether it says nothing of what was changed. */
+  readonly changesNothing?: boolean;
+  /** Whether it may be done twice. */
+  readonly withoutKey?: boolean;
+  /** Fields of the request, by the labels under which it is told what is wrong with them. */
+  readonly marks?: Readonly<Record<string, string>>;
+  /** What it is answered with at last. */
+  readonly answer?: unknown;
+  /** What is shown then; of a dialog that it has gone. */
+  readonly done?: string;
+}
+
+const UNKNOWN = "Whether something was changed is not known.";
+const NOTHING = "Nothing was changed.";
+const BLOCKING = "what is in the way of it";
+const REASON = "a reason of the service";
+
+interface Failure {
+  readonly answer: Answer;
+  readonly shown: readonly string[];
+}
+
+const refusal = (status: number, more = {}): Answer => ({ status, body: problemBody(status, more) });
+/** The session's end comes last: whoever logs in again goes on. */
+const FAILURES: readonly Failure[] = [
+  { answer: null, shown: ["The appliance does not answer", UNKNOWN] },
+  { answer: refusal(409, { blocking: [BLOCKING] }), shown: ["Something is in the way", NOTHING, BLOCKING] },
+  {
+    answer: refusal(422, { errors: [{ field: "nowhere", reason: REASON }] }),
+    shown: ["Some values are not right", NOTHING, REASON],
+  },
+  { answer: refusal(500), shown: ["The appliance is at fault", UNKNOWN] },
+  { answer: refusal(401), shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
+];
+
+/** Where a form is, and who fills it in. */
+interface Place {
+  readonly user: UserEvent;
+  readonly scope: Element;
+  readonly form: Form;
+  readonly before: string;
+}
+
+async function openForm(form: Form): Promise<Place> {
+  beginService({ told: form.told ?? {}, out: form.out ?? false });
+  window.history.replaceState(null, "", form.at);
+  render(createElement(App, { client: newCache() }));
+  const user = newUser();
+  await press(user, form.open ?? []);
+  const scope = await until("it does not open", () => (form.inPage ? document.querySelector("main") : dialog()));
+  for (const [name, value] of Object.entries(form.fill ?? {})) await fill(user, scope, name, value);
+  for (const [button, values] of form.steps ?? []) {
+    for (const [name, value] of Object.entries(values)) await fill(user, scope, name, value);
+    await press(user, [button], scope);
+  }
+  if (form.first !== undefined) {
+    const [button, body] = form.first;
+    service.answers = [{ status: 200, body }];
+    await press(user, [button], scope);
+  }
+  await until("it can't be sent", () => isReady(form, scope));
+  service.sent = [];
+  return { user, scope, form, before: typed(scope) };
+}
+
+function isReady({ send: [button = ""] }: Form, scope: Element): boolean {
+  const found = toPress(button, scope);
+  return found !== null && !isDisabled(found);
+}
+
+/** Sends it, to be answered so: what was sent, which is one request. */
+async function sendOnce({ user, scope, form, before }: Place, { answer, shown }: Failure): Promise<Sent> {
+  const had = service.sent.length;
+  service.answers = [answer];
+  await press(user, form.send, scope);
+  const said = form.changesNothing ? shown.filter((one) => one !== UNKNOWN && one !== NOTHING) : shown;
+  const told = () => said.every((one) => problemIn(scope).includes(one));
+  await until(`${answer?.status ?? "a lost connection"} is not told`, () => told() && isReady(form, scope));
+  expect(typed(scope), "what was typed").toBe(before);
+  expect(document.body.textContent, "what the service said of its fault").not.toContain(SECRET);
+  const [sent, ...more] = service.sent.slice(had);
+  expect(more, "sent more than once").toEqual([]);
+  return sentAs(form, sent);
+}
+
+/** That it is the form's request. */
+function sentAs({ sends: [method, path, body = null], version, out }: Form, sent: Sent | undefined): Sent {
+  if (sent === undefined) throw new Error("nothing was sent");
+  expect([sent.method, sent.path, sent.body]).toEqual([method, path, body]);
+  expect(sent.headers.get("If-Match"), "the version").toBe(version ?? null);
+  if (!out) expect(sent.headers.get("X-CSRF-Token")).toBe(session.csrf_token);
+  return sent;
+}
+
+async function logInAgain({ user, scope, before }: Place): Promise<void> {
+  const login = await until("nobody is asked to log in again", () => document.querySelector("#login-again-dialog"));
+  await until("the login has no focus", () => login.contains(document.activeElement));
+  await fill(user, login, "Password", "a password");
+  await press(user, ["Log in again"], login);
+  await until("the login stays", () => !login.isConnected);
+  expect(typed(scope), "what was typed, after the login").toBe(before);
+  await until("the focus has not come back", () => scope.contains(document.activeElement));
+}
+
+/** The service refuses each value that was sent: each reason is told, at its field where the form has one for it. */
+async function refuseAll(place: Place): Promise<void> {
+  const { form, scope } = place;
+  const { marks = {}, sends } = form;
+  const [, , body] = sends;
+  const names = [...new Set([...Object.keys(body ?? {}), ...Object.keys(marks)])];
+  const reasonOf = (name: string) => `what is wrong with ${name}.`;
+  await sendOnce(place, {
+    answer: refusal(422, { errors: names.map((name) => ({ field: name, reason: reasonOf(name) })) }),
+    shown: ["Some values are not right", NOTHING],
+  });
+  for (const name of names) expect(scope.textContent).toContain(reasonOf(name));
+  for (const [name, label] of Object.entries(marks)) {
+    const marked = field(label, scope);
+    expect(marked?.getAttribute("aria-invalid"), label).toBe("true");
+    const described = document.getElementById(marked?.getAttribute("aria-describedby") ?? "");
+    expect(described?.textContent, label).toContain(reasonOf(name));
+    expect(problemIn(scope), "told at its field, and there alone").not.toContain(reasonOf(name));
+  }
+}
+
+/** Sends it once more, and it is taken. */
+async function sendAtLast({ user, scope, form }: Place): Promise<void> {
+  const had = service.sent.length;
+  service.answers = form.answer === undefined ? [] : [{ status: 200, body: form.answer }];
+  await press(user, form.send, scope);
+  const { done } = form;
+  if (!form.inPage) await until("the dialog stays", () => !scope.isConnected);
+  if (done !== undefined) await until(`it does not say: ${done}`, () => document.body.textContent.includes(done));
+  sentAs(form, service.sent[had]);
+}
+
+export async function walk(form: Form): Promise<void> {
+  const place = await openForm(form);
+  const sent: Sent[] = [];
+  for (const failure of FAILURES) {
+    const ends = failure.answer?.status === 401;
+    if (ends && form.out) continue;
+    sent.push(await sendOnce(place, failure));
+    if (ends) await logInAgain(place);
+    else if (!form.inPage) expect(place.scope.contains(document.activeElement), "the focus has left the dialog").toBe(true);
+  }
+  checkKeys(form, sent);
+  await refuseAll(place);
+  await sendAtLast(place);
+  expect(service.unknown, "asked for, and not in the world").toEqual([]);
+}
+
+/** After a lost connection and a 500 it is the same request; what was refused is another one. */
+function checkKeys(form: Form, sent: readonly Sent[]): void {
+  const keys = sent.map(({ headers }) => headers.get("Idempotency-Key"));
+  if (form.withoutKey) {
+    expect(keys.filter((one) => one !== null)).toEqual([]);
+    return;
+  }
+  expect(keys).not.toContain(null);
+  const [lost, conflict, invalid, fault, again] = keys;
+  expect([lost === conflict, conflict === invalid, invalid === fault, fault === again]).toEqual([true, false, false, true]);
+}
