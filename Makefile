@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 enter := packaging/rootfs/enter
-.PHONY: help demo demo-reset test test-fast test-kernel test-long lint fuzz bench clean
+.PHONY: help demo demo-reset check test test-long lint fuzz bench bench-long clean clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -14,19 +14,16 @@ demo: ## serve iSCSI LUNs and an NFS export on real OpenZFS until Ctrl-C; JSON=1
 demo-reset: ## throw the demo's data away
 	@packaging/demo/reset
 
-test: ## test-fast and test-kernel
-	@tests/run all
+check: ## formatting, static checks and unit tests: no guest, no browser, no daemon
+	@tests/run check
 
-test-fast: ## unit tests and the target on file volumes, natively
-	@tests/run fast
+test: ## all that a change can break, on the real OpenZFS module too
+	@tests/run test
 
-test-kernel: ## the target, zvol_clone and the demo on the real OpenZFS module
-	@tests/run kernel
-
-test-long: ## the same, with longer random runs and the fallback kernel
+test-long: ## all there is: more seeds, longer soaks, the fallback kernel
 	@tests/run long
 
-lint: ## formatting and static checks of everything
+lint: ## formatting and static checks alone
 	@tests/lint
 
 doors := procedure22 procedure22_copy vaai_nas nas_control
@@ -35,8 +32,14 @@ fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login vaa
 	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))
 	@$(if $(and $(TARGETS),$(if $(filter $(doors),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(doors),$(TARGETS)))
 
-bench: ## ours beside its peers and the bound, in one run; the service with 1,000 datastores
-	@tests/bench/run
+bench: ## ours beside its peers and the bound, in one run of less than 10 min
+	@tests/bench/run short
 
-clean: ## remove all that was built (the demo's data stays)
+bench-long: ## the same with all sizes and more rounds, and the service with 1,000 datastores; over an hour
+	@tests/bench/run long
+
+clean: ## remove what belongs to this checkout alone (the demo's data stays)
 	@packaging/clean
+
+clean-cache: ## remove what all checkouts share, too: the Debian 13 environment, the kernel, builds
+	@packaging/clean cache

@@ -28,13 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the sizes and rounds marked `long` to `make test-long`; each has a shorter sister that always runs.
-
-    The same with the guest's round of what is marked `natively`.
-    """
+    """Leaves what is marked `long` to `make test-long`. The mark says why."""
+    for item in items:
+        for mark in item.iter_markers("long"):
+            assert mark.args and isinstance(mark.args[0], str), f"{item.nodeid}: the mark `long` wants its reason"
     if not config.getoption("--long"):
-        marks = ("long", "natively") if IN_GUEST else ("long",)
-        left = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
+        left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
 
@@ -75,7 +74,7 @@ def seed(pytestconfig: pytest.Config) -> int:
 def pool() -> Iterator[Pool]:
     """The pool of the kernel tier, on the guest's first disk."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     pool = Pool("tank", os.environ["ZVAAI_DISKS"].split()[0])
     yield pool
     pool.destroy()

@@ -56,7 +56,7 @@ def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.mark.long
+@pytest.mark.long("10 min: it installs and builds everything")
 def test_demo_serves(demo: subprocess.Popen[str], tmp_path: Path) -> None:
     started = time.monotonic()
     assert demo.stdout is not None

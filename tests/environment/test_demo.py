@@ -235,7 +235,6 @@ def printed(screen: str, begin: str) -> str:
     return "\n".join(itertools.takewhile(str.strip, lines))
 
 
-@pytest.mark.natively
 def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
     answer = demo.start()["nfs"]
     wait_for(lambda: "Ctrl-C stops everything" in demo.log.read_text(), "the screen", 180)

@@ -15,7 +15,8 @@ RUN = REPOSITORY / "packaging/uml/run"
 CHANGER = Path(__file__).with_name("file_changer.py")
 
 
-@pytest.mark.parametrize("cut", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 5))])
+@pytest.mark.long("23 s each; test_power_cut.py and test_clone_power_cut.py cut the power in each run")
+@pytest.mark.parametrize("cut", range(5))
 def test_the_books_survive_a_power_cut(state: Path, seed: int, cut: int) -> None:
     """What was answered is so, and no file that is there has less than it was promised."""
     disk = ["--disk", f"2G:{state / 'disk'}"]

@@ -255,6 +255,6 @@ def test_a_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str],
     run_day(appliance, seed, 16, tell)
 
 
-@pytest.mark.long
+@pytest.mark.long("200 kills; test_a_day_with_kills has some in each run")
 def test_a_long_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str], None]) -> None:
     run_day(appliance, seed, 200, tell)

@@ -23,8 +23,8 @@ from support.zfs import Pool
 def module_file() -> Path:
     """The module as built for this guest's kernel."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
-    assert kernel_module.MODULE.exists(), "not built: packaging/dkms/zvol_clone/build-uml .cache/zvol_clone"
+        pytest.fail("this test runs in a guest: tests/README.md says how")
+    assert kernel_module.MODULE.exists(), "not built: packaging/build-kernel"
     return kernel_module.MODULE
 
 

@@ -204,14 +204,10 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
     asyncio.run(scenario())
 
 
+@pytest.mark.long("30 s each; test_only_new_space_is_refused_when_a_pool_is_full fills a pool in each run")
 @pytest.mark.parametrize(
     ("full", "blk_mq"),
-    [
-        ("pool", 1),
-        pytest.param("quota", 0, marks=pytest.mark.long),
-        pytest.param("quota", 1, marks=pytest.mark.long),
-        pytest.param("pool", 0, marks=pytest.mark.long),
-    ],
+    [("pool", 1), ("pool", 0), ("quota", 0), ("quota", 1)],
 )
 def test_the_kernel_s_eio_is_want_of_space(
     short_pool: ShortPool, short_target: Target, zfs_parameter: Callable[[str, int], None], full: str, blk_mq: int

@@ -103,9 +103,8 @@ def eventually(check: Callable[[], None]) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(
-    "tags", [pytest.param((1, 1), marks=pytest.mark.long, id="one group"), pytest.param((1, 2), id="two groups")]
-)
+@pytest.mark.long("70 s, mostly timeouts of the kernel; cables are pulled in test_open_iscsi.py and target/test_paths.py")
+@pytest.mark.parametrize("tags", [pytest.param((1, 1), id="one group"), pytest.param((1, 2), id="two groups")])
 def test_a_path_is_cut_and_returns(
     tmp_path: Path, make_volume: VolumeMaker, multipathd: None, seed: int, tags: tuple[int, int]
 ) -> None:

@@ -61,7 +61,8 @@ async def overwrite_when_full(pool: ShortPool, disks: Luns, *ranges: tuple[int, 
             await in_full(disks.session, offset * MIB, length)
 
 
-@pytest.mark.parametrize("copies", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.long("55 s; test_what_a_thick_lun_shares_is_reserved fills a pool below a thick LUN in each run")
+@pytest.mark.parametrize("copies", [1, 2])
 def test_what_is_shared_stays_reserved_over_a_crash(
     short_pool: ShortPool, short_target: Target, device: ZvolClone, copies: int
 ) -> None:
@@ -95,6 +96,7 @@ def test_what_is_shared_stays_reserved_over_a_crash(
     asyncio.run(overwrite())
 
 
+@pytest.mark.long("35 s; the same pool is filled by test_what_a_thick_lun_shares_is_reserved")
 def test_what_a_lun_shared_before_it_was_thick_is_reserved(
     short_pool: ShortPool, short_target: Target, device: ZvolClone
 ) -> None:
@@ -120,6 +122,7 @@ def test_what_a_lun_shared_before_it_was_thick_is_reserved(
     asyncio.run(scenario())
 
 
+@pytest.mark.long("30 s; the same pool is filled by test_what_a_thick_lun_shares_is_reserved")
 def test_a_thick_lun_keeps_what_it_shares_with_one_that_becomes_thin(
     short_pool: ShortPool, short_target: Target, device: ZvolClone
 ) -> None:
@@ -186,6 +189,7 @@ def test_a_lun_is_made_thick_where_it_goes(short_pool: ShortPool, short_target: 
     wait_until_thick(short_target)
 
 
+@pytest.mark.long("22 s; the unit tests of the ledger count it in each run")
 def test_what_is_reserved_for_a_lun_is_its_own_to_grow_into(short_pool: ShortPool, short_target: Target) -> None:
     """A zvol with a `refreservation` smaller than its size: at the headroom, that much new space is still not refused."""
     volume = short_pool.create_volume("lun", 1024, volblocksize="16K", compression="off")
@@ -215,6 +219,7 @@ def failing_zfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return flag
 
 
+@pytest.mark.long("16 s; the unit tests of the ledger have it in each run")
 def test_nothing_is_shared_before_it_is_counted(
     short_pool: ShortPool, device: ZvolClone, tmp_path: Path, failing_zfs: Path
 ) -> None:
@@ -277,6 +282,7 @@ def nobody_s(volume: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.long("18 s of what the target does when zfs allow is missing, a fault of the installation")
 def test_without_the_right_to_reserve_that_is_said(short_pool: ShortPool) -> None:
     """A daemon that may not set properties refuses new space at the headroom, and thick LUNs, and says why; allowed, it holds."""
     volume = short_pool.create_volume("lun", 1024, volblocksize="16K", compression="off")

@@ -15,8 +15,6 @@ from support.onc_rpc import Nfs3, Nobody, RpcConnection, RpcError, User, mount, 
 from support.procedure22 import COMPLETE, Procedure22
 from support.vaai_nas import PROGRAM, VERSION, Program, ProgramError, clone_arguments
 
-pytestmark = pytest.mark.natively
-
 OK, ACCES, ACCESS = 0, 13, 2
 COMPLETE_JOB = 2
 

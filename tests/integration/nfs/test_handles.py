@@ -13,8 +13,6 @@ import pytest
 from support.ganesha import Export, Ganesha, running_ganesha
 from support.onc_rpc import Nfs3, Nfs3Error, mount
 
-pytestmark = pytest.mark.natively
-
 NFS3ERR_STALE, NFS3ERR_BADHANDLE = 70, 10001
 HIDDEN = ".zvaai"
 

@@ -11,8 +11,6 @@ import pytest
 from support.ganesha import Export, running_ganesha
 from support.libnfs import Client, mounted
 
-pytestmark = pytest.mark.natively
-
 HIDDEN = ".zvaai"
 
 

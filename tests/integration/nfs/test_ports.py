@@ -9,8 +9,6 @@ import pytest
 from support.ganesha import MOUNT_PORT, NFS_PORT, Daemon, Export, Ganesha, Rpcbind
 from support.vaai_nas import vaai_nas
 
-pytestmark = pytest.mark.natively
-
 PROGRAM_PORT = 20049
 PROGRAM = ("--program-port", str(PROGRAM_PORT))
 USAGE, NOT_REACHED = 2, 10

@@ -9,8 +9,6 @@ import pytest
 from support.ganesha import ClientOptions, Export, running_ganesha
 from support.libnfs import mounted
 
-pytestmark = pytest.mark.natively
-
 
 def test_root_is_squashed_where_it_is_to_be(nfs_store: Path, tmp_path: Path) -> None:
     store = nfs_store

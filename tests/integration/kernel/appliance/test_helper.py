@@ -67,7 +67,7 @@ print(json.dumps({{"guids": [volume.guid, filesystem.guid], "mounted": filesyste
 def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """Its socket and its log; it serves nobody, and devices in memory."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(256 << 20)

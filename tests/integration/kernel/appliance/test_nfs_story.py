@@ -32,7 +32,7 @@ PATIENCE = 120
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """With a device in memory that is not yet a pool's, and a daemon that exports nothing yet."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     with DEVICE.open("wb") as file:
         file.truncate(4 * GIB)
     exports, block, sockets = tmp_path / "exports", tmp_path / "vaai-nas.conf", tmp_path / "sockets"
@@ -127,6 +127,7 @@ def large_files_are_promised_until_it_is_thin(appliance: Appliance, dataset: str
             host.unlink(name)
 
 
+@pytest.mark.long("130 s; the demo leads datastores of both kinds through their life by the console, on this module, in each run")
 def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: int) -> None:
     def told(name: str) -> Any:
         return appliance.json("datastore", "show", name)

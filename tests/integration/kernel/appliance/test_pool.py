@@ -39,7 +39,7 @@ FILLED_MIB = 14
 def helper() -> Iterator[Path]:
     """With free devices in memory; the pool is gone afterwards."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(3 * GIB)
@@ -197,6 +197,7 @@ def receive_a_copy(appliance: Appliance, dataset: str, luns: dict[int, str]) -> 
     assert appliance.luns() == luns
 
 
+@pytest.mark.long("115 s; the contract of the engine replaces disks and imports a pool of another system in each run")
 def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> None:
     with running_appliance(tmp_path / "a", reconcile_seconds=30, helper=helper) as appliance:
         appliance.cli("pool", "create", POOL, "mirror", *DEVICES[:2], "--force", "--wait")

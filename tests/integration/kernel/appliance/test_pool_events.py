@@ -50,7 +50,7 @@ def zed(directory: Path, socket: Path) -> Iterator[None]:
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """On a mirror of two devices in memory. Its worker looks by itself once in an hour only: events have it look."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(256 << 20)

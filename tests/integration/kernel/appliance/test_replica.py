@@ -39,7 +39,7 @@ CONTENT = b"the original's".ljust(BLOCK, b".")
 def disks() -> Iterator[None]:
     """In memory; the pool is gone afterwards."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(2 * GIB)
@@ -122,6 +122,7 @@ def lose_the_pool(dataset: str, stream: Path) -> None:
     wait_for(Path("/dev/zvol", dataset).exists, "the replica has the original's name", PATIENCE)
 
 
+@pytest.mark.long("42 s; appliance/worker/tests/test_replica.py adopts replicas on simulated storage in each run")
 def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(appliance: Appliance, tmp_path: Path) -> None:
     appliance.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
     appliance.cli("group", "create", "cluster")
@@ -175,6 +176,7 @@ def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tm
         assert (place / "whose").read_text() == "the original's"
 
 
+@pytest.mark.long("45 s; a replica at the start of the system is in each run")
 def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(when_told: Appliance, tmp_path: Path) -> None:
     """By `zpool import`, which mounts it at the datastore's place. Where somebody works in it, it stays, and is told."""
     when_told.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")

@@ -33,7 +33,7 @@ LOGICAL_UNIT_NOT_SUPPORTED = (0x05, 0x25, 0x00)
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """On two devices in memory, not yet a pool's."""
     if not IN_GUEST:
-        pytest.fail("this test belongs to the kernel tier: make test-kernel")
+        pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
         with Path(device).open("wb") as file:
             file.truncate(6 * GIB)
@@ -136,6 +136,7 @@ def copy(appliance: Appliance, host: Host, source: int, destination: int) -> Non
     assert host.reads(destination) == host.reads(source)
 
 
+@pytest.mark.long("190 s; the demo leads datastores of both kinds through their life by the console, on this module, in each run")
 def test_the_life_of_datastores(appliance: Appliance) -> None:
     def told(name: str) -> Any:
         return appliance.json("datastore", "show", name)

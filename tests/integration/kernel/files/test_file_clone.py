@@ -199,7 +199,13 @@ def test_another_record_size_is_copied(make_dataset: Callable[..., Path], pool: 
     assert filecmp.cmp(root / "source", root / "small", shallow=False)
 
 
-@pytest.mark.parametrize("across", [False, True], ids=["one dataset", "across datasets"])
+@pytest.mark.parametrize(
+    "across",
+    [
+        pytest.param(False, id="one dataset"),
+        pytest.param(True, id="across datasets", marks=pytest.mark.long("13 s; test_across_datasets_of_a_pool is in each run")),
+    ],
+)
 def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., Path], across: bool) -> None:
     """Each pass of a writer stamps all blocks in order: a clone has the front of one, the rest of the last, or is refused."""
     dataset = make_dataset()
@@ -281,6 +287,7 @@ def test_a_range_up_to_an_odd_end(dataset: Path, pool: Pool) -> None:
     assert (dataset / "longer").read_bytes() == (dataset / "source").read_bytes() + rest
 
 
+@pytest.mark.long("11 s of measuring; test_holes_made_a_moment_ago clones holes in each run")
 def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str], None]) -> None:
     """10 GiB of a VMDK's kind, a MiB of data after each 15 of hole: how fast, fsync included."""
     source = dataset / "disk-flat.vmdk"

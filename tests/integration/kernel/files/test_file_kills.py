@@ -33,7 +33,8 @@ def operate(crowd: Crowd, tool: FileTool, wanted: int, seconds: float) -> int:
     return len(answers)
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.long("20 s and more; test_ganesha_kills.py kills the daemon in each run")
+@pytest.mark.parametrize("kills", [12, 100])
 def test_kills_leave_right_books_and_no_lost_space(
     short_pool: ShortPool, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
 ) -> None:

@@ -57,6 +57,7 @@ def test_what_an_admin_reserved_stays(short_pool: ShortPool, dataset: Path) -> N
         assert short_pool.number("datastore", "refreservation") == 64 * MIB
 
 
+@pytest.mark.long("15 s; the unit tests of the ledger count it in each run")
 def test_a_clone_into_a_thick_file_makes_its_promise_larger(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
     source, thick, huge = dataset / "source", dataset / "thick", dataset / "huge"
     write(tool, source)
@@ -117,6 +118,7 @@ def test_promises_hold_on_a_full_pool(short_pool: ShortPool, dataset: Path, tool
     assert tool.number("thick_files") == tool.number("shared_bytes") == 0
 
 
+@pytest.mark.long("20 s; test_promises_hold_on_a_full_pool fills a pool in each run")
 def test_thin_clones_beside_a_promise(short_pool: ShortPool, dataset: Path, tool: FileTool, tell: Callable[[str], None]) -> None:
     """Many need no space held for them; overwritten, they take what is left, then nothing, and never what is promised."""
     thick, template = dataset / "thick", dataset / "template"
@@ -239,6 +241,7 @@ def test_promises_outlive_export_and_import(short_pool: ShortPool, dataset: Path
         assert tool.number("held_bytes") >= 2 * SIZE + shared
 
 
+@pytest.mark.long("16 s; test_promises_hold_on_a_full_pool fills a pool in each run")
 def test_books_open_on_a_full_pool(short_pool: ShortPool, dataset: Path, tell: Callable[[str], None]) -> None:
     """Served, and said: what was shared and promised counts, nothing more is promised until there is room."""
     source, more = dataset / "source", dataset / "more"
@@ -264,6 +267,7 @@ def test_books_open_on_a_full_pool(short_pool: ShortPool, dataset: Path, tell: C
             assert short_pool.number("datastore", "refreservation") >= 256 * MIB
 
 
+@pytest.mark.long("15 s; test_ganesha_kills.py kills the daemon in each run")
 def test_a_kill_at_any_moment_loses_no_promise(
     short_pool: ShortPool, dataset: Path, seed: int, tell: Callable[[str], None]
 ) -> None:
@@ -304,6 +308,7 @@ def test_a_kill_at_any_moment_loses_no_promise(
     tell(f"{rounds} kills, seed {seed}")
 
 
+@pytest.mark.long("10 s; test_promises_hold_on_a_full_pool fills a pool in each run")
 def test_clones_do_not_fill_the_pool_for_a_moment(short_pool: ShortPool, dataset: Path, tool: FileTool) -> None:
     """OpenZFS counts what clones take before what they save: within one transaction group, no more than there is room for."""
     template, other = dataset / "template", short_pool.files / "other"

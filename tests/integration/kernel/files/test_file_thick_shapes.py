@@ -41,8 +41,10 @@ def make_pool(tmp_path: Path) -> Iterator[Callable[..., FilePool]]:
         pool.destroy()
 
 
+@pytest.mark.long("10 to 25 s each; test_file_thick.py has one shape in each run")
 @pytest.mark.parametrize(
-    "shape", ["copies", "raidz", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("snapshot", "encrypted"))]
+    "shape",
+    ["copies", "raidz", "snapshot", "encrypted"],
 )
 def test_reserved_clones_are_overwritten_in_a_full_pool(
     make_pool: Callable[..., FilePool], tmp_path: Path, shape: str, tell: Callable[[str], None]

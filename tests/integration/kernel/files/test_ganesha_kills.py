@@ -113,7 +113,7 @@ def store(short_pool: ShortPool) -> Iterator[Path]:
         yield root
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, *(pytest.param(kills, marks=pytest.mark.long("many kills")) for kills in (3, 25))])
 def test_clients_go_on_and_the_ledger_is_right(
     short_pool: ShortPool, store: Path, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
 ) -> None:

@@ -169,6 +169,7 @@ def test_a_file_that_was_made_large_is_written_in_a_full_pool(store: Store, seed
         assert store.reserved("next") == store.reserved("log") == 0
 
 
+@pytest.mark.long("70 s of random steps; their parts are in files/ and nfs/ in each run")
 def test_clones_switches_and_kills_keep_the_ledger_right(store: Store, seed: int) -> None:
     size = 80 * MIB
     with mounted("/one", 4) as client, client.opened("/disk", os.O_CREAT | os.O_RDWR) as disk:

@@ -40,6 +40,7 @@ def allocate(tmp_path: Path, name: str, size: int) -> None:
         run("fallocate", "--length", str(size), mount / name)
 
 
+@pytest.mark.long("70 s; files/test_file_thick.py and test_thick_default.py fill a pool in each run")
 def test_allocated_file_is_overwritten_in_a_full_pool(store: Path, short_pool: ShortPool, tmp_path: Path, seed: int) -> None:
     size = 128 * MIB
     allocate(tmp_path, "thick", size)

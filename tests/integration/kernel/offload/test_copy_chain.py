@@ -45,6 +45,7 @@ async def copy_chain(disks: Luns, pool: Pool, at_once: bool) -> None:
         run("zpool", "sync", pool.name)
 
 
+@pytest.mark.long("50 s; test_extended_copy.py changes either side of a copy, and copies inside one LUN, in each run")
 @pytest.mark.parametrize("at_once", [False, True], ids=["a command for each link", "one command"])
 def test_a_chain_back_to_its_beginning(volume: VolumeOf, target: Target, pool: Pool, at_once: bool) -> None:
     volumes = [volume(SIZE // MIB, filled=SIZE // MIB) for _ in range(3)]

@@ -32,6 +32,8 @@ from support.zfs import Pool
 
 VolumeOf = Callable[..., Path]
 SetParameter = Callable[[str, int], None]
+FURTHER = pytest.mark.long("5 s each: both directions are in each run")
+OTHER_SIZE = pytest.mark.long("15 to 40 s each: 16K is the usual size of blocks")
 BLOCK = 16384
 OTHER_IQN = f"{IQN}-other"
 STAMP = struct.Struct(">QQ")
@@ -58,7 +60,7 @@ def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bo
     return read_direct(one, length, from_) == read_direct(other, length, to)
 
 
-@pytest.mark.parametrize("volblocksize", ["16K", "64K"])
+@pytest.mark.parametrize("volblocksize", ["16K", pytest.param("64K", marks=OTHER_SIZE)])
 def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     volume: VolumeOf, target: Target, pool: Pool, volblocksize: str
 ) -> None:
@@ -100,7 +102,7 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     pool.scrub()
 
 
-@pytest.mark.parametrize(("volblocksize", "most"), [("16K", 0.05), ("64K", 0.03)])
+@pytest.mark.parametrize(("volblocksize", "most"), [("16K", 0.05), pytest.param("64K", 0.03, marks=OTHER_SIZE)])
 def test_next_to_nothing_is_written(
     volume: VolumeOf, target: Target, pool: Pool, tell: Callable[[str], None], volblocksize: str, most: float
 ) -> None:
@@ -146,16 +148,21 @@ def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) ->
 
 
 # How a copy of 8 MiB went: where from, where to, bytes cloned, and the reason of the rest.
-GEOMETRIES = {
+PLAINER = pytest.mark.long("9 s each: both are parts of the one in each run")
+GEOMETRIES: dict[str, tuple[int, int, int, str | None]] = {
     "both ends equally unaligned": (4096, 4096, 8 * MIB - BLOCK, "unaligned"),
     "unaligned to each other": (0, 4096, 0, "unaligned"),
     "aligned": (BLOCK, 5 * BLOCK, 8 * MIB, None),
 }
 
 
-@pytest.mark.parametrize(("from_", "to", "cloned", "reason"), GEOMETRIES.values(), ids=GEOMETRIES.keys())
-def test_unaligned(volume: VolumeOf, target: Target, from_: int, to: int, cloned: int, reason: str | None) -> None:
+@pytest.mark.parametrize(
+    "geometry",
+    ["both ends equally unaligned", *(pytest.param(name, marks=PLAINER) for name in ("unaligned to each other", "aligned"))],
+)
+def test_unaligned(volume: VolumeOf, target: Target, geometry: str) -> None:
     """Only edges are copied, where the middles are aligned to each other; what lies around stays."""
+    from_, to, cloned, reason = GEOMETRIES[geometry]
     source, destination = volume(16, filled=16), volume(16, filled=16)
     around = read_direct(destination, 16 * MIB)
     serve(target, source, destination)
@@ -169,7 +176,7 @@ def test_unaligned(volume: VolumeOf, target: Target, from_: int, to: int, cloned
     assert found * BLOCK >= cloned
 
 
-@pytest.mark.parametrize("by", [BLOCK, -BLOCK, MIB, -MIB, 4096])
+@pytest.mark.parametrize("by", [BLOCK, -MIB, *(pytest.param(by, marks=FURTHER) for by in (-BLOCK, MIB, 4096))])
 def test_overlapping_inside_one_lun(volume: VolumeOf, target: Target, by: int) -> None:
     """The destination holds what the source held before, in either direction."""
     disk = volume(16, filled=16)
@@ -297,6 +304,7 @@ def stamped(number: int, version: int) -> bytes:
     return STAMP.pack(number, version) * (BLOCK // STAMP.size)
 
 
+@pytest.mark.long("8 s; volume/test_zvol_copy.py copies without the module in each run")
 def test_without_the_module_it_is_copied_and_counted(volume: VolumeOf, target: Target, device: ZvolClone) -> None:
     source, destination = volume(16, filled=16), volume(16)
     target.stop()

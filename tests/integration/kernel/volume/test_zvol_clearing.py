@@ -12,6 +12,8 @@ from integration.kernel.zvol_clone.blocks import MIB, dataset_of, random_blocks,
 from support.programs import run
 from support.volume_tool import clear
 
+OTHER_SIZE = pytest.mark.long("7 s each: 16K is the usual size of blocks")
+
 
 def used(device: Path) -> int:
     """Bytes the zvol takes in the pool."""
@@ -21,7 +23,7 @@ def used(device: Path) -> int:
 
 
 @pytest.mark.parametrize("command", ["unmap", "zero"])
-@pytest.mark.parametrize("block", [4096, 16384, 131072])
+@pytest.mark.parametrize("block", [16384, *(pytest.param(size, marks=OTHER_SIZE) for size in (4096, 131072))])
 def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: str, block: int) -> None:
     device = volume(32, volblocksize=str(block))
     content = bytearray(random_blocks(32 * MIB))
@@ -62,6 +64,7 @@ def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, t
     assert seconds < 60
 
 
+@pytest.mark.long("45 s of measuring; what is freed is shown by test_whole_blocks_are_freed_and_edges_are_zero")
 def test_clearing_a_gibibyte(volume: VolumeOf, tell: Callable[[str], None]) -> None:
     device = volume(1024, volblocksize="16384")
     data = random_blocks(16 * MIB)

@@ -33,8 +33,9 @@ from support.zfs import Pool
 
 BLOCK = 16384
 Tell = Callable[[str], None]
+FURTHER = pytest.mark.long("7 s each: copies inside one LUN are in offload/test_extended_copy.py in each run")
 SetParameter = Callable[[str, int], None]
-LONG = pytest.mark.long
+OTHER_SIZE = pytest.mark.long("20 s each: 16K is the usual size of blocks")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def checked(source: Path, source_offset: int, destination: Path, offset: int, le
     return copied
 
 
-@pytest.mark.parametrize("block", [pytest.param(4096, marks=LONG), 16384, 65536])
+@pytest.mark.parametrize("block", [16384, *(pytest.param(size, marks=OTHER_SIZE) for size in (4096, 65536))])
 def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None:
     source, destination = volume(64, filled=64, volblocksize=str(block)), volume(64, filled=64, volblocksize=str(block))
     used = pool_property(pool.name, "bcloneused")
@@ -88,7 +89,7 @@ def test_edges_are_copied_and_holes_stay_holes(volume: VolumeOf) -> None:
     assert (copied.cloned, copied.fallback["Unaligned"]) == (0, MIB)
 
 
-@pytest.mark.parametrize("distance", [16384, 512, MIB, 5 * MIB])
+@pytest.mark.parametrize("distance", [512, *(pytest.param(distance, marks=FURTHER) for distance in (MIB, 16384, 5 * MIB))])
 def test_inside_one_zvol(volume: VolumeOf, distance: int) -> None:
     device = volume(32, filled=32, volblocksize="16384")
     for source, destination in ((0, distance), (distance, 0)):
@@ -101,6 +102,7 @@ def test_inside_one_zvol(volume: VolumeOf, distance: int) -> None:
     assert copied.cloned + copied.fallback["Dirty"] == 16 * MIB
 
 
+@pytest.mark.long("6 s; offload/test_extended_copy.py has the same reasons in each run")
 def test_where_blocks_cannot_be_shared_it_says_why(volume: VolumeOf, pool: Pool, other_pool: Pool, tmp_path: Path) -> None:
     source = volume(16, volblocksize="16384")
     write_direct(source, random_blocks(8 * MIB), 4 * MIB)
@@ -188,7 +190,9 @@ def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -
 
 
 @pytest.mark.parametrize(
-    ("dirty", "size"), [(16, 64), *(pytest.param(dirty, 256, marks=LONG) for dirty in (1, 16, 128))], ids=lambda mib: f"{mib}M"
+    ("dirty", "size"),
+    [(4, 16), *(pytest.param(dirty, 256, marks=pytest.mark.long("measures larger ones")) for dirty in (1, 16, 128))],
+    ids=lambda mib: f"{mib}M",
 )
 def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int, size: int) -> None:
     """MiB of it. What was just written is read and written; beside it a copy that waits for the transaction group first."""
@@ -216,7 +220,7 @@ def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tel
     tell(f"{dirty} MiB dirty of {size}: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
 
 
-@pytest.mark.parametrize("held", [256, pytest.param(1024, marks=LONG)])
+@pytest.mark.parametrize("held", [64, pytest.param(1024, marks=pytest.mark.long("measures a larger one"))])
 def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) -> None:
     """Its holes are told by the map and cost next to nothing."""
     source, destination = volume(40 << 10, volblocksize="16384"), volume(40 << 10, volblocksize="16384")
@@ -230,8 +234,9 @@ def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) ->
     tell(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
 
 
+@pytest.mark.long("20 s each of measuring; what is shared is shown by test_every_block_is_shared")
 @pytest.mark.parametrize("block", [16384, 65536])
-@pytest.mark.parametrize("size", [256, pytest.param(1024, marks=LONG)])
+@pytest.mark.parametrize("size", [256, 1024])
 def test_beside_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, block: int) -> None:
     source, destination = volume(size, volblocksize=str(block)), volume(size, volblocksize=str(block))
     data = random_blocks(16 * MIB)
@@ -251,7 +256,8 @@ def test_beside_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, blo
     tell(f"{size} MiB at {block >> 10}K with its flush: {took}")
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=LONG)])
+@pytest.mark.long("28 s of measuring; offload/test_extended_copy.py copies beside a writer in each run")
+@pytest.mark.parametrize("rounds", [1, 3])
 def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int, rounds: int) -> None:
     """It is shared in part, and comes to its end; how long that takes beside reading and writing all of it is told."""
     source, destination = volume(256, filled=256), volume(256, filled=256)

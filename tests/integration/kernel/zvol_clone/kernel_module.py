@@ -12,7 +12,7 @@ from support.programs import CACHE, REPOSITORY, run
 
 PACKAGE = REPOSITORY / "packaging/dkms/zvol_clone"
 MODULE = CACHE / "zvol_clone/zvol_clone.ko"
-"""Made by `packaging/dkms/zvol_clone/build-uml .cache/zvol_clone`, outside of the guest."""
+"""Made by `packaging/build-kernel`, outside of the guest."""
 
 _SYS_FINIT_MODULE = 313
 _SYS_DELETE_MODULE = 176

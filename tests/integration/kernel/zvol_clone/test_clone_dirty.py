@@ -73,7 +73,13 @@ def test_a_fresh_volume_is_all_dirty_until_the_txg_is_on_disk(device: ZvolClone,
         assert device.clone(one, other, 8 * MIB).stopped == Stopped.COMPLETE
 
 
-@pytest.mark.parametrize("excluded", [True, False], ids=["writers kept off by a lock", "writers unaware of the clone"])
+@pytest.mark.parametrize(
+    "excluded",
+    [
+        pytest.param(True, id="writers kept off by a lock", marks=pytest.mark.long("12 s: the harder of the two is in each run")),
+        pytest.param(False, id="writers unaware of the clone"),
+    ],
+)
 def test_while_the_source_is_written(
     device: ZvolClone, volume: VolumeOf, seed: int, tell: Callable[[str], None], excluded: bool
 ) -> None:

@@ -19,6 +19,7 @@ BLOCK = 16384
 INDIRECT = 1024 * 4096
 """What one indirect block of a zvol with 4 KiB blocks points to."""
 INDIRECTS = 64
+RARE = pytest.mark.long("15 s: a rare kind of block")
 
 
 def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> None:
@@ -37,7 +38,7 @@ def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> Non
     assert states[before + 1] == "O" and "S" in states.values(), states
 
 
-@pytest.mark.parametrize("content", ["blocks on disk", "blocks in their pointers"])
+@pytest.mark.parametrize("content", ["blocks on disk", pytest.param("blocks in their pointers", marks=RARE)])
 def test_a_clone_in_the_next_transaction_group(
     device: ZvolClone, freezing_pool: FreezingPool, zfs_parameter: SetParameter, content: str
 ) -> None:

@@ -22,8 +22,6 @@ from support.target import Target
 from support.volumes import VolumeMaker
 from support.worker import Figures, Worker, peak_memory_bytes, worker
 
-pytestmark = pytest.mark.natively
-
 SLOWEST = 8
 """How many times slower than alone the working host may be. Stalled peers cost nothing; a flooding one takes CPU time of its own,
 here on the same machine."""

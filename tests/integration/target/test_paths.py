@@ -13,8 +13,6 @@ from support.programs import ProgramFailed, run, wait_for
 from support.target import IQN, Account, Target, running_target
 from support.volumes import VolumeMaker
 
-pytestmark = pytest.mark.natively
-
 IMAGE_MIB = 64
 HOST = Account("host", "a-secret-of-20-bytes")
 TARGET = Account("target", "another-secret-20-by")

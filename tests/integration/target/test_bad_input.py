@@ -26,8 +26,6 @@ from support.raw_initiator import (
 from support.target import IQN, Account, Target
 from support.volumes import VolumeMaker
 
-pytestmark = pytest.mark.natively
-
 SIZE_MIB = 16
 BLOCKS = SIZE_MIB << 11
 LOGIN_AUTHENTICATION_FAILURE, LOGIN_TARGET_NOT_FOUND = 0x0201, 0x0203

@@ -1,0 +1,99 @@
+"""The list of suites (tests/runner/suites.py) has every test there is, once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from runner.jobs import Job, Schedule
+from runner.planning import asked_by, files_of, owners, pytest_files
+from runner.report import Counts, counts_of
+from runner.suites import SUITES, Run
+from support.programs import REPOSITORY
+
+
+def test_each_file_belongs_to_one_suite() -> None:
+    assert {file: [suite.name for suite in owners(file)] for file in pytest_files() if len(owners(file)) != 1} == {}
+
+
+def test_no_file_is_found_elsewhere() -> None:
+    """By the names that pytest collects, whatever folder they lie in."""
+    skipped = {".cache", ".demo", ".git", "node_modules"}
+    found = [file.relative_to(REPOSITORY) for file in REPOSITORY.rglob("test_*.py")]
+    assert sorted(str(file) for file in found if not skipped & set(file.parts)) == pytest_files()
+
+
+def test_each_place_that_a_suite_names_is_there() -> None:
+    places = {place for suite in SUITES for place in (*suite.files, *suite.again, *suite.covers)}
+    assert [place for place in sorted(places) if not (REPOSITORY / place).exists()] == []
+    assert [suite.name for suite in SUITES if not suite.command and not files_of(suite)] == []
+
+
+def test_each_test_of_the_file_library_is_in_its_build() -> None:
+    """Meson finds none by itself."""
+    for source in (REPOSITORY / "ganesha_fsal").rglob("test_*.c"):
+        build = (source.parents[1] / "meson.build").read_text()
+        name = source.stem.removeprefix("test_")
+        assert f"'{name}'" in build or f"test_{name}" in build, source
+
+
+def test_a_change_asks_for_what_may_break() -> None:
+    def names(*files: str) -> set[str]:
+        return {suite.name for suite in SUITES if asked_by(suite, files)}
+
+    assert {"rust", "target", "zvols", "clones", "guests"} <= names("zvol_target/scsi/src/lib.rs")
+    assert {"fsal", "nfs", "datasets"} <= names("ganesha_fsal/fileops/clone.c")
+    assert {"console", "browser"} == names("ui/src/main.tsx") and names("README.md") == set()
+    assert {"appliance", "processes", "pools"} <= names("appliance/worker/jobs.py")
+    assert {"clones", "zvols"} <= names("packaging/dkms/zvol_clone/clone.c")
+    assert "target" in names("tests/integration/target/test_access.py")
+    assert all(suite.run <= Run.TEST for suite in SUITES if suite.name in names("zvol_target", "tests", "ui"))
+
+
+def job(name: str, script: str, *needs: str) -> Job:
+    return Job(name, [sys.executable, "-c", script], needs, 0.1)
+
+
+def test_jobs_run_after_what_they_need_and_not_after_its_failure(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    jobs = [
+        job("second", f"assert open({str(made)!r}).read() == 'x'", "first"),
+        job("first", f"open({str(made)!r}, 'w').write('x')"),
+        job("bad", "raise SystemExit(3)"),
+        job("after bad", "pass", "bad"),
+    ]
+    said: list[str] = []
+    ended = {one.job.name: one.code for one in Schedule(jobs, tmp_path, 2, said.append).run()}
+    assert ended == {"first": 0, "second": 0, "bad": 3, "after bad": None}
+    assert any("after bad: not run, because this failed: bad" in line for line in said)
+
+
+def test_jobs_end_with_the_run(tmp_path: Path) -> None:
+    """SIGTERM of the runner ends what it has started."""
+    program = (
+        "import signal, sys; from pathlib import Path; from runner.__main__ import _interrupt; from runner.jobs import *\n"
+        "signal.signal(signal.SIGTERM, _interrupt)\n"
+        f"job = Job('sleeps', ['sh', '-c', 'echo $$ >{tmp_path}/id.new; mv {tmp_path}/id.new {tmp_path}/id; exec sleep 1000'])\n"
+        f"try: Schedule([job], Path({str(tmp_path)!r}), 1, print).run()\n"
+        "except Interrupted: sys.exit(130)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY / "tests", stdout=subprocess.PIPE, text=True) as runner:
+        while not (tmp_path / "id").exists():
+            assert runner.poll() is None
+        runner.terminate()
+        assert runner.wait(60) == 130
+    assert not Path("/proc", (tmp_path / "id").read_text().strip()).exists()
+
+
+def test_counts_are_those_that_the_programs_print(tmp_path: Path) -> None:
+    logs = {
+        "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out": Counts(3, 1, 2),
+        "Ok:                 5\nFail:               1\nSkipped:            2": Counts(5, 1, 2),
+        "      Tests  2 failed | 168 passed (170)": Counts(168, 2),
+        "nothing that is known": Counts(1),
+    }
+    for text, counts in logs.items():
+        (tmp_path / "it.log").write_text(text)
+        [ended] = Schedule([job("it", f"print({text!r})")], tmp_path, 1, lambda _line: None).run()
+        assert counts_of(ended) == counts

@@ -1,0 +1,88 @@
+"""Which files a suite runs, and by which command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from runner.jobs import Job
+from runner.suites import BUILDS, REPOSITORY, SUITES, Run, Suite
+
+RESULTS = REPOSITORY / ".cache" / "results"
+SEED = os.environ.get("ZVAAI_SEED", "1")
+GUEST_SECONDS = 1800
+"""After which a guest counts as stuck: many times what any takes."""
+SETTINGS = {
+    Run.TEST: {"ZVAAI_ATS_SECONDS": "6", "ZVAAI_FULL_POOL_SECONDS": "5"},
+    Run.LONG: {"ZVAAI_ATS_SECONDS": "60", "ZVAAI_FULL_POOL_SECONDS": "600", "PROPTEST_CASES": "5000", "ZVAAI_LONG": "1"},
+}
+"""How long and how often, where a test can be shorter or longer."""
+
+
+def pytest_files() -> list[str]:
+    """The files of pytest in the repository, found by their names."""
+    folders = ("appliance", "ganesha_fsal", "packaging", "tests", "zvol_target")
+    found = [file for folder in folders for file in (REPOSITORY / folder).rglob("test_*.py")]
+    return sorted(str(file.relative_to(REPOSITORY)) for file in found)
+
+
+def within(file: str, places: Iterable[str]) -> int:
+    """How many characters the longest of these folders and files has that leads to a file; 0 when none does."""
+    return max((len(place) for place in places if file == place or file.startswith(f"{place}/")), default=0)
+
+
+def owners(file: str) -> list[Suite]:
+    """The suites that a test file belongs to: one, unless the table is wrong (tests/environment/test_suites.py)."""
+    lengths = [within(file, suite.files) for suite in SUITES]
+    longest = max(lengths)
+    return [suite for suite, length in zip(SUITES, lengths, strict=True) if longest and length == longest]
+
+
+def files_of(suite: Suite) -> list[str]:
+    """What pytest is given: the suite's own files, and those that it runs again."""
+    files = pytest_files()
+    return [file for file in files if suite in owners(file)] + [file for file in files if within(file, suite.again)]
+
+
+def asked_by(suite: Suite, changed: Sequence[str]) -> bool:
+    """Whether these changed files ask for a suite of `make test`."""
+    own = {*files_of(suite), *suite.covers, *suite.files}
+    return suite.run <= Run.TEST and any(within(file, own) for file in changed)
+
+
+def settings(run: Run) -> dict[str, str]:
+    """The environment of a run."""
+    return {"ZVAAI_SEED": SEED, "PROPTEST_RNG_SEED": SEED, **SETTINGS[max(run, Run.TEST)]}
+
+
+def _command(suite: Suite, run: Run) -> list[str]:
+    if suite.command:
+        return list(suite.command)
+    pytest = ["python3", "-m", "pytest", "--hypothesis-seed", SEED, f"--junitxml={RESULTS}/{suite.name}.xml"]
+    pytest += ["--numprocesses", str(suite.workers), "--dist", "loadfile"] if suite.workers > 1 else []
+    pytest += ["--long"] if run is Run.LONG else []
+    pytest += files_of(suite)
+    if suite.guest:
+        variables = [word for name, value in settings(run).items() for word in ("--env", f"{name}={value}")]
+        limit = str(GUEST_SECONDS * (4 if run is Run.LONG else 1))
+        return ["packaging/uml/run", "--timeout", limit, "--disk", "6G", "--disk", "2G", *variables, *pytest]
+    return ["packaging/rootfs/enter", *([] if suite.network else ["--private-network"]), *pytest]
+
+
+def jobs_of(suites: Sequence[Suite], run: Run) -> list[Job]:
+    """The suites as jobs, with the builds that they need."""
+    builds = [build for build in BUILDS if any(build.name in suite.needs for suite in suites)]
+    return [
+        *builds,
+        *(
+            Job(
+                suite.name,
+                _command(suite, run),
+                suite.needs,
+                suite.processors,
+                suite.seconds,
+                {**settings(run), **suite.environment},
+            )
+            for suite in suites
+        ),
+    ]

@@ -1,0 +1,244 @@
+"""The suites: which test files each one has, where it runs, what it needs, and in which of the three runs it is.
+
+A test file belongs to the suite whose folder or file is the longest part of its path. Times are those of a warm run on two
+cores: they only decide what starts first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.jobs import Job
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Run(enum.IntEnum):
+    """The runs. Each has all of the one before."""
+
+    CHECK = 1
+    TEST = 2
+    LONG = 3
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite; either `command`, or test files of pytest."""
+
+    name: str
+    shows: str
+    run: Run = Run.TEST
+    command: Sequence[str] = ()
+    files: Sequence[str] = ()
+    """Folders and files that it owns, from the repository's root."""
+    again: Sequence[str] = ()
+    """Folders and files of other suites that it runs a second time, in another place."""
+    guest: bool = False
+    """Whether it runs in a guest with the real OpenZFS module; else natively, in a network of its own."""
+    network: bool = False
+    """Natively in the machine's network, because packages come from a registry."""
+    workers: int = 1
+    """How many processes pytest shares the files among."""
+    needs: Sequence[str] = ()
+    """Builds."""
+    covers: Sequence[str] = ()
+    """Folders whose change asks for this suite (`tests/run changed`), beside its own files."""
+    processors: float = 1
+    seconds: float = 30
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+TARGET, FSAL, CONSOLE, KERNEL = "build-target", "build-ganesha-fsal", "build-console", "build-kernel"
+SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi", "build-fallback-kernel"
+
+BUILDS = (
+    Job(KERNEL, ["packaging/build-kernel"], seconds=330),
+    Job(TARGET, ["packaging/build-target"], seconds=100),
+    Job(FSAL, ["packaging/build-ganesha-fsal"], seconds=60),
+    Job(CONSOLE, ["packaging/build-console"], seconds=60),
+    Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
+    Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
+    Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
+)
+
+APPLIANCE = ("appliance", "packaging/systemd", "packaging/dbus", "packaging/zed")
+BLOCK = ("zvol_target", "packaging/dkms")
+NFS = ("ganesha_fsal", "packaging/ganesha")
+
+CHECKS = (
+    Suite("lint-python", "mypy, ruff", Run.CHECK, ["tests/lint", "python"], covers=["appliance", "tests", "packaging"]),
+    Suite("lint-rust", "rustfmt, clippy, imports between crates", Run.CHECK, ["tests/lint", "rust"], covers=["zvol_target"]),
+    Suite("lint-shell", "shellcheck", Run.CHECK, ["tests/lint", "shell"], covers=["packaging", "tests"], seconds=10),
+    Suite(
+        "console",
+        "types, unit and component tests, eslint, prettier",
+        Run.CHECK,
+        ["packaging/build-console", "check"],
+        covers=["ui", "appliance/api"],
+        seconds=40,
+    ),
+    Suite("rust", "unit and property tests", Run.CHECK, ["packaging/build-target", "check"], covers=["zvol_target"], seconds=90),
+    Suite("fsal", "unit and property tests", Run.CHECK, ["packaging/build-ganesha-fsal", "check"], covers=NFS, seconds=15),
+    Suite("appliance", "unit and property tests", Run.CHECK, files=["appliance"], workers=2, seconds=150, processors=1.5),
+)
+
+NATIVE = (
+    Suite(
+        "target",
+        "the target on files, with iSCSI clients that nobody here wrote and with our own",
+        files=["tests/integration/target"],
+        needs=[TARGET],
+        covers=["zvol_target"],
+        seconds=80,
+        processors=0.7,
+    ),
+    Suite(
+        "conformance",
+        "libiscsi's suite, held to docs/conformance.md",
+        files=["tests/conformance"],
+        needs=[TARGET],
+        covers=["zvol_target", "docs/conformance.md"],
+        seconds=40,
+    ),
+    Suite(
+        "processes",
+        "the appliance's processes with the real target: kills, secrets, its API by schemathesis",
+        files=["tests/integration/appliance"],
+        needs=[TARGET, SCHEMATHESIS],
+        covers=[*APPLIANCE, "zvol_target"],
+        seconds=170,
+        processors=0.7,
+    ),
+    Suite(
+        "nfs",
+        "the NFS server and its file operations, on XFS with reflink",
+        files=["tests/integration/nfs", "tests/integration/files"],
+        needs=[FSAL, TARGET],
+        covers=[*NFS, "appliance/dataplane"],
+        seconds=60,
+        processors=0.7,
+    ),
+    Suite(
+        "browser",
+        "the console in a browser",
+        files=["tests/browser"],
+        needs=[TARGET, CONSOLE],
+        covers=["ui", "appliance/api"],
+        seconds=170,
+        processors=1.2,
+    ),
+    Suite(
+        "environment",
+        "preflight, units, man page, installation, the list of suites",
+        files=["tests/environment"],
+        needs=[TARGET, FSAL],
+        covers=["packaging", "tests/runner", "ganesha_fsal/client", *APPLIANCE],
+        seconds=40,
+    ),
+)
+
+BARE = (
+    Suite(
+        "bare-debian",
+        "a fresh Debian 13 finds every package; with --long the demo on it",
+        files=["tests/environment/test_bare_debian.py"],
+        network=True,
+        covers=["packaging/rootfs", "packaging/preflight"],
+        seconds=40,
+        processors=0.7,
+    ),
+)
+
+ON_ZFS = (
+    Suite(
+        "zvols",
+        "the target on zvols, with the kernel's initiator",
+        files=["tests/integration/kernel"],
+        guest=True,
+        needs=[TARGET, KERNEL],
+        covers=[*BLOCK, "packaging/uml"],
+        seconds=400,
+        processors=0.9,
+    ),
+    Suite(
+        "clones",
+        "zvol_clone, and what the target makes of it",
+        files=["tests/integration/kernel/zvol_clone", "tests/integration/kernel/volume", "tests/integration/kernel/offload"],
+        guest=True,
+        needs=[TARGET, KERNEL],
+        covers=[*BLOCK, "packaging/uml"],
+        seconds=400,
+        processors=0.9,
+    ),
+    Suite(
+        "datasets",
+        "files and NFS on datasets",
+        files=["tests/integration/kernel/files", "tests/integration/kernel/nfs"],
+        again=["tests/integration/nfs/test_clone_promises.py"],
+        guest=True,
+        needs=[FSAL, TARGET, KERNEL],
+        covers=[*NFS, "packaging/uml"],
+        seconds=400,
+        processors=0.9,
+    ),
+    Suite(
+        "pools",
+        "the appliance on real pools, and the contract of its engine",
+        files=["tests/integration/kernel/appliance"],
+        again=["appliance/zfs/tests/contract"],
+        guest=True,
+        needs=[TARGET, FSAL, KERNEL],
+        covers=[*APPLIANCE, *BLOCK, *NFS],
+        seconds=400,
+        processors=0.9,
+    ),
+    Suite(
+        "guests",
+        "the guest itself, the demo, power cuts",
+        files=["tests/environment/test_guest.py", "tests/environment/test_demo.py", "tests/faults"],
+        needs=[TARGET, FSAL, KERNEL, CONSOLE],
+        covers=["packaging/uml", "packaging/demo", *APPLIANCE, *BLOCK, *NFS],
+        seconds=400,
+        processors=0.9,
+    ),
+)
+
+ONLY_LONG = (
+    Suite(
+        "clients-on-zvols",
+        "clients and conformance once more, on zvols; the demo on a host that has the module",
+        Run.LONG,
+        again=["tests/integration/target", "tests/conformance", "tests/environment/test_demo.py"],
+        guest=True,
+        needs=[TARGET, KERNEL, FSAL, CONSOLE, LIBISCSI],
+        seconds=600,
+        processors=0.9,
+    ),
+    Suite(
+        "nfs-on-datasets",
+        "the NFS server once more, on datasets",
+        Run.LONG,
+        again=["tests/integration/nfs"],
+        guest=True,
+        needs=[FSAL, TARGET, KERNEL],
+        seconds=600,
+        processors=0.9,
+    ),
+    Suite("fuzz-target", "a fixed number of inputs from the seeds on", Run.LONG, ["zvol_target/fuzz/run", "short"], seconds=200),
+    Suite("fuzz-fsal", "a fixed number of inputs from the seeds on", Run.LONG, ["ganesha_fsal/fuzz/run", "short"], seconds=100),
+    Suite(
+        "fallback-kernel",
+        "the kernel for when Debian has dropped the pinned one",
+        Run.LONG,
+        again=["tests/integration/target/test_clients.py", "tests/integration/kernel/test_initiator.py"],
+        guest=True,
+        needs=[TARGET, FALLBACK],
+        seconds=200,
+        environment={"ZVAAI_KERNEL": str(REPOSITORY / ".cache/uml-fallback")},
+    ),
+)
+
+SUITES = (*CHECKS, *NATIVE, *BARE, *ON_ZFS, *ONLY_LONG)
