@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from runner.jobs import Job, Schedule
-from runner.planning import asked_by, files_of, owners, pytest_files
+from runner.planning import affected_by, files_of, owners, pytest_files
 from runner.report import Counts, counts_of
 from runner.suites import SUITES, Run
 from support.programs import REPOSITORY
@@ -40,7 +40,7 @@ def test_each_test_of_the_file_library_is_in_its_build() -> None:
 
 def test_a_change_asks_for_what_may_break() -> None:
     def names(*files: str) -> set[str]:
-        return {suite.name for suite in SUITES if asked_by(suite, files)}
+        return {suite.name for suite in SUITES if affected_by(suite, files)}
 
     assert {"rust", "target", "zvols", "clones", "guests"} <= names("zvol_target/scsi/src/lib.rs")
     assert {"fsal", "nfs", "datasets"} <= names("ganesha_fsal/fileops/clone.c")

@@ -2,7 +2,7 @@
 
 usage: runner check|test|long           a run
        runner suites NAME...            these suites as `test` has them; with ZVAAI_LONG=1 as `long` has them
-       runner changed FILE...           the suites of `test` that these changed files ask for
+       runner changed FILE...           the suites of `test` that cover these changed files
        runner list                      the suites, what each shows and in which run it is
        runner times [SECONDS]           the tests of the last run that took at least so long (1)
 """
@@ -19,7 +19,7 @@ from types import FrameType
 
 from runner import report
 from runner.jobs import Interrupted, Schedule
-from runner.planning import RESULTS, asked_by, jobs_of
+from runner.planning import RESULTS, affected_by, jobs_of
 from runner.suites import REPOSITORY, SUITES, Run, Suite
 
 LOAD = 1.25
@@ -53,7 +53,7 @@ def _list() -> int:
 
 
 def _changed(files: Sequence[str]) -> int:
-    suites = [suite for suite in SUITES if asked_by(suite, files)]
+    suites = [suite for suite in SUITES if affected_by(suite, files)]
     if suites:
         return _run(suites, Run.TEST)
     _tell("No suite covers what has changed.")

@@ -44,8 +44,8 @@ def files_of(suite: Suite) -> list[str]:
     return [file for file in files if suite in owners(file)] + [file for file in files if within(file, suite.again)]
 
 
-def asked_by(suite: Suite, changed: Sequence[str]) -> bool:
-    """Whether these changed files ask for a suite of `make test`."""
+def affected_by(suite: Suite, changed: Sequence[str]) -> bool:
+    """Whether `tests/run changed` runs a suite of `make test` for these changed files."""
     own = {*files_of(suite), *suite.covers, *suite.files}
     return suite.run <= Run.TEST and any(within(file, own) for file in changed)
 

@@ -45,7 +45,7 @@ class Suite:
     needs: Sequence[str] = ()
     """Builds."""
     covers: Sequence[str] = ()
-    """Folders whose change asks for this suite (`tests/run changed`), beside its own files."""
+    """Folders whose changes it covers, beside its own files (`tests/run changed`)."""
     processors: float = 1
     seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
