@@ -46,7 +46,10 @@ pub(crate) async fn write<V: Volume>(
     match store.try_write(offset, buffer, stability).await {
         Ok(()) => Ok(()),
         Err(unwritten) => match &store.gate.zvol {
-            Some(looked) => write_again(volume, store, looked, offset, unwritten, stability).await,
+            Some(looked) => {
+                let until = Instant::now() + PATIENCE;
+                write_again(volume, store, looked, offset, unwritten, stability, until).await
+            }
             None => Err(unwritten.error),
         },
     }
@@ -148,8 +151,8 @@ async fn write_again<V: Volume>(
     offset: u64,
     mut unwritten: Unwritten,
     stability: Stability,
+    until: Instant,
 ) -> Result<(), VolumeError> {
-    let until = Instant::now() + PATIENCE;
     let mut overwrites = None;
     loop {
         let Unwritten { error, buffer } = unwritten;
@@ -178,11 +181,35 @@ async fn write_again<V: Volume>(
         };
         // What comes of it is seen by the write.
         let _ = timeout_at(until, pool.next()).await;
+        if buffer.len() > SHORT && overwrites == Some(true) {
+            return write_in_pieces(volume, store, looked, offset, &buffer, stability, until).await;
+        }
         match store.try_write(offset, buffer, stability).await {
             Ok(()) => return Ok(()),
             Err(again) => unwritten = again,
         }
     }
+}
+
+/// Overwrites by pieces of [`SHORT`]. OpenZFS demands 24 times the length of each to be free: beside short writes, which take that room
+/// at once in each transaction group, a long one would not find its own.
+async fn write_in_pieces<V: Volume>(
+    volume: &V,
+    store: &Store,
+    looked: &Looked,
+    offset: u64,
+    data: &[u8],
+    stability: Stability,
+    until: Instant,
+) -> Result<(), VolumeError> {
+    for (number, bytes) in (0_u64..).zip(data.chunks(SHORT)) {
+        let at = offset + number * SHORT as u64;
+        if let Err(unwritten) = store.try_write(at, Buffer::from(bytes), stability).await {
+            let again = write_again(volume, store, looked, at, unwritten, stability, until);
+            Box::pin(again).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a zvol's error is want of space. The kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too: of an
