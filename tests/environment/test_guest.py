@@ -141,13 +141,14 @@ def test_sigterm_reaches_the_command() -> None:
 
 def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -> None:
     """Its management console's queue is full while its kernel is stopped."""
+    wait_for(lambda: not guest_processes(), "the guests before it are gone")
     command = ["bash", "-c", 'trap "exit 9" TERM; echo up; while :; do sleep 0.1; done']
     process = subprocess.Popen([RUN, *command], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert any("up" in line for line in process.stdout)
-        kernel = min(map(int, guest_processes()))
         (console,) = GUESTS.glob("*/guest/mconsole")
+        kernel = guest_kernel()
         os.kill(kernel, signal.SIGSTOP)
         try:
             # Magic number, version, length, text (arch/um/drivers/mconsole.h).
@@ -171,6 +172,14 @@ def guest_processes() -> set[str]:
     """Identifiers of the User-Mode Linux processes of these tests."""
     pattern = f"^{CACHE}/uml/linux.uml .* uml_dir={GUESTS}/"
     return set(subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split())
+
+
+def guest_kernel() -> int:
+    """Identifier of the one guest's kernel: its other processes are its children."""
+    identifiers = guest_processes()
+    listed = subprocess.run(["ps", "-o", "pid=,ppid=", "-p", ",".join(identifiers)], capture_output=True, text=True, check=False)
+    (kernel,) = (int(one) for one, parent in map(str.split, listed.stdout.splitlines()) if parent not in identifiers)
+    return kernel
 
 
 def sysctl_is_put_back() -> bool:

@@ -69,14 +69,16 @@ async function answer(request: Request): Promise<Response> {
 
 globalThis.fetch = (input, init) => answer(new Request(input, init));
 
+const nothing = (): void => undefined;
+
 /** Of a browser that shows no page to anybody: no dark theme, no sizes, no stream of events, no other tabs. */
 class Quiet {
-  close(): void {}
-  disconnect(): void {}
-  observe(): void {}
-  unobserve(): void {}
-  addEventListener(): void {}
-  postMessage(): void {}
+  close = nothing;
+  disconnect = nothing;
+  observe = nothing;
+  unobserve = nothing;
+  addEventListener = nothing;
+  postMessage = nothing;
 }
 const browser = {
   BroadcastChannel: Quiet,
@@ -88,7 +90,7 @@ const browser = {
 Blob.prototype.text = function text(this: Blob): Promise<string> {
   return new Promise((resolve) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result));
+    reader.onload = () => resolve(reader.result as string);
     reader.readAsText(this);
   });
 };
