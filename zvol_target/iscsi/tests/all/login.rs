@@ -1,0 +1,489 @@
+//! Login: each status of RFC 7143 11.13.5, negotiation, CHAP on the wire, discovery.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::support::{
+    FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, account, definition, only, wait_until,
+};
+use iscsi::pdu::{LoginRequest, NopOut, TargetPdu};
+use iscsi::{Authentication, ChapAccount, Secret, ServerOptions, TargetAccess, TargetPort};
+
+fn guarded() -> Fixture {
+    Fixture::with(ServerOptions::default(), |definition| {
+        definition.authentication.incoming = vec![account("user", b"incoming secret")];
+    })
+}
+
+/// Sends one request with `keys`; expects to be refused with `status`, and the connection to be closed.
+fn refused(
+    fixture: &Fixture,
+    change: impl FnOnce(&mut LoginRequest),
+    keys: &[(&str, &str)],
+    status: u16,
+) {
+    let mut initiator = Initiator::connect(fixture.address);
+    let mut request = initiator.operational();
+    change(&mut request);
+    let (response, answers) = initiator.login_step(request, keys);
+    let actual = u16::from_be_bytes([response.status_class, response.status_detail]);
+    assert_eq!(actual, status, "{keys:?}");
+    assert!(!response.transit && answers.is_empty());
+    initiator.expect_closed();
+}
+
+#[test]
+fn each_fault_of_an_initiator_has_its_status() {
+    let fixture = Fixture::new();
+    let name = ("InitiatorName", HOST);
+    let target = ("TargetName", TARGET);
+    let as_is = |_: &mut LoginRequest| {};
+    refused(&fixture, as_is, &[target], 0x0207);
+    refused(&fixture, as_is, &[name], 0x0207);
+    refused(
+        &fixture,
+        as_is,
+        &[("InitiatorName", "host"), target],
+        0x0200,
+    );
+    // Only a target may say it.
+    refused(
+        &fixture,
+        as_is,
+        &[name, target, ("TargetAlias", "mine")],
+        0x0200,
+    );
+    refused(
+        &fixture,
+        as_is,
+        &[name, ("TargetName", "iqn.2001-04.com.example:none")],
+        0x0203,
+    );
+    refused(&fixture, as_is, &[name, ("TargetName", "none")], 0x0203);
+    refused(
+        &fixture,
+        as_is,
+        &[name, target, ("SessionType", "Other")],
+        0x0209,
+    );
+    refused(
+        &fixture,
+        as_is,
+        &[name, target, ("InitialR2T", "No"), ("InitialR2T", "No")],
+        0x0200,
+    );
+    refused(
+        &fixture,
+        |request| request.version_min = 1,
+        &[name, target],
+        0x0205,
+    );
+    refused(
+        &fixture,
+        |request| request.tsih = 9,
+        &[name, target],
+        0x020a,
+    );
+    refused(
+        &fixture,
+        |request| request.next_stage = 1,
+        &[name, target],
+        0x0200,
+    );
+    refused(
+        &fixture,
+        |request| request.next_stage = 2,
+        &[name, target],
+        0x0200,
+    );
+    refused(
+        &fixture,
+        |request| request.current_stage = 2,
+        &[name, target],
+        0x0200,
+    );
+    refused(
+        &fixture,
+        |request| request.r#continue = true,
+        &[name, target],
+        0x0200,
+    );
+}
+
+#[test]
+fn an_empty_list_admits_nobody() {
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.access = TargetAccess::Initiators(BTreeSet::new());
+    });
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    refused(&fixture, |_| {}, &keys, 0x0203);
+}
+
+#[test]
+fn an_initiator_that_is_not_admitted_is_refused_and_sees_nothing() {
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.access = only("iqn.2001-04.com.example:other");
+    });
+    refused(
+        &fixture,
+        |_| {},
+        &[("InitiatorName", HOST), ("TargetName", TARGET)],
+        0x0203,
+    );
+    assert_eq!(discover(&fixture, "All"), "");
+}
+
+#[test]
+fn a_target_of_another_portal_group_is_not_found() {
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.ports = vec![TargetPort {
+            portal_group_tag: PORTAL_GROUP + 1,
+            relative_target_port: 1,
+        }];
+    });
+    refused(
+        &fixture,
+        |_| {},
+        &[("InitiatorName", HOST), ("TargetName", TARGET)],
+        0x0203,
+    );
+}
+
+#[test]
+fn requests_of_one_login_belong_together() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let first = LoginRequest {
+        transit: false,
+        next_stage: 0,
+        ..initiator.operational()
+    };
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    let (response, answers) = initiator.login_step(first, &keys);
+    assert!(!response.transit);
+    assert!(answers.contains(&("TargetPortalGroupTag".into(), PORTAL_GROUP.to_string())));
+    assert!(answers.contains(&("TargetAlias".into(), "test disk".into())));
+    let other = LoginRequest {
+        isid: [9; 6],
+        ..initiator.operational()
+    };
+    let (response, _) = initiator.login_step(other, &[]);
+    assert_eq!((response.status_class, response.status_detail), (2, 0x0b));
+    initiator.expect_closed();
+}
+
+#[test]
+fn a_rejected_declaration_is_answered_once() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let request = initiator.operational();
+    let keys = [
+        ("InitiatorName", HOST),
+        ("TargetName", TARGET),
+        ("MaxRecvDataSegmentLength", "1"),
+    ];
+    let (response, answers) = initiator.login_step(request, &keys);
+    assert_eq!((response.status_class, response.transit), (0, true));
+    let values: Vec<_> = answers
+        .iter()
+        .filter(|(key, _)| key == "MaxRecvDataSegmentLength")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!(values, ["Reject"]);
+}
+
+#[test]
+fn text_goes_on_over_several_requests() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let request = initiator.operational();
+    let part = LoginRequest {
+        transit: false,
+        next_stage: 0,
+        r#continue: true,
+        ..request
+    };
+    initiator.send(part.encode(), b"InitiatorName=iqn.2001-04.com.exam");
+    let TargetPdu::LoginResponse(response) = initiator.receive().pdu else {
+        panic!()
+    };
+    assert!(!response.transit && response.status_class == 0);
+    initiator.send(
+        request.encode(),
+        format!("ple:host\0TargetName={TARGET}\0").as_bytes(),
+    );
+    let TargetPdu::LoginResponse(response) = initiator.receive().pdu else {
+        panic!()
+    };
+    assert_eq!(
+        (response.transit, response.next_stage, response.status_class),
+        (true, 3, 0)
+    );
+    assert_eq!(fixture.server.sessions()[0].initiator.as_str(), HOST);
+}
+
+#[test]
+fn endless_text_is_refused() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let part = LoginRequest {
+        transit: false,
+        next_stage: 0,
+        r#continue: true,
+        ..initiator.operational()
+    };
+    for _ in 0..100 {
+        initiator.send(part.encode(), &[b'a'; 8192]);
+        let TargetPdu::LoginResponse(response) = initiator.receive().pdu else {
+            panic!()
+        };
+        if response.status_class != 0 {
+            assert_eq!((response.status_class, response.status_detail), (3, 2));
+            return initiator.expect_closed();
+        }
+    }
+    panic!("never refused");
+}
+
+#[test]
+fn what_is_negotiated_is_answered_and_shown() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    let mut keys = FAST.to_vec();
+    keys.extend([
+        ("InitiatorAlias", "host one"),
+        ("X-com.example.a", "1"),
+        ("MaxConnections", "4"),
+    ]);
+    let answers = initiator.log_in(HOST, TARGET, &keys);
+    let answer = |key: &str| {
+        answers
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str())
+    };
+    for (key, value) in [
+        ("InitialR2T", "No"),
+        ("ImmediateData", "Yes"),
+        ("MaxRecvDataSegmentLength", "262144"),
+        ("MaxBurstLength", "1048576"),
+        ("FirstBurstLength", "65536"),
+        ("MaxOutstandingR2T", "4"),
+        ("MaxConnections", "1"),
+        ("X-com.example.a", "NotUnderstood"),
+    ] {
+        assert_eq!(answer(key), Some(value), "{key}");
+    }
+    let session = fixture.server.sessions().remove(0);
+    assert_eq!(
+        (session.tsih, session.isid),
+        (initiator.tsih, initiator.isid)
+    );
+    assert_eq!(session.initiator_alias.as_deref(), Some("host one"));
+    assert_eq!(session.peer, initiator.stream.local_addr().unwrap());
+    assert!(!session.parameters.initial_r2t && session.account.is_none());
+    wait_until("the device knows the nexus", || {
+        !fixture.device.nexuses.lock().unwrap().is_empty()
+    });
+    let nexus = fixture.device.nexuses.lock().unwrap()[0].clone();
+    assert_eq!(nexus.initiator_port, format!("{HOST},i,0x400000010000"));
+    assert_eq!(
+        (nexus.initiator_device.as_str(), nexus.relative_target_port),
+        (HOST, 3)
+    );
+}
+
+#[test]
+fn where_chap_is_required_nothing_else_gets_in() {
+    let fixture = guarded();
+    let who = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    // Straight to the operational stage, without a word on authentication, and with None only.
+    refused(&fixture, |_| {}, &who, 0x0201);
+    refused(&fixture, |request| request.current_stage = 0, &who, 0x0201);
+    let keys = [who[0], who[1], ("AuthMethod", "None")];
+    refused(&fixture, |request| request.current_stage = 0, &keys, 0x0201);
+    // CHAP_R before there is a challenge.
+    let keys = [
+        who[0],
+        who[1],
+        ("AuthMethod", "CHAP"),
+        ("CHAP_N", "user"),
+        ("CHAP_R", "0x00"),
+    ];
+    refused(&fixture, |request| request.current_stage = 0, &keys, 0x0201);
+    // Chosen, and then the stage is left.
+    let mut initiator = Initiator::connect(fixture.address);
+    let request = LoginRequest {
+        current_stage: 0,
+        ..initiator.operational()
+    };
+    let keys = [who[0], who[1], ("AuthMethod", "CHAP,None")];
+    let (response, answers) = initiator.login_step(request, &keys);
+    assert!(!response.transit && answers.contains(&("AuthMethod".into(), "CHAP".into())));
+    let (response, answers) = initiator.login_step(request, &[("CHAP_A", "5")]);
+    assert!(!response.transit);
+    assert_eq!(
+        answers
+            .iter()
+            .map(|(key, _)| key.as_str())
+            .collect::<Vec<_>>(),
+        ["CHAP_A", "CHAP_I", "CHAP_C"]
+    );
+    let keys = [
+        ("CHAP_N", "user"),
+        ("CHAP_R", "0x00112233445566778899aabbccddeeff"),
+    ];
+    let (response, _) = initiator.login_step(request, &keys);
+    assert_eq!((response.status_class, response.status_detail), (2, 1));
+    initiator.expect_closed();
+    assert!(fixture.server.sessions().is_empty());
+}
+
+#[test]
+fn chap_of_discovery_can_be_required_at_any_time() {
+    let fixture = Fixture::new();
+    assert_ne!(discover(&fixture, "All"), "");
+    let authentication = Authentication {
+        incoming: vec![ChapAccount {
+            name: "finder".into(),
+            secret: Secret::new(b"found by nobody else").unwrap(),
+            initiators: None,
+        }],
+        outgoing: None,
+    };
+    let set = |authentication| fixture.server.set_discovery_authentication(authentication);
+    set(authentication).unwrap();
+    let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
+    refused(&fixture, |_| {}, &keys, 0x0201);
+    // Targets have accounts of their own.
+    drop(fixture.log_in());
+    set(Authentication::default()).unwrap();
+    assert_ne!(discover(&fixture, "All"), "");
+}
+
+#[test]
+fn what_is_no_login_ends_the_connection() {
+    let fixture = Fixture::new();
+    let mut initiator = Initiator::connect(fixture.address);
+    initiator.send(NopOut::default().encode(), &[]);
+    initiator.expect_closed();
+    let mut initiator = Initiator::connect(fixture.address);
+    initiator.send(initiator.operational().encode(), &[b'a'; 8193]);
+    initiator.expect_closed();
+}
+
+#[test]
+fn a_silent_connection_is_closed() {
+    let options = ServerOptions {
+        login_timeout: Duration::from_millis(200),
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    Initiator::connect(fixture.address).expect_closed();
+}
+
+#[test]
+fn sessions_are_limited() {
+    let options = ServerOptions {
+        max_connections: 1,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let first = fixture.log_in();
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    refused(&fixture, |request| request.isid[5] = 1, &keys, 0x0302);
+    // The same initiator port once more takes the place of its own session.
+    let second = fixture.log_in();
+    drop(first);
+    let first = second;
+    drop(first);
+    wait_until("the first one's place is free", || {
+        fixture.server.sessions().is_empty()
+    });
+    fixture.log_in();
+}
+
+fn discovery(fixture: &Fixture, keys: &[(&str, &str)]) -> Initiator {
+    let mut initiator = Initiator::connect(fixture.address);
+    let mut all = vec![("InitiatorName", HOST), ("SessionType", "Discovery")];
+    all.extend_from_slice(keys);
+    let (response, _) = initiator.login_step(initiator.operational(), &all);
+    assert_eq!((response.status_class, response.transit), (0, true));
+    initiator
+}
+
+fn send_targets(initiator: &mut Initiator, value: &str) -> String {
+    initiator.text(&format!("SendTargets={value}\0"))
+}
+
+fn discover(fixture: &Fixture, value: &str) -> String {
+    send_targets(&mut discovery(fixture, &[]), value)
+}
+
+#[test]
+fn discovery_names_targets_and_addresses() {
+    let fixture = Fixture::new();
+    let expected = format!(
+        "TargetName={TARGET}\0TargetAddress={},{PORTAL_GROUP}\0",
+        fixture.address
+    );
+    assert_eq!(discover(&fixture, "All"), expected);
+    assert_eq!(discover(&fixture, TARGET), expected);
+    assert_eq!(discover(&fixture, "iqn.2001-04.com.example:none"), "");
+    assert_eq!(discover(&fixture, ""), "SendTargets=Reject\0");
+    // In a normal session: the target itself, never all.
+    let mut initiator = fixture.log_in();
+    assert_eq!(send_targets(&mut initiator, ""), expected);
+    assert_eq!(send_targets(&mut initiator, "All"), "SendTargets=Reject\0");
+}
+
+#[test]
+fn discovery_tells_the_advertised_address() {
+    let fixture = Fixture::new();
+    let own = "127.0.0.1:0".parse().unwrap();
+    let advertised = "192.0.2.7:4000".parse().unwrap();
+    let portal = |address, advertised| iscsi::Portal {
+        address,
+        group_tag: PORTAL_GROUP,
+        advertised,
+    };
+    let translated = portal("[::1]:0".parse().unwrap(), Some(advertised));
+    let portals = [portal(own, None), translated];
+    fixture.server.set_portals(&portals).unwrap();
+    let expected = format!(
+        "TargetName={TARGET}\0TargetAddress={},{PORTAL_GROUP}\0TargetAddress={advertised},{PORTAL_GROUP}\0",
+        fixture.address
+    );
+    assert_eq!(discover(&fixture, "All"), expected);
+}
+
+#[test]
+fn a_long_list_comes_in_pieces() {
+    let fixture = Fixture::new();
+    let names: Vec<String> = (0..50)
+        .map(|number| format!("{TARGET}-{number:02}"))
+        .collect();
+    let definitions = names.iter().map(|name| {
+        let mut definition = definition(&fixture.device);
+        definition.name = name.parse().unwrap();
+        definition
+    });
+    fixture.server.set_targets(definitions.collect()).unwrap();
+    let mut initiator = discovery(&fixture, &[("MaxRecvDataSegmentLength", "512")]);
+    let text = send_targets(&mut initiator, "All");
+    let found: Vec<_> = text
+        .split('\0')
+        .filter_map(|pair| pair.strip_prefix("TargetName="))
+        .collect();
+    assert_eq!(found, names);
+}
+
+#[test]
+fn commands_have_no_place_in_discovery() {
+    let fixture = Fixture::new();
+    let mut initiator = discovery(&fixture, &[]);
+    let command = initiator.command(&[0; 6]);
+    initiator.send(command.encode(), &[]);
+    assert_eq!(initiator.expect_reject(), 5);
+    initiator.ping();
+}

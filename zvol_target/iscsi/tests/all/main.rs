@@ -1,0 +1,15 @@
+//! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
+
+#[path = "../support/mod.rs"]
+mod support;
+mod arrivals;
+mod clients;
+mod fairness;
+mod flow;
+mod headers;
+mod login;
+mod login_rules;
+mod protocol;
+mod read_write;
+mod task_management;
+mod text;

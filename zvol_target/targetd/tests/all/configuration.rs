@@ -1,0 +1,116 @@
+//! Configurations that are refused: the line and the reason are named, and nothing is changed.
+
+use std::fs;
+
+use crate::common::{Home, IQN};
+
+const UUIDS: [&str; 2] = [
+    "4f1c6d2e-903b-4a57-8c01-223344556601",
+    "4f1c6d2e-903b-4a57-8c01-223344556602",
+];
+
+/// Eight lines: the two LUNs are in the sixth and seventh.
+fn with_luns(first: &str, second: &str) -> String {
+    format!(
+        "{{\n\"version\": 2,\n\"targets\": [{{\n\"name\": \"{IQN}\",\n\"luns\": [\n{first},\n{second}\n]}}]}}"
+    )
+}
+
+fn lun(number: u16, uuid: usize, rest: &str) -> String {
+    let uuid = UUIDS[uuid];
+    format!(r#"{{"number": {number}, "uuid": "{uuid}", "path": "/srv/a"{rest}}}"#)
+}
+
+#[test]
+fn the_line_and_the_reason_are_named() {
+    let home = Home::new();
+    let file = home.path("target.json");
+    let good = lun(0, 0, "");
+    for (text, line, said) in [
+        (
+            with_luns(&good, &lun(0, 1, "")),
+            7,
+            "targets[0].luns[1].number: 0 is there twice",
+        ),
+        (
+            with_luns(&good, &lun(1, 0, "")),
+            7,
+            "targets[0].luns[1].uuid: 4f1c6d2e-903b-4a57-8c01-223344556601 is another unit's",
+        ),
+        (
+            with_luns(&lun(0, 0, ", \"product\": \"seventeen letters\""), &good),
+            6,
+            "targets[0].luns[0].product: ",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, "").replace("/srv/a", "a")),
+            7,
+            "targets[0].luns[1].path: must be absolute",
+        ),
+        (
+            with_luns(&good, &lun(16_384, 1, "")),
+            7,
+            "targets[0].luns[1].number: the largest is 16383",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, ", \"initiators\": \"all\"")),
+            7,
+            "expected \"any\" or a list of initiator names",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, ", \"initiators\": [\"disk\"]")),
+            7,
+            "\"disk\": an iSCSI name starts with",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, ", \"colour\": 1")),
+            7,
+            "unknown field `colour`",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, "").replace(UUIDS[1], "1")),
+            7,
+            "UUID",
+        ),
+        (
+            with_luns(&good, "{\"number\": 1}"),
+            7,
+            "missing field `uuid`",
+        ),
+        (
+            with_luns(&good, &lun(1, 1, "")).replace(IQN, "iqn.disk"),
+            4,
+            "targets[0].name: an \"iqn.\" name goes on with",
+        ),
+        (
+            "{\"version\": 2,\n\"portals\": [{\"address\": \"127.0.0.1:3260\"},\n{\"address\": \"127.0.0.1:3260\"}]}".into(),
+            3,
+            "portals[1].address: 127.0.0.1:3260 is there twice",
+        ),
+        (
+            "{\"version\": 2,\n\"portals\": [{\"address\": \"localhost\"}]}".into(),
+            2,
+            "invalid socket address",
+        ),
+        (
+            "{\"version\": 2,\n\"portal_groups\": [{\"tag\": 1, \"relative_target_port\": 1},\n{\"tag\": 2, \"relative_target_port\": 1}]}".into(),
+            3,
+            "portal_groups[1].relative_target_port: 1 is another group's",
+        ),
+        (
+            "{\"version\": 1, \"targets\": [\n{\"name\": \"iqn.2026-11.example:a\"},\n{\"name\": \"iqn.2026-11.example:a\"}]}".into(),
+            3,
+            "targets[1].name: iqn.2026-11.example:a is there twice",
+        ),
+        ("{\n\n\"targets\": []}".into(), 3, "missing field `version`"),
+        ("{\n\"version\": 2,\n".into(), 3, "EOF"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let refusal = home.refused();
+        assert!(refusal.contains(said), "{said:?} is not in {refusal}");
+        let line = format!("line {line}");
+        assert!(refusal.contains(&line), "{line:?} is not in {refusal}");
+        assert!(refusal.contains(file.to_str().unwrap()), "{refusal}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}

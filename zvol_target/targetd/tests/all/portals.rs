@@ -1,0 +1,289 @@
+//! Portals and portal groups: changed while hosts use them, and kept.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+use crate::common::{Daemon, HOST, Home, Host, IQN, free_address, run, wait_until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Without `--listen`.
+fn command(home: &Home) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zvaai-target"));
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(home.path("target.json"))
+        .arg("--control")
+        .arg(home.path("control.sock"));
+    command
+}
+
+/// A daemon at one configured portal, with a LUN.
+fn at(home: &Home, address: SocketAddr) -> Daemon {
+    let configuration = json!({"version": 2, "portals": [{"address": address}]});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let daemon = Daemon::spawn(home, &mut command(home));
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    daemon
+}
+
+/// Designators of the target port in Device Identification: type and value.
+fn port_designators(host: &mut Host) -> Vec<(u8, Vec<u8>)> {
+    const TARGET_PORT: u8 = 1;
+    let page = host.inquiry(0, Some(0x83));
+    let (mut at, mut found) = (4, Vec::new());
+    while at < page.len() {
+        let length = usize::from(page[at + 3]);
+        if (page[at + 1] >> 4) & 3 == TARGET_PORT {
+            let value = page[at + 4..at + 4 + length].to_vec();
+            found.push((page[at + 1] & 0x0f, value));
+        }
+        at += 4 + length;
+    }
+    found
+}
+
+fn name_of(designators: &[(u8, Vec<u8>)]) -> String {
+    const SCSI_NAME_STRING: u8 = 8;
+    let named = designators
+        .iter()
+        .find(|(kind, _)| *kind == SCSI_NAME_STRING);
+    let text = String::from_utf8(named.unwrap().1.clone()).unwrap();
+    text.trim_end_matches('\0').to_owned()
+}
+
+fn relative_port(designators: &[(u8, Vec<u8>)]) -> u8 {
+    const RELATIVE_TARGET_PORT: u8 = 4;
+    let port = designators
+        .iter()
+        .find(|(kind, _)| *kind == RELATIVE_TARGET_PORT);
+    port.unwrap().1[3]
+}
+
+fn addresses(daemon: &Daemon) -> Vec<String> {
+    let listed = daemon.call("portals.list", &json!({}));
+    let portals = listed["portals"].as_array().unwrap().iter();
+    portals
+        .map(|portal| portal["address"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn portals_come_change_and_go_and_are_kept() {
+    let home = Home::new();
+    let (first, second, third) = (
+        free_address("127.0.0.1"),
+        free_address("::1"),
+        free_address("127.0.0.1"),
+    );
+    let daemon = at(&home, first);
+    let mut host = Host::log_in(&first.to_string(), HOST);
+    host.attentions(0);
+    let create = json!({"address": second, "group_tag": 2});
+    assert_eq!(
+        daemon.call("portals.create", &create),
+        json!({"created": true})
+    );
+    assert_eq!(
+        daemon.call("portals.create", &create),
+        json!({"created": false})
+    );
+    let differs = json!({"address": second, "group_tag": 3});
+    assert_eq!(daemon.refusal("portals.create", &differs), -32002);
+    let mut over_ipv6 = Host::log_in(&second.to_string(), HOST);
+    let (one, two) = (port_designators(&mut host), {
+        over_ipv6.attentions(0);
+        port_designators(&mut over_ipv6)
+    });
+    assert_eq!(name_of(&one), format!("{IQN},t,0x0001"));
+    assert_eq!(name_of(&two), format!("{IQN},t,0x0002"));
+    assert_eq!((relative_port(&one), relative_port(&two)), (1, 2));
+    let found = run("iscsi-ls", &[&format!("iscsi://{second}")]);
+    assert!(
+        found.contains(&format!("{first},1")) && found.contains(&format!("{second},2")),
+        "{found}"
+    );
+    // Another address for the second one; who came in there stays.
+    daemon.call(
+        "portals.change",
+        &json!({"address": second, "portal": {"address": third, "group_tag": 2}}),
+    );
+    assert!(TcpStream::connect(second).is_err());
+    over_ipv6.write(0, 0, 1).unwrap();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    let daemon = Daemon::spawn(&home, &mut command(&home));
+    assert_eq!(addresses(&daemon), [first.to_string(), third.to_string()]);
+    let mut again = Host::log_in(&third.to_string(), HOST);
+    again.attentions(0);
+    assert_eq!(port_designators(&mut again), two);
+    // The last portal of a group takes its sessions along; others do not notice.
+    let mut host = Host::log_in(&first.to_string(), HOST);
+    host.attentions(0);
+    daemon.call("portals.delete", &json!({"address": third}));
+    while again.0.try_receive().is_some() {}
+    assert!(TcpStream::connect(third).is_err());
+    host.attentions(0);
+    host.write(0, 0, 2).unwrap();
+    assert_eq!(
+        daemon.refusal("portals.delete", &json!({"address": third})),
+        -32001
+    );
+    let listed = daemon.call("portals.list", &json!({}));
+    assert_eq!(listed["fixed"], false);
+    // What the group was known by is kept for its return.
+    assert_eq!(
+        listed["groups"],
+        json!([{"tag": 1, "relative_target_port": 1, "target_port_group": 1},
+               {"tag": 2, "relative_target_port": 2, "target_port_group": 1}])
+    );
+}
+
+#[test]
+fn targets_can_be_made_where_nothing_is_listened_at() {
+    let home = Home::new();
+    let configuration = json!({"version": 2, "portals": []});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let daemon = Daemon::spawn(&home, &mut command(&home));
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    let address = free_address("127.0.0.1");
+    daemon.call(
+        "portals.create",
+        &json!({"address": address, "group_tag": 4}),
+    );
+    let mut host = Host::log_in(&address.to_string(), HOST);
+    host.attentions(0);
+    assert_eq!(relative_port(&port_designators(&mut host)), 4);
+}
+
+#[test]
+fn a_portal_that_cannot_be_had_changes_nothing() {
+    let home = Home::new();
+    let first = free_address("127.0.0.1");
+    let daemon = at(&home, first);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let create = json!({"address": taken.local_addr().unwrap()});
+    assert_eq!(daemon.refusal("portals.create", &create), -32007);
+    assert_eq!(addresses(&daemon), [first.to_string()]);
+    let before = std::fs::read_to_string(home.path("target.json")).unwrap();
+    let change = json!({"address": first, "portal": create});
+    assert_eq!(daemon.refusal("portals.change", &change), -32007);
+    run("iscsi-inq", &[&daemon.url(0)]);
+    let after = std::fs::read_to_string(home.path("target.json")).unwrap();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn every_address_becomes_one_of_them_and_back() {
+    let home = Home::new();
+    let one = free_address("127.0.0.1");
+    let every = SocketAddr::new("0.0.0.0".parse().unwrap(), one.port());
+    let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
+    let daemon = at(&home, every);
+    let mut host = Host::log_in(&one.to_string(), HOST);
+    host.attentions(0);
+    let change = |from: SocketAddr, to: SocketAddr| {
+        daemon.try_call(
+            "portals.change",
+            &json!({"address": from, "portal": {"address": to}}),
+        )
+    };
+    change(every, one).unwrap();
+    assert!(TcpStream::connect(other).is_err());
+    TcpStream::connect(one).unwrap();
+    change(one, every).unwrap();
+    TcpStream::connect(other).unwrap();
+    // What cannot be had leaves every address listened at.
+    let absent = SocketAddr::new("192.0.2.1".parse().unwrap(), one.port());
+    assert!(change(every, absent).is_err());
+    assert_eq!(addresses(&daemon), [every.to_string()]);
+    TcpStream::connect(other).unwrap();
+    host.write(0, 0, 1).unwrap();
+}
+
+#[test]
+fn a_portal_that_is_missing_at_the_start_keeps_no_other_from_serving() {
+    let home = Home::new();
+    let first = free_address("127.0.0.1");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let later = taken.local_addr().unwrap();
+    let absent: SocketAddr = "192.0.2.1:3260".parse().unwrap();
+    let portals =
+        json!([{"address": absent}, {"address": later, "group_tag": 2}, {"address": first}]);
+    let configuration = json!({"version": 2, "portals": portals});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let daemon = Daemon::spawn(&home, &mut command(&home));
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    let failed = || {
+        let listed = daemon.call("portals.list", &json!({}));
+        let failed = listed["failed"].as_array().unwrap().iter();
+        failed
+            .map(|portal| {
+                assert!(portal["reason"].as_str().unwrap().contains("cannot listen"));
+                portal["address"].as_str().unwrap().to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(&daemon), [first.to_string()]);
+    assert_eq!(failed(), [absent.to_string(), later.to_string()]);
+    run("iscsi-inq", &[&daemon.url(0)]);
+    // Others can be changed meanwhile.
+    let more = free_address("127.0.0.1");
+    daemon.call("portals.create", &json!({"address": more}));
+    TcpStream::connect(more).unwrap();
+    drop(taken);
+    wait_until("the portal to be had", || failed() == [absent.to_string()]);
+    Host::log_in(&later.to_string(), HOST).attentions(0);
+    daemon.call("portals.delete", &json!({"address": absent}));
+    assert!(failed().is_empty());
+}
+
+#[test]
+fn without_any_portal_that_can_be_had_it_does_not_start() {
+    let home = Home::new();
+    let configuration = json!({"version": 2, "portals": [{"address": "192.0.2.1:3260"}]});
+    std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
+    let output = command(&home).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    // Not for ever, so not what a refused configuration ends with.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot listen at 192.0.2.1:3260"), "{said}");
+}
+
+#[test]
+fn identifiers_of_a_port_can_be_given_and_stay() {
+    let home = Home::new();
+    let first = free_address("127.0.0.1");
+    let daemon = at(&home, first);
+    let group = |port: u16| json!({"tag": 1, "relative_target_port": port, "target_port_group": 9});
+    daemon.call("portals.set_group", &group(17));
+    assert_eq!(daemon.refusal("portals.set_group", &group(0)), -32602);
+    let unknown = json!({"tag": 5, "relative_target_port": 5});
+    assert_eq!(daemon.refusal("portals.set_group", &unknown), -32001);
+    drop(daemon);
+    let _daemon = Daemon::spawn(&home, &mut command(&home));
+    let mut host = Host::log_in(&first.to_string(), HOST);
+    host.attentions(0);
+    let designators = port_designators(&mut host);
+    assert_eq!(relative_port(&designators), 17);
+    assert!(
+        designators.contains(&(5, vec![0, 0, 0, 9])),
+        "{designators:?}"
+    );
+}
+
+#[test]
+fn portals_of_the_command_line_are_not_changed() {
+    let home = Home::new();
+    let daemon = Daemon::start(&home);
+    let listed = daemon.call("portals.list", &json!({}));
+    assert_eq!(listed["fixed"], true);
+    let create = json!({"address": free_address("127.0.0.1")});
+    assert_eq!(daemon.refusal("portals.create", &create), -32007);
+    let groups: &Value = &listed["groups"];
+    assert_eq!(groups.as_array().map(Vec::len), Some(1));
+}

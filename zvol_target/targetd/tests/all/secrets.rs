@@ -1,0 +1,418 @@
+//! CHAP secrets at rest: sealed, readable with the right key only, and nobody gets in without them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{Daemon, Home, IQN, fails, run};
+use serde_json::{Value, json};
+
+const SECRET: &str = "correct-horse-battery";
+const OTHER: &str = "iqn.2026-11.example.zvaai:other";
+
+/// A daemon with a guarded target and an open one, a LUN each.
+fn guarded(home: &Home) -> Daemon {
+    let daemon = Daemon::start(home);
+    daemon.create_target();
+    daemon.create_lun(0, &home.volume("volume", 16));
+    daemon.call(
+        "accounts.set",
+        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+    );
+    daemon.call(
+        "targets.create",
+        &json!({"name": OTHER, "initiators": "any"}),
+    );
+    let lun = crate::common::lun(1, &home.volume("other", 16));
+    daemon.call("luns.create", &json!({"target": OTHER, "lun": lun}));
+    daemon
+}
+
+fn url(daemon: &Daemon, user: &str, target: &str, lun: u16) -> String {
+    format!("iscsi://{user}{}/{target}/{lun}", daemon.portal)
+}
+
+fn with_secret(daemon: &Daemon) -> String {
+    url(daemon, &format!("host%{SECRET}@"), IQN, 0)
+}
+
+fn configuration(home: &Home) -> Value {
+    serde_json::from_slice(&fs::read(home.path("target.json")).unwrap()).unwrap()
+}
+
+/// Nobody gets into the guarded target, with or without the secret; the other one is served.
+fn assert_closed(daemon: &Daemon, said: &str) {
+    assert!(fails("iscsi-inq", &[&with_secret(daemon)]));
+    assert!(fails("iscsi-inq", &[&url(daemon, "", IQN, 0)]));
+    run("iscsi-inq", &[&url(daemon, "", OTHER, 1)]);
+    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    let problem = accounts["problem"].as_str().unwrap();
+    assert!(problem.contains(said), "{problem}");
+    assert!(
+        daemon.log().contains("CHAP accounts cannot be used"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn secrets_survive_a_restart_sealed() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
+    assert_eq!(
+        accounts,
+        json!({"required": true, "incoming": [{"name": "host", "initiators": null}], "mutual": null, "problem": null})
+    );
+}
+
+#[test]
+fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let (key, kept) = (home.path("target.json.key"), home.path("kept"));
+    fs::rename(&key, &kept).unwrap();
+    {
+        let daemon = Daemon::start(&home);
+        assert_closed(&daemon, "target.json.key is not there");
+        assert!(!key.exists(), "no new key while the old one is missed");
+        let set = json!({"target": OTHER, "name": "x", "secret": "another good secret"});
+        assert_eq!(daemon.refusal("accounts.set", &set), -32006);
+    }
+    fs::rename(&kept, &key).unwrap();
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let elsewhere = Home::new();
+    drop(Daemon::start(&elsewhere));
+    fs::copy(
+        elsewhere.path("target.json.key"),
+        home.path("target.json.key"),
+    )
+    .unwrap();
+    let daemon = Daemon::start(&home);
+    assert_closed(&daemon, "holds another key");
+    daemon.call(
+        "accounts.set",
+        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+    );
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn a_lost_key_is_repaired_without_any_target_falling_open() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let other = json!({"target": OTHER, "name": "guest", "secret": "a secret of the other"});
+    daemon.call("accounts.set", &other);
+    drop(daemon);
+    fs::remove_file(home.path("target.json.key")).unwrap();
+    let daemon = Daemon::start(&home);
+    let open = |target, lun| !fails("iscsi-inq", &[&url(&daemon, "", target, lun)]);
+    let delete = |target: &str, name: &str| {
+        daemon.call("accounts.delete", &json!({"target": target, "name": name}));
+        assert!(!open(IQN, 0) && !open(OTHER, 1));
+    };
+    delete(IQN, "host");
+    let mine = json!({"target": IQN, "name": "host", "secret": SECRET});
+    assert_eq!(daemon.refusal("accounts.set", &mine), -32006);
+    delete(OTHER, "guest");
+    daemon.call("accounts.set", &mine);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(!open(IQN, 0) && !open(OTHER, 1));
+    // Neither does a restart in the midst of it open one.
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+    let listed = daemon.call("accounts.list", &json!({"target": OTHER}));
+    assert_eq!(listed["required"], true);
+    let problem = listed["problem"].as_str().unwrap();
+    assert!(problem.contains("there is no account"), "{problem}");
+    let guest = json!({"target": OTHER, "name": "guest", "secret": SECRET});
+    daemon.call("accounts.set", &guest);
+    let user = format!("guest%{SECRET}@");
+    run("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]);
+}
+
+#[test]
+fn chap_ends_when_that_is_said_and_not_with_the_last_account() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let mutual = |target| json!({"target": target, "name": "me", "secret": "the target proves itself", "mutual": true});
+    assert_eq!(
+        daemon.refusal("accounts.set", &mutual(OTHER)),
+        -32602,
+        "alone"
+    );
+    run("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]);
+    daemon.call("accounts.set", &mutual(IQN));
+    let host = json!({"target": IQN, "name": "host"});
+    assert_eq!(daemon.refusal("accounts.delete", &host), -32602);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    let me = json!({"target": IQN, "name": "me", "mutual": true});
+    daemon.call("accounts.delete", &me);
+    let open = json!({"target": IQN, "required": false});
+    assert_eq!(daemon.refusal("accounts.require", &open), -32602);
+    daemon.call("accounts.delete", &host);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    daemon.call("accounts.require", &open);
+    run("iscsi-inq", &[&url(&daemon, "", IQN, 0)]);
+    let closed = json!({"target": OTHER, "required": true});
+    daemon.call("accounts.require", &closed);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+}
+
+#[test]
+fn a_mutual_account_alone_in_the_file_opens_nothing() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let mutual =
+        json!({"target": IQN, "name": "me", "secret": "the target proves itself", "mutual": true});
+    daemon.call("accounts.set", &mutual);
+    drop(daemon);
+    let mut edited = configuration(&home);
+    let accounts = &mut edited["targets"][0]["authentication"];
+    *accounts = json!({"mutual": accounts["mutual"]});
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert_closed(&daemon, "there is no account");
+}
+
+#[test]
+fn a_sealed_secret_in_another_place_opens_nothing() {
+    let home = Home::new();
+    drop(guarded(&home));
+    let mut moved = configuration(&home);
+    assert_eq!(moved["version"], 2);
+    // The other target's account, with the secret of the first.
+    moved["targets"][1]["authentication"] = moved["targets"][0]["authentication"].clone();
+    fs::write(home.path("target.json"), moved.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    let user = format!("host%{SECRET}@");
+    assert!(fails("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]));
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
+    let accounts = daemon.call("accounts.list", &json!({"target": OTHER}));
+    let problem = accounts["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("\"host\"") && problem.contains("set the account anew"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn version_1_is_read_as_it_was_meant_and_sealed() {
+    let home = Home::new();
+    let volume = home.volume("volume", 16);
+    let old = json!({"version": 1, "targets": [
+        {"name": IQN, "initiators": [], "luns": [crate::common::lun(0, &volume)],
+         "accounts": [{"name": "host", "secret": SECRET}],
+         "mutual_account": {"name": "target", "secret": "the target proves itself"}},
+        {"name": OTHER, "initiators": ["iqn.2026-11.example:Host"]},
+    ]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    let text = fs::read_to_string(home.path("target.json")).unwrap();
+    assert!(!text.contains(SECRET) && !text.contains("proves"), "{text}");
+    let read = configuration(&home);
+    assert_eq!(read["version"], 2);
+    assert_eq!(read["targets"][0]["initiators"], "any");
+    assert_eq!(
+        read["targets"][1]["initiators"],
+        json!(["iqn.2026-11.example:host"])
+    );
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
+    let listed = daemon.call("accounts.list", &json!({"target": IQN}));
+    assert_eq!(listed["mutual"], "target");
+    assert_eq!(listed["problem"], Value::Null);
+}
+
+#[test]
+fn version_1_with_one_secret_for_both_sides_is_refused_and_kept() {
+    let home = Home::new();
+    let old = json!({"version": 1, "targets": [{"name": IQN,
+         "accounts": [{"name": "host", "secret": SECRET}],
+         "mutual_account": {"name": "target", "secret": SECRET}}]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let refusal = home.refused();
+    assert!(
+        refusal.contains("mutual_account.secret: must differ"),
+        "{refusal}"
+    );
+    assert!(!refusal.contains(SECRET), "{refusal}");
+    let kept = fs::read_to_string(home.path("target.json")).unwrap();
+    assert_eq!(kept, old.to_string());
+}
+
+#[test]
+fn version_1_with_a_secret_that_is_its_name_is_refused_and_kept() {
+    let home = Home::new();
+    let old = json!({"version": 1, "targets": [{"name": IQN,
+         "accounts": [{"name": "Storage-Host-1", "secret": "storage-host-1"}]}]});
+    fs::write(home.path("target.json"), old.to_string()).unwrap();
+    let refusal = home.refused();
+    assert!(
+        refusal.contains("accounts[0].secret: must not be the account's name"),
+        "{refusal}"
+    );
+    let kept = fs::read_to_string(home.path("target.json")).unwrap();
+    assert_eq!(kept, old.to_string());
+}
+
+#[test]
+fn weak_and_shared_secrets_are_refused() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let set = |name: &str, secret: &str, mutual: bool| {
+        daemon.refusal(
+            "accounts.set",
+            &json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual}),
+        )
+    };
+    assert_eq!(set("a", "too short", false), -32602);
+    assert_eq!(set("a", "aaaaaaaaaaaaaaaa", false), -32602);
+    assert_eq!(set("target", SECRET, true), -32602, "one secret for both");
+    let neither = json!({"name": "a", "secret": SECRET});
+    assert_eq!(daemon.refusal("accounts.set", &neither), -32602);
+    run("iscsi-inq", &[&with_secret(&daemon)]);
+}
+
+#[test]
+fn discovery_has_accounts_of_its_own() {
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
+    let found = run("iscsi-ls", &[&discover("")]);
+    assert!(found.contains(OTHER), "{found}");
+    let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else"});
+    daemon.call("accounts.set", &set);
+    assert!(fails("iscsi-ls", &[&discover("")]));
+    let found = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
+    assert!(found.contains(OTHER), "{found}");
+    daemon.call(
+        "accounts.delete",
+        &json!({"discovery": true, "name": "finder"}),
+    );
+    assert!(fails("iscsi-ls", &[&discover("")]), "CHAP stays required");
+    daemon.call(
+        "accounts.require",
+        &json!({"discovery": true, "required": false}),
+    );
+    run("iscsi-ls", &[&discover("")]);
+}
+
+#[test]
+fn a_key_from_elsewhere_is_taken_as_it_is() {
+    let home = Home::new();
+    let key = home.path("credential");
+    let refused = |said: &str| {
+        let mut command = home.command();
+        let output = command.arg("--key").arg(&key).output().unwrap();
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(said) && text.contains("credential"), "{text}");
+    };
+    refused("is not there; make it once");
+    fs::write(&key, "not a key\n").unwrap();
+    refused("can be read by everybody");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    refused("does not hold a key");
+    fs::remove_file(&key).unwrap();
+    fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    let mut command = home.command();
+    let _daemon = Daemon::spawn(&home, command.arg("--key").arg(&key));
+    assert!(!home.path("target.json.key").exists());
+}
+
+#[test]
+fn an_account_is_for_the_initiators_it_names() {
+    const NAMES: [&str; 2] = [
+        "iqn.1998-01.com.vmware:esx1",
+        "iqn.1998-01.com.vmware:esx1-second",
+    ];
+    let home = Home::new();
+    let daemon = guarded(&home);
+    let set = |initiators: Value| json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": initiators});
+    // In any order and case.
+    daemon.call(
+        "accounts.set",
+        &set(json!([
+            NAMES[1].to_uppercase().replace("IQN", "iqn"),
+            NAMES[0]
+        ])),
+    );
+    let gets_in =
+        |daemon: &Daemon, name: &str| !fails("iscsi-inq", &["-i", name, &with_secret(daemon)]);
+    let check = |daemon: &Daemon| {
+        let listed = daemon.call("accounts.list", &json!({"target": IQN}));
+        assert_eq!(listed["incoming"][0]["initiators"], json!(NAMES));
+        assert!(NAMES.iter().all(|name| gets_in(daemon, name)));
+        // Another host that knows the secret.
+        assert!(!gets_in(daemon, "iqn.1998-01.com.vmware:esx2"));
+    };
+    check(&daemon);
+    for (wrong, said) in [
+        (json!([]), "1 to 64 names"),
+        (json!([NAMES[0], NAMES[0]]), "twice"),
+        (json!(["disk"]), "iSCSI name"),
+        (
+            json!(
+                (0..65)
+                    .map(|at| format!("iqn.2026-11.example:{at}"))
+                    .collect::<Vec<_>>()
+            ),
+            "1 to 64 names",
+        ),
+    ] {
+        match daemon.try_call("accounts.set", &set(wrong)) {
+            Err(targetd::control::client::CallError::Refused(error)) => {
+                assert!(
+                    error.code == -32602 && error.message.contains(said),
+                    "{error:?}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(daemon);
+    let daemon = Daemon::start(&home);
+    check(&daemon);
+    drop(daemon);
+    // A name more in the file, without the secret, opens nothing.
+    let mut edited = configuration(&home);
+    let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
+    account["initiators"] = json!([NAMES[0], NAMES[1], "iqn.1998-01.com.vmware:esx2"]);
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert!(!gets_in(&daemon, "iqn.1998-01.com.vmware:esx2"));
+    drop(daemon);
+    // As files of before have it: one name, and sealed for it.
+    let mut edited = configuration(&home);
+    let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
+    account["initiators"] = Value::Null;
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    daemon.call("accounts.set", &set(json!([NAMES[0]])));
+    drop(daemon);
+    let mut edited = configuration(&home);
+    let account = edited["targets"][0]["authentication"]["incoming"][0]
+        .as_object_mut()
+        .unwrap();
+    let names = account.remove("initiators").unwrap();
+    account.insert("initiator".to_owned(), names[0].clone());
+    fs::write(home.path("target.json"), edited.to_string()).unwrap();
+    let daemon = Daemon::start(&home);
+    assert!(gets_in(&daemon, NAMES[0]) && !gets_in(&daemon, NAMES[1]));
+}

@@ -1,0 +1,103 @@
+//! Volumes that may not take more space.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, sparse_file};
+use volume::{Buffer, Growth, OpenOptions, Stability, Volume, VolumeError};
+
+const SIZE: u64 = 8 << 20;
+const MIB: u64 = 1 << 20;
+
+/// The second MiB of `volume` is data, the others are not.
+async fn exercise(volume: Arc<dyn Volume>) {
+    let stable = Stability::Stable;
+    let write = |offset, data| volume.write(offset, data, stable);
+    write(MIB, pattern(MIB as usize, 1)).await.unwrap();
+    volume.set_growth(Growth::Refused);
+    for (offset, length) in [(0, 512), (MIB - 512, 1024), (2 * MIB - 4096, 8192)] {
+        let refused = write(offset, pattern(length, 2)).await;
+        assert!(
+            matches!(refused, Err(VolumeError::OutOfSpace)),
+            "{length} bytes at {offset}: {refused:?}"
+        );
+    }
+    for (offset, length) in [(MIB, 512), (2 * MIB - 65536, 65536)] {
+        write(offset, pattern(length, 3)).await.unwrap();
+    }
+    // What was refused has written nothing.
+    let read = volume.read(0, Buffer::new(MIB as usize)).await.unwrap();
+    assert!(read.iter().all(|&byte| byte == 0));
+    let read = volume.read(MIB, Buffer::new(512)).await.unwrap();
+    assert_eq!(read[..], pattern(512, 3)[..]);
+    volume.unmap(MIB, MIB / 2, stable).await.unwrap();
+    volume.unmap(4 * MIB, MIB, stable).await.unwrap();
+    volume.set_growth(Growth::Limited(MIB));
+    write(0, pattern(MIB as usize, 4)).await.unwrap();
+    // Overwrites go on; what needs more waits for another word.
+    write(0, pattern(MIB as usize, 4)).await.unwrap();
+    let mut waiting = pin!(write(4 * MIB, pattern(MIB as usize, 5)));
+    let waited = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    volume.set_growth(Growth::Limited(MIB));
+    waiting.await.unwrap();
+    let mut waiting = pin!(write(5 * MIB, pattern(MIB as usize, 5)));
+    let waited = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    volume.set_growth(Growth::Refused);
+    let refused = waiting.await;
+    assert!(matches!(refused, Err(VolumeError::OutOfSpace)));
+    volume.set_growth(Growth::Allowed);
+    write(5 * MIB, pattern(MIB as usize, 5)).await.unwrap();
+    volume.unmap(4 * MIB, 2 * MIB, stable).await.unwrap();
+}
+
+#[test]
+fn a_file_overwrites_and_unmaps_but_takes_no_more() {
+    on_each_engine(|| async {
+        let directory = tempfile::tempdir().unwrap();
+        let path = sparse_file(directory.path(), SIZE);
+        let volume = open(&path, OpenOptions::default());
+        exercise(Arc::clone(&volume)).await;
+        let space = volume.space().await.unwrap().unwrap();
+        assert!((MIB..=2 * MIB).contains(&space.used_bytes), "{space:?}");
+    });
+}
+
+/// A block device tells nothing of its allocation: what is not all zeroes is taken for allocated.
+#[test]
+fn a_device_without_a_map_is_read() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(2 * SIZE);
+    let path = sparse_file(tmpfs.0.path(), SIZE);
+    let device = LoopDevice::new(&path, 512);
+    on_each_engine(|| async {
+        let volume = open(&device.0, OpenOptions::default());
+        volume.unmap(0, SIZE, Stability::Stable).await.unwrap();
+        exercise(volume).await;
+    });
+}
+
+#[test]
+fn a_full_file_system_is_out_of_space_and_says_so() {
+    if !is_root() {
+        return;
+    }
+    on_each_engine(|| async {
+        let tmpfs = Tmpfs::new(SIZE / 2);
+        let path = sparse_file(tmpfs.0.path(), SIZE);
+        let volume = open(&path, OpenOptions::default());
+        let before = volume.space().await.unwrap().unwrap();
+        assert_eq!(before.available_bytes, SIZE / 2);
+        let full = volume
+            .write(0, pattern(SIZE as usize, 1), Stability::Stable)
+            .await;
+        assert!(matches!(full, Err(VolumeError::OutOfSpace)), "{full:?}");
+        let after = volume.space().await.unwrap().unwrap();
+        assert_eq!(after.available_bytes, 0);
+        assert!(after.used_bytes >= SIZE / 2 - MIB);
+    });
+}

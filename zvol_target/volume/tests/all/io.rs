@@ -1,0 +1,679 @@
+//! Reading, writing and flushing on real files and devices, with each engine.
+
+use std::cell::Cell;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{
+    LoopDevice, Tmpfs, is_root, on_each_engine, open, pattern, runtime, sparse_file,
+};
+use volume::engine::{self, EngineChoice, EngineError};
+use volume::{Buffer, Caching, Geometry, OpenOptions, Stability, Volume, VolumeError};
+
+const SIZE: u64 = 16 << 20;
+
+fn options(caching: Caching) -> OpenOptions {
+    OpenOptions {
+        caching,
+        ..OpenOptions::default()
+    }
+}
+
+async fn exercise(volume: &dyn Volume) {
+    let block = volume.geometry().logical_block_bytes as usize;
+    let end = volume.geometry().size_bytes;
+    for (offset, length) in [
+        (0, block),
+        (block as u64, 7 * block),
+        (4 << 20, 3 << 20),
+        (end - block as u64, block),
+    ] {
+        for (seed, stability) in [(1, Stability::Cached), (2, Stability::Stable)] {
+            volume
+                .write(offset, pattern(length, seed), stability)
+                .await
+                .unwrap();
+            let read = volume.read(offset, Buffer::new(length)).await.unwrap();
+            assert!(
+                read[..] == pattern(length, seed)[..],
+                "{length} at {offset}"
+            );
+        }
+    }
+    volume.flush().await.unwrap();
+}
+
+async fn refuses_what_does_not_fit(volume: &dyn Volume) {
+    let block = u64::from(volume.geometry().logical_block_bytes);
+    let end = volume.geometry().size_bytes;
+    for (offset, length) in [
+        (1, block),
+        (0, block - 1),
+        (end, block),
+        (end - block, 2 * block),
+        (u64::MAX - block + 1, block),
+    ] {
+        let read = volume.read(offset, Buffer::zeroed(length as usize)).await;
+        assert!(
+            matches!(read, Err(VolumeError::OutOfRange { size_bytes, .. }) if size_bytes == end),
+            "read of {length} at {offset}: {read:?}"
+        );
+        let write = volume
+            .write(offset, Buffer::zeroed(length as usize), Stability::Cached)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfRange { .. })));
+    }
+}
+
+/// 32 tasks at once, each with its own blocks; some give up before the end.
+async fn concurrently(volume: std::sync::Arc<dyn Volume>) {
+    let volume = Rc::new(volume);
+    let tasks: Vec<_> = (0..32_u64)
+        .map(|task| {
+            let volume = Rc::clone(&volume);
+            tokio::task::spawn_local(async move {
+                let offset = task * (128 << 10);
+                for turn in 0..3_u8 {
+                    let seed = task as u8 ^ turn;
+                    let write = volume.write(offset, pattern(64 << 10, seed), Stability::Cached);
+                    write.await.unwrap();
+                    let read = volume.read(offset, Buffer::new(64 << 10)).await.unwrap();
+                    assert!(read[..] == pattern(64 << 10, seed)[..]);
+                    give_up(volume.read(offset, Buffer::new(64 << 10))).await;
+                    let other = offset + (64 << 10);
+                    give_up(volume.write(other, pattern(4096, seed), Stability::Stable)).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Polls `future` once, so that its operation is under way, and drops it.
+async fn give_up<T>(future: impl Future<Output = T>) {
+    let mut future = Box::pin(future);
+    std::future::poll_fn(|context| {
+        let _ = future.as_mut().poll(context);
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn file_through_the_page_cache_and_past_it() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    for caching in [Caching::Automatic, Caching::Direct] {
+        on_each_engine(async || {
+            let volume = open(&path, options(caching));
+            assert_eq!(volume.geometry().size_bytes, SIZE);
+            exercise(&*volume).await;
+            refuses_what_does_not_fit(&*volume).await;
+            concurrently(volume).await;
+        });
+    }
+}
+
+#[test]
+fn a_short_operation_does_not_wait_for_all_long_ones() {
+    const LONG: u64 = 64;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        let ended = Rc::new(Cell::new(0_u64));
+        let long: Vec<_> = (0..LONG)
+            .map(|number| {
+                let (volume, ended) = (volume.clone(), Rc::clone(&ended));
+                tokio::task::spawn_local(async move {
+                    let offset = (number << 20) % SIZE;
+                    let data = pattern(1 << 20, number as u8);
+                    let write = volume.write(offset, data, Stability::Stable);
+                    write.await.unwrap();
+                    ended.set(ended.get() + 1);
+                })
+            })
+            .collect();
+        // Behind all of them: tasks run in the order they were spawned in.
+        let (volume, ended) = (volume.clone(), Rc::clone(&ended));
+        let short = tokio::task::spawn_local(async move {
+            let read = volume.read(0, Buffer::new(4096));
+            read.await.unwrap();
+            ended.get()
+        });
+        let before = short.await.unwrap();
+        assert!(
+            before < 3 * LONG / 4,
+            "{before} of {LONG} long writes went before"
+        );
+        for write in long {
+            write.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn block_device() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = sparse_file(directory.path(), SIZE);
+    for sector in [512, 4096] {
+        let device = LoopDevice::new(&file, sector);
+        for caching in [Caching::Automatic, Caching::PageCache] {
+            on_each_engine(async || {
+                let volume = open(&device.0, options(caching));
+                let Geometry {
+                    size_bytes,
+                    logical_block_bytes,
+                    physical_block_bytes,
+                } = volume.geometry();
+                assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
+                assert!(physical_block_bytes >= sector);
+                exercise(&*volume).await;
+                refuses_what_does_not_fit(&*volume).await;
+                concurrently(volume).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn file_in_memory() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(2 * SIZE);
+    let path = sparse_file(tmpfs.0.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        exercise(&*volume).await;
+        refuses_what_does_not_fit(&*volume).await;
+        concurrently(volume).await;
+    });
+}
+
+#[test]
+fn a_full_file_system_is_out_of_space() {
+    if !is_root() {
+        return;
+    }
+    // A file on tmpfs is written in place, one on a small ext4 by the engine.
+    let tmpfs = Tmpfs::new(1 << 20);
+    let path = sparse_file(tmpfs.0.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let write = volume
+            .write(0, pattern(2 << 20, 1), Stability::Cached)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+        let read = volume.read(2 << 20, Buffer::new(4096)).await.unwrap();
+        assert!(read.iter().all(|&byte| byte == 0), "reading goes on");
+    });
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), 64 << 20);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        let write = volume
+            .write(0, pattern(40 << 20, 1), Stability::Stable)
+            .await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+    });
+}
+
+#[test]
+fn after_cached_writes_were_lost_no_flush_succeeds() {
+    if !is_root() {
+        return;
+    }
+    // A device with a page cache above and too little behind it: cached writes succeed, their writeback fails.
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let volume = open(&device.0, options(Caching::PageCache));
+        let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
+        write.await.unwrap();
+        let first = volume.flush().await;
+        assert!(first.is_err(), "the writes cannot have been stored");
+        // The kernel has told the error once, and would say that all is well now.
+        for _ in 0..2 {
+            let again = volume.flush().await;
+            assert!(matches!(again, Err(VolumeError::Device(_))), "{again:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stable_write_that_found_no_space_spoils_no_later_flush() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), SIZE);
+    let filler = ext4.directory.path().join("filler");
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let write = volume.write(0, pattern(4096, 1), Stability::Stable);
+        write.await.unwrap();
+        let full = std::fs::write(&filler, vec![1; SIZE as usize]);
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        let rest = pattern((SIZE >> 1) as usize, 1);
+        let write = volume.write(SIZE >> 1, rest, Stability::Stable).await;
+        assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
+        std::fs::remove_file(&filler).unwrap();
+        let write = volume.write(0, pattern(4096, 2), Stability::Stable);
+        write.await.unwrap();
+        volume.flush().await.unwrap();
+        let write = volume.write(4096, pattern(4096, 3), Stability::Cached);
+        write.await.unwrap();
+        volume.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn what_another_left_and_cannot_be_stored_is_in_no_flush() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let mut one_before = std::fs::File::options();
+        let one_before = one_before.write(true).open(&device.0).unwrap();
+        one_before.write_all_at(&pattern(2 << 20, 1), 0).unwrap();
+        let volume = open(&device.0, options(Caching::PageCache));
+        let flushed = volume.flush().await;
+        assert!(
+            matches!(flushed, Err(VolumeError::Device(_))),
+            "{flushed:?}"
+        );
+    });
+}
+
+#[test]
+fn of_many_flushes_at_once_none_hides_the_loss() {
+    if !is_root() {
+        return;
+    }
+    let tmpfs = Tmpfs::new(1 << 20);
+    let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
+    on_each_engine(async || {
+        let volume = open(&device.0, options(Caching::PageCache));
+        let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
+        write.await.unwrap();
+        // The kernel tells one of them, and the others that all is well.
+        let flushes: Vec<_> = (0..16)
+            .map(|number| {
+                let volume = volume.clone();
+                tokio::task::spawn_local(async move {
+                    if number % 4 == 3 {
+                        let write = volume.write(0, pattern(512, 1), Stability::Stable);
+                        let _ = write.await;
+                    }
+                    volume.flush().await
+                })
+            })
+            .collect();
+        for flush in flushes {
+            let result = flush.await.unwrap();
+            assert!(result.is_err(), "{result:?}");
+        }
+    });
+}
+
+#[test]
+fn a_flush_given_up_is_not_followed_by_a_good_one() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        volume
+            .write(0, pattern(4096, 1), Stability::Cached)
+            .await
+            .unwrap();
+        // What it would have been told, nobody is ever told again.
+        give_up(volume.flush()).await;
+        let flushed = volume.flush().await;
+        assert!(
+            matches!(flushed, Err(VolumeError::Device(_))),
+            "{flushed:?}"
+        );
+    });
+}
+
+#[test]
+fn writers_that_flush_at_once_all_succeed() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let tasks: Vec<_> = (0..64_u64)
+            .map(|task| {
+                let volume = volume.clone();
+                tokio::task::spawn_local(async move {
+                    let data = pattern(4096, task as u8);
+                    let write = volume.write(task * 4096, data, Stability::Cached);
+                    write.await.unwrap();
+                    volume.flush().await.unwrap();
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_file_system_that_became_read_only_refuses_writes() {
+    if !is_root() {
+        return;
+    }
+    for caching in [Caching::PageCache, Caching::Direct] {
+        on_each_engine(async || {
+            let ext4 = Ext4::new();
+            let path = sparse_file(ext4.directory.path(), 1 << 20);
+            let volume = open(&path, options(caching));
+            let write = volume.write(0, pattern(4096, 1), Stability::Stable);
+            write.await.unwrap();
+            // As after an error of its journal.
+            let mut remount = std::process::Command::new("mount");
+            remount
+                .args(["-o", "remount,abort"])
+                .arg(ext4.directory.path());
+            assert!(remount.status().unwrap().success());
+            let write = volume
+                .write(4096, pattern(4096, 2), Stability::Stable)
+                .await;
+            assert!(
+                matches!(write, Err(VolumeError::ReadOnly | VolumeError::Device(_))),
+                "{write:?}"
+            );
+            let read = volume.read(0, Buffer::new(4096)).await.unwrap();
+            assert!(read[..] == pattern(4096, 1)[..], "reading goes on");
+        });
+    }
+}
+
+#[test]
+fn a_stable_write_is_on_the_device_when_it_ends_and_a_cached_one_after_the_flush() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let path = sparse_file(ext4.directory.path(), 1 << 20);
+    let seed = Cell::new(0);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let unlike_any_before = || {
+            seed.set(seed.get() + 1);
+            pattern(4096, seed.get())
+        };
+        let (stable, cached) = (unlike_any_before(), unlike_any_before());
+        let again = |data: &Buffer| Buffer::from(&data[..]);
+        let write = volume.write(0, again(&stable), Stability::Stable);
+        write.await.unwrap();
+        assert!(ext4.device_holds(&stable));
+        let write = volume.write(8192, again(&cached), Stability::Cached);
+        write.await.unwrap();
+        assert!(!ext4.device_holds(&cached), "this test shows nothing here");
+        volume.flush().await.unwrap();
+        assert!(ext4.device_holds(&cached));
+    });
+}
+
+#[test]
+fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
+    if !is_root() {
+        return;
+    }
+    let ext4 = Ext4::new();
+    let overlay = Overlay::new(ext4.directory.path());
+    let path = sparse_file(overlay.directory.path(), 1 << 20);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::PageCache));
+        let before = volume.write(0, pattern(4096, 1), Stability::Cached);
+        before.await.unwrap();
+        let frozen = Frozen::new(ext4.directory.path());
+        let mut write = volume.write(0, pattern(4096, 2), Stability::Cached);
+        // This thread goes on, or the file system would thaw before the timer is looked at.
+        let waited = tokio::time::timeout(Duration::from_millis(50), &mut write).await;
+        assert!(waited.is_err(), "{waited:?}");
+        drop(frozen);
+        write.await.unwrap();
+    });
+}
+
+/// A file system whose writers wait, until it is dropped or a few seconds are over.
+struct Frozen(Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>);
+
+impl Frozen {
+    fn new(directory: &Path) -> Self {
+        let change = |option: &str, directory: &Path| {
+            let mut fsfreeze = std::process::Command::new("fsfreeze");
+            let status = fsfreeze.arg(option).arg(directory).status().unwrap();
+            assert!(status.success(), "{option}");
+        };
+        change("--freeze", directory);
+        let (dropped, until) = mpsc::channel();
+        let directory = directory.to_owned();
+        let thaw = thread::spawn(move || {
+            let _ = until.recv_timeout(Duration::from_secs(5));
+            change("--unfreeze", &directory);
+        });
+        Self(Some((dropped, thaw)))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Some((dropped, thaw)) = self.0.take() {
+            drop(dropped);
+            let _ = thaw.join();
+        }
+    }
+}
+
+/// An overlay file system whose files are in `directory`.
+struct Overlay {
+    directory: tempfile::TempDir,
+}
+
+impl Overlay {
+    fn new(below: &Path) -> Self {
+        let layers = ["lower", "upper", "work"].map(|layer| below.join(layer));
+        for layer in &layers {
+            std::fs::create_dir(layer).unwrap();
+        }
+        let [lower, upper, work] = layers.each_ref().map(|layer| layer.display());
+        let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let directory = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "overlay", "overlay", "-o", &layers]);
+        let status = mount.arg(directory.path()).status().unwrap();
+        assert!(status.success(), "{mount:?}");
+        Self { directory }
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.directory.path()).status();
+    }
+}
+
+/// A small ext4 on a loop device.
+struct Ext4 {
+    directory: tempfile::TempDir,
+    _device: LoopDevice,
+    image: tempfile::TempDir,
+}
+
+impl Ext4 {
+    fn new() -> Self {
+        let image = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let device = LoopDevice::new(&sparse_file(image.path(), SIZE), 512);
+        let directory = tempfile::tempdir().unwrap();
+        for (program, arguments) in [("mkfs.ext4", vec!["-q"]), ("mount", vec![])] {
+            let mut command = std::process::Command::new(program);
+            command.args(arguments).arg(&device.0);
+            if program == "mount" {
+                command.arg(directory.path());
+            }
+            assert!(command.status().unwrap().success(), "{command:?}");
+        }
+        Self {
+            directory,
+            _device: device,
+            image,
+        }
+    }
+}
+
+impl Ext4 {
+    /// Whether some blocks of the device are `data`, whatever the file system has in memory.
+    fn device_holds(&self, data: &[u8]) -> bool {
+        let device = std::fs::read(self.image.path().join("volume")).unwrap();
+        device
+            .windows(data.len())
+            .step_by(1024)
+            .any(|block| block == data)
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.directory.path()).status();
+    }
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let read_only = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let volume = open(&path, read_only);
+        assert!(volume.read_only());
+        let write = volume.write(0, pattern(512, 1), Stability::Stable).await;
+        assert!(matches!(write, Err(VolumeError::ReadOnly)));
+        volume.read(0, Buffer::new(512)).await.unwrap();
+        volume.flush().await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_shrank_is_an_error_of_the_device() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, OpenOptions::default());
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(6144).unwrap();
+        let read = volume.read(4096, Buffer::new(4096)).await;
+        assert!(matches!(read, Err(VolumeError::Device(_))), "{read:?}");
+        file.set_len(SIZE).unwrap();
+    });
+}
+
+#[test]
+fn writes_given_up_run_to_their_end() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = open(&path, options(Caching::Direct));
+        give_up(volume.write(0, pattern(1 << 20, 7), Stability::Stable)).await;
+        let file = std::fs::File::open(&path).unwrap();
+        let mut found = vec![0; 1 << 20];
+        while found[..] != pattern(1 << 20, 7)[..] {
+            tokio::task::yield_now().await;
+            file.read_exact_at(&mut found, 0).unwrap();
+        }
+        volume
+            .write(0, Buffer::zeroed(1 << 20), Stability::Stable)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_waits_for_the_kernel() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    for _ in 0..16 {
+        on_each_engine(async || {
+            let volume = open(&path, options(Caching::Direct));
+            for task in 0..32_u64 {
+                let offset = task * (64 << 10);
+                give_up(volume.read(offset, Buffer::new(64 << 10))).await;
+                // One that is still awaited by a task when the runtime goes.
+                let path = path.clone();
+                tokio::task::spawn_local(async move {
+                    let read_only = OpenOptions {
+                        read_only: true,
+                        caching: Caching::Direct,
+                    };
+                    if let Ok(opened) = volume::open(&path, read_only) {
+                        let _ = opened.volume.read(0, Buffer::new(1 << 20)).await;
+                    }
+                });
+            }
+            tokio::task::yield_now().await;
+        });
+    }
+}
+
+#[test]
+fn more_operations_than_the_ring_holds() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = sparse_file(directory.path(), SIZE);
+    on_each_engine(async || {
+        let volume = Rc::new(open(&path, options(Caching::Direct)));
+        volume
+            .write(0, pattern(SIZE as usize, 3), Stability::Stable)
+            .await
+            .unwrap();
+        let tasks: Vec<_> = (0..2000_u64)
+            .map(|task| {
+                let volume = Rc::clone(&volume);
+                let offset = task * 4096;
+                tokio::task::spawn_local(async move {
+                    let read = volume.read(offset, Buffer::new(4096)).await.unwrap();
+                    (offset as usize, read)
+                })
+            })
+            .collect();
+        let expected = pattern(SIZE as usize, 3);
+        for task in tasks {
+            let (offset, read) = task.await.unwrap();
+            assert!(read[..] == expected[offset..offset + 4096], "{offset}");
+        }
+    });
+}
+
+#[test]
+fn a_thread_starts_its_engine_once() {
+    runtime().block_on(async {
+        if engine::start(EngineChoice::Uring).is_err() {
+            println!("skipped: no io_uring here");
+            return;
+        }
+        let again = engine::start(EngineChoice::Automatic);
+        assert!(matches!(again, Err(EngineError::Started)));
+    });
+    runtime().block_on(async {
+        engine::start(EngineChoice::Uring).expect("the engine ended with its runtime");
+    });
+}

@@ -1,0 +1,11 @@
+//! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod clearing;
+mod copy;
+mod copy_bytes;
+mod growth;
+mod io;
+mod leave;
+mod open;

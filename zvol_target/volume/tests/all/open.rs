@@ -1,0 +1,145 @@
+//! What `open` accepts, what it refuses, and what it says.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{LoopDevice, is_root, open, sparse_file};
+use volume::{Backend, Caching, OpenOptions, Problem};
+
+fn problem(path: &Path, options: OpenOptions) -> Problem {
+    match volume::open(path, options) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.starts_with(&path.display().to_string()), "{text}");
+            error.problem
+        }
+    }
+}
+
+const SIZE: u64 = 1 << 20;
+
+const READ_ONLY: OpenOptions = OpenOptions {
+    read_only: true,
+    caching: Caching::Automatic,
+};
+
+#[test]
+fn refuses_what_is_no_volume() {
+    let directory = tempfile::tempdir().unwrap();
+    let default = OpenOptions::default();
+    let missing = problem(&directory.path().join("absent"), default);
+    assert!(matches!(missing, Problem::Missing));
+    let no_volume = problem(directory.path(), default);
+    assert!(matches!(no_volume, Problem::NotAVolume("a directory")));
+    let device = problem(Path::new("/dev/null"), default);
+    assert!(matches!(device, Problem::NotAVolume("a character device")));
+}
+
+#[test]
+fn refuses_sizes_that_are_no_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = problem(&sparse_file(directory.path(), 0), OpenOptions::default());
+    assert!(matches!(empty, Problem::Empty));
+    let odd = problem(&sparse_file(directory.path(), 1000), OpenOptions::default());
+    let Problem::PartialBlock { size_bytes, .. } = odd else {
+        panic!("{odd}");
+    };
+    assert_eq!(size_bytes, 1000);
+}
+
+#[test]
+fn a_file_has_one_writer_or_many_readers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse_file(directory.path(), 1 << 20);
+    let writer = volume::open(&path, OpenOptions::default()).unwrap();
+    assert_eq!(writer.backend, Backend::File);
+    for options in [OpenOptions::default(), READ_ONLY] {
+        assert!(matches!(problem(&path, options), Problem::InUse));
+    }
+    drop(writer);
+    let _reader = open(&path, READ_ONLY);
+    let _other_reader = open(&path, READ_ONLY);
+    let in_use = problem(&path, OpenOptions::default());
+    assert!(matches!(in_use, Problem::InUse));
+}
+
+#[test]
+fn a_device_has_one_user_and_is_not_mounted() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = LoopDevice::new(&sparse_file(directory.path(), 16 << 20), 512);
+    let first = volume::open(&device.0, OpenOptions::default()).unwrap();
+    assert_eq!(first.backend, Backend::Block);
+    assert!(matches!(problem(&device.0, READ_ONLY), Problem::InUse));
+    drop(first);
+    let mkfs = std::process::Command::new("mkfs.ext4")
+        .arg("-q")
+        .arg(&device.0)
+        .status();
+    assert!(mkfs.unwrap().success());
+    let mount_point = tempfile::tempdir().unwrap();
+    let mount = std::process::Command::new("mount")
+        .arg(&device.0)
+        .arg(mount_point.path())
+        .status();
+    assert!(mount.unwrap().success());
+    let mounted = problem(&device.0, OpenOptions::default());
+    let umount = std::process::Command::new("umount")
+        .arg(mount_point.path())
+        .status();
+    assert!(umount.unwrap().success());
+    assert!(matches!(mounted, Problem::InUse));
+    open(&device.0, OpenOptions::default());
+}
+
+#[test]
+fn a_new_size_is_seen_when_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse_file(directory.path(), 1 << 20);
+    let file = File::options().write(true).open(&path).unwrap();
+    let volume = open(&path, OpenOptions::default());
+    file.set_len((2 << 20) + 100).unwrap();
+    assert_eq!(volume.geometry().size_bytes, 1 << 20);
+    let size = volume.refresh().unwrap().size_bytes;
+    assert_eq!(size, 2 << 20, "whole blocks only");
+    if !is_root() {
+        return;
+    }
+    drop(volume);
+    let device = LoopDevice::new(&path, 512);
+    let volume = open(&device.0, OpenOptions::default());
+    file.set_len(4 << 20).unwrap();
+    device.size_changed();
+    assert_eq!(volume.refresh().unwrap().size_bytes, 4 << 20);
+}
+
+#[test]
+fn five_hundred_volumes_are_looked_at_again_in_no_time() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let volumes: Vec<_> = (0..500)
+        .map(|number| {
+            let path = directory.path().join(number.to_string());
+            let file = File::create(&path).unwrap();
+            file.set_len(SIZE).unwrap();
+            volume::open(&path, OpenOptions::default()).unwrap().volume
+        })
+        .collect();
+    let began = processor_time();
+    for volume in &volumes {
+        assert_eq!(volume.refresh().unwrap().size_bytes, SIZE);
+    }
+    let taken = processor_time() - began;
+    println!("{taken:?}");
+    // Once every two seconds, on a thread that has other things to do.
+    assert!(taken < Duration::from_millis(100), "{taken:?}");
+}
+
+/// Of this thread: what else the machine does is not its fault.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.try_into().unwrap()
+}
