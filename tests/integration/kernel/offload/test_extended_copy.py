@@ -64,11 +64,11 @@ def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bo
 def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     volume: VolumeOf, target: Target, pool: Pool, volblocksize: str
 ) -> None:
-    length, filled, block = 96 * MIB, 64 * MIB, int(volblocksize[:-1]) << 10
-    source, destination = volume(96, volblocksize=volblocksize), volume(96, volblocksize=volblocksize)
+    length, filled, block = 24 * MIB, 16 * MIB, int(volblocksize[:-1]) << 10
+    source, destination = volume(24, volblocksize=volblocksize), volume(24, volblocksize=volblocksize)
     # Data, a hole, data, a hole.
-    write_direct(source, random_blocks(32 * MIB))
-    write_direct(source, random_blocks(32 * MIB), 48 * MIB)
+    write_direct(source, random_blocks(8 * MIB))
+    write_direct(source, random_blocks(8 * MIB), 12 * MIB)
     serve(target, source, destination)
     before = pool_property(pool.name, "bcloneused")
     assert qemu_copy(target.url(0), target.url(1)) > 0, "QEMU sent no EXTENDED COPY"
@@ -82,12 +82,12 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     assert (offload["cloned_bytes"], offload["copied_bytes"]) == (filled, 0), offload
 
     async def change(disks: Luns) -> None:
-        await disks.write(1, new, 4 * MIB)
-        await disks.unmap(1, 8 * MIB, 2 * MIB)
-        await disks.write(0, new, 12 * MIB)
-        await disks.unmap(0, 16 * MIB, 2 * MIB)
+        await disks.write(1, new, MIB)
+        await disks.unmap(1, 2 * MIB, MIB // 2)
+        await disks.write(0, new, 3 * MIB)
+        await disks.unmap(0, 4 * MIB, MIB // 2)
 
-    new = random_blocks(2 * MIB)
+    new = random_blocks(MIB // 2)
     act_on(target, 2, change)
 
     def changed(*parts: tuple[int, bytes]) -> bytes:
@@ -96,9 +96,9 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
             data[offset : offset + len(content)] = content
         return bytes(data)
 
-    assert read_direct(source, length) == changed((12 * MIB, new), (16 * MIB, bytes(2 * MIB)))
-    assert read_direct(destination, length) == changed((4 * MIB, new), (8 * MIB, bytes(2 * MIB)))
-    assert shared(dvas(dataset_of(source)), dvas(dataset_of(destination))) == (filled - 8 * MIB) // block
+    assert read_direct(source, length) == changed((3 * MIB, new), (4 * MIB, bytes(MIB // 2)))
+    assert read_direct(destination, length) == changed((MIB, new), (2 * MIB, bytes(MIB // 2)))
+    assert shared(dvas(dataset_of(source)), dvas(dataset_of(destination))) == (filled - 2 * MIB) // block
     pool.scrub()
 
 

@@ -57,35 +57,35 @@ def checked(source: Path, source_offset: int, destination: Path, offset: int, le
 
 @pytest.mark.parametrize("block", [16384, *(pytest.param(size, marks=OTHER_SIZE) for size in (4096, 65536))])
 def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None:
-    source, destination = volume(64, filled=64, volblocksize=str(block)), volume(64, filled=64, volblocksize=str(block))
+    source, destination = volume(16, filled=16, volblocksize=str(block)), volume(16, filled=16, volblocksize=str(block))
     used = pool_property(pool.name, "bcloneused")
     allocated = pool_property(pool.name, "allocated")
-    copied = checked(source, 0, destination, 0, 64 * MIB, 64 * MIB)
-    assert (copied.cloned, copied.fallback) == (64 * MIB, {})
+    copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
+    assert (copied.cloned, copied.fallback) == (16 * MIB, {})
     one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
-    assert shared(one, other) == len(one) == 64 * MIB // block
-    assert pool_property(pool.name, "bcloneused") - used >= 64 * MIB
-    assert pool_property(pool.name, "allocated") < allocated - 60 * MIB, "what the destination had is freed, nothing is written"
+    assert shared(one, other) == len(one) == 16 * MIB // block
+    assert pool_property(pool.name, "bcloneused") - used >= 16 * MIB
+    assert pool_property(pool.name, "allocated") < allocated - 15 * MIB, "what the destination had is freed, nothing is written"
     # Each is its own from then on.
-    before = read_direct(source, 64 * MIB)
-    write_direct(destination, random_blocks(4 * MIB), 8 * MIB)
-    clear("unmap", destination, 32 * MIB, 4 * MIB)
-    assert read_direct(source, 64 * MIB) == before
+    before = read_direct(source, 16 * MIB)
+    write_direct(destination, random_blocks(MIB), 2 * MIB)
+    clear("unmap", destination, 8 * MIB, MIB)
+    assert read_direct(source, 16 * MIB) == before
     pool.scrub()
 
 
 def test_edges_are_copied_and_holes_stay_holes(volume: VolumeOf) -> None:
-    source, destination = volume(64, volblocksize="16384"), volume(64, filled=64, volblocksize="16384")
-    write_direct(source, random_blocks(10 * MIB), 20 * MIB)
+    source, destination = volume(16, volblocksize="16384"), volume(16, filled=16, volblocksize="16384")
+    write_direct(source, random_blocks(2 * MIB), 5 * MIB)
     run("zpool", "sync")
-    copied = checked(source, 512, destination, BLOCK + 512, 60 * MIB, 64 * MIB)
-    assert copied.cloned == 10 * MIB
-    assert copied.zeroed >= 50 * MIB - 2 * BLOCK
-    extents, _ = allocation(destination, 0, 64 * MIB)
+    copied = checked(source, 512, destination, BLOCK + 512, 15 * MIB, 16 * MIB)
+    assert copied.cloned == 2 * MIB
+    assert copied.zeroed >= 13 * MIB - 2 * BLOCK
+    extents, _ = allocation(destination, 0, 16 * MIB)
     kinds = [(kind, length) for kind, _, length in extents]
-    assert ("Allocated", 10 * MIB) in kinds and len(kinds) == 5, extents
+    assert ("Allocated", 2 * MIB) in kinds and len(kinds) == 5, extents
     # Not aligned alike: nothing can be shared.
-    copied = checked(source, 20 * MIB + 512, destination, 0, MIB, 64 * MIB)
+    copied = checked(source, 5 * MIB + 512, destination, 0, MIB, 16 * MIB)
     assert (copied.cloned, copied.fallback["Unaligned"]) == (0, MIB)
 
 

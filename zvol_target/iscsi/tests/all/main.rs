@@ -1,7 +1,5 @@
 //! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
 
-#[path = "../support/mod.rs"]
-mod support;
 mod arrivals;
 mod clients;
 mod fairness;
@@ -11,5 +9,7 @@ mod login;
 mod login_rules;
 mod protocol;
 mod read_write;
+#[path = "../support/mod.rs"]
+mod support;
 mod task_management;
 mod text;

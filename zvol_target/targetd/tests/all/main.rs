@@ -1,7 +1,7 @@
 //! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
 
-mod common;
 mod clients;
+mod common;
 mod configuration;
 mod daemon;
 mod documentation;

@@ -1,8 +1,8 @@
 //! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
 
+mod clearing;
 #[path = "../common/mod.rs"]
 mod common;
-mod clearing;
 mod copy;
 mod copy_bytes;
 mod growth;
