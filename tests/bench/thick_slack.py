@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import functools
 import itertools
 import os
 import re
@@ -73,9 +74,10 @@ def write(path: Path, size: int, result: Result) -> None:
         return
     done = 0
     while done < size:
-        at = os.urandom(1)[0] << 12
-        part = patiently(lambda: os.pwrite(file, RANDOM[at : at + min(MIB, size - done)], done), result)
-        done += part if part > 0 else MIB
+        begin = os.urandom(1)[0] << 12
+        data = RANDOM[begin : begin + min(MIB, size - done)]
+        part = patiently(functools.partial(os.pwrite, file, data, done), result)
+        done += part if part > 0 else len(data)
     os.close(file)
 
 
@@ -145,10 +147,8 @@ def main() -> None:
     disks.mkdir()
     run("mount", os.environ["ZVAAI_DISKS"].split()[0], str(disks))
     size = arguments.size * MIB
-    print(
-        "layout       record  slack  cost/size  snapshot  refused by round      lost  referenced/size  MiB/s of the last round",
-        flush=True,
-    )
+    print("layout       record  slack  cost/size  snapshot  refused by round      lost  referenced/size", end="")
+    print("  MiB/s of the last round", flush=True)
     for (layout, vdevs), record, slack, snapshot in itertools.product(
         pools(disks, arguments.disk), arguments.records, arguments.slack, (False, True)
     ):
