@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import tempfile
 import threading
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from apiflask import APIFlask
 from werkzeug.test import TestResponse
@@ -153,6 +154,18 @@ def _password() -> str:
     return access.new_password("nobody", PASSWORD)
 
 
+@cache
+def _routes() -> APIFlask:
+    """The application without what it serves from: its routes are compiled once for all tests."""
+    return create(cast("Services", None))
+
+
+def _application(services: Services) -> APIFlask:
+    application = copy.copy(_routes())
+    application.extensions = {**application.extensions, "zvaai": services}
+    return application
+
+
 @contextlib.contextmanager
 def running(
     directory: Path,
@@ -194,7 +207,7 @@ def running(
     thread.start()
     service.start()
     services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
-    appliance = Appliance(configuration, simulator, control, nfs, service, create(services), server=server)
+    appliance = Appliance(configuration, simulator, control, nfs, service, _application(services), server=server)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())
