@@ -134,17 +134,18 @@ def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) ->
             await one.execute(cdb.TEST_UNIT_READY)
             await other.execute(cdb.TEST_UNIT_READY, lun=1)
             naas = [await naa_of(one), await naa_of(other, 1)]
-            segments = [Segment(0, 1, 8 << 11, 0, 4 << 11), Segment(0, 0, 8 << 11, 0, 20 << 11)]
-            for session, lun, segment in ((other, 1, segments[0]), (one, 0, segments[1])):
+            onwards, back = Segment(0, 0, 8 << 11, 0, 20 << 11), Segment(0, 0, 8 << 11, 20 << 11, 10 << 11)
+            for session, lun, segment in ((other, 1, Segment(0, 1, 8 << 11, 0, 4 << 11)), (one, 0, onwards), (one, 0, back)):
                 parameters = parameter_list(naas, [segment])
                 assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=lun)).status == GOOD
 
     asyncio.run(asyncio.wait_for(act(), 300))
-    assert same(source, destination, 8 * MIB, 0, 4 * MIB) and same(source, source, 8 * MIB, 0, 20 * MIB)
-    first = {offset: dva for offset, dva in dvas(dataset_of(source)).items() if offset < 8 * MIB}
-    assert (
-        len(first) == shared(first, dvas(dataset_of(destination)), 4 * MIB) == shared(first, dvas(dataset_of(source)), 20 * MIB)
-    )
+    assert same(source, destination, 8 * MIB, 0, 4 * MIB)
+    assert same(source, source, 8 * MIB, 0, 20 * MIB) and same(source, source, 8 * MIB, 0, 10 * MIB)
+    of_source = dvas(dataset_of(source))
+    first = {offset: dva for offset, dva in of_source.items() if offset < 8 * MIB}
+    assert len(first) == shared(first, dvas(dataset_of(destination)), 4 * MIB)
+    assert len(first) == shared(first, of_source, 20 * MIB) == shared(first, of_source, 10 * MIB)
 
 
 # How a copy of 8 MiB went: where from, where to, bytes cloned, and the reason of the rest.
