@@ -1,7 +1,7 @@
 """How much more than its size a thick NFS dataset must have: all of it is written and overwritten while its pool is full.
 
-In the guest, on files as disks: `tests/bench/run thick-slack`. Each row is one pool. A write that ZFS refuses is counted, and tried
-again after the next transaction group, as FSAL_ZVAAI does it. `lost` has to be 0.
+In the guest, on files as disks: `tests/bench/run thick-slack`. Each row is one pool. A write that ZFS refuses is counted, and
+tried again after the next transaction group, as FSAL_ZVAAI does it. `lost` has to be 0.
 """
 
 from __future__ import annotations
