@@ -26,8 +26,8 @@ test-long: ## all there is: more seeds, longer soaks, the fallback kernel
 lint: ## formatting and static checks alone
 	@tests/lint
 
-doors := procedure22 procedure22_copy vaai_nas nas_control
-fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login vaai_nas" for some
+doors := procedure22 procedure22_copy nas_control
+fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login nas_control" for some
 	@packaging/rootfs/prepare base test
 	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))
 	@$(if $(and $(TARGETS),$(if $(filter $(doors),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(doors),$(TARGETS)))

@@ -197,7 +197,6 @@ def _target(families: _Families, target: dict[str, Any], names: dict[str, str]) 
         families.gauge(
             "lun_growth_refused", "Whether it takes no more for want of space.", space["growth"] == "refused", **labels
         )
-        families.gauge("lun_shared_bytes", "Of a thick LUN: held because its blocks are shared.", space["shared_bytes"], **labels)
 
 
 def _counted(families: _Families, what: str, counted: dict[str, Any], labels: dict[str, str]) -> None:

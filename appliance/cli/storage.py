@@ -229,9 +229,15 @@ def list_datastores(
 
 @datastore.command("show")
 def show_datastore(context: typer.Context, store: Store) -> None:
-    """One of them."""
+    """A datastore. `unique` of VMFS: bytes on disk that no clone or copy shares; that or less where `unique_exact` is no."""
     run = shared(context)
-    run.output.one(run.client.call("GET", f"/datastores/{run.client.named('/datastores', store)}"))
+    path = f"/datastores/{run.client.named('/datastores', store)}"
+    found = run.client.call("GET", path)
+    if found["kind"] == "vmfs" and found["state"] == "active":
+        found["space"] = run.client.call("GET", f"{path}/space")
+        if not run.output.as_json:
+            found |= found.pop("space")
+    run.output.one(found)
 
 
 @datastore.command("create")
@@ -281,7 +287,7 @@ def change_datastore(
     nfs_version: Versions = None,
     squash: Squash = None,
     thick: Annotated[
-        bool | None, typer.Option("--thick/--thin", help="NFS: promise files their size when they are made or grow.")
+        bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. VMFS: thick only if it shares no blocks.")
     ] = None,
     force: Force = False,
     wait: Wait = False,

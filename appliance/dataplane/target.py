@@ -36,6 +36,7 @@ class TargetRefusedError(TargetError):
 NOT_THERE = -32001
 TAKEN = -32002
 NOT_SERVED = -32003
+_NO_METHOD = -32601
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Lun:
     """Percent of its size; 0 stands for one that somebody has set in bytes."""
     write_cache: bool = False
     read_only: bool = False
-    provisioning: str = "automatic"
-    """"thick", "thin", or "automatic": by what its volume has reserved."""
+    provisioning: str = "thin"
+    """"thick" or "thin": the target shares no blocks of a thick one."""
     reservations: str | None = None
     """Folder for the persistent reservations that hosts want to survive a loss of power."""
     product: str = "zvaai volume"
@@ -109,6 +110,21 @@ class ServedLun:
     serial_number: str
     found_guid: int | None = None
     """Of the dataset that is at its path instead of its own."""
+
+
+@dataclass(frozen=True)
+class LunSpace:
+    """Bytes of a LUN on disk, by the pool's block reference table; None where unknown."""
+
+    allocated_bytes: int
+    shared_bytes: int | None
+    unique_bytes: int
+    unique_exact: bool
+    """Else `unique_bytes` is an upper bound."""
+    snapshot_bytes: int | None
+    """Of these, what a snapshot also holds."""
+    as_of: float
+    """Seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +223,10 @@ class TargetControl(ABC):
     @abstractmethod
     def refresh_lun(self, target: str, number: int) -> None:
         """Looks at its size now; one that is not there is well."""
+
+    @abstractmethod
+    def lun_space(self, uuid: str) -> LunSpace | None:
+        """Counts its blocks, within about a second; None if the daemon cannot."""
 
     @abstractmethod
     def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
@@ -330,8 +350,8 @@ class TargetSocket(TargetControl):
         content["initiators"] = "any" if lun.initiators is None else list(lun.initiators)
         if lun.designation is not None:
             content["designation"] = {name: value for name, value in asdict(lun.designation).items() if value is not None}
-        for fields in CHANGING_TOGETHER:
-            content |= {name: value for name in fields if (value := _value(lun, name)) is not None}
+        for together in CHANGING_TOGETHER:
+            content |= {name: value for name in together if (value := _value(lun, name)) is not None}
         self._call("luns.create", target=target, lun=content)
 
     def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
@@ -363,6 +383,18 @@ class TargetSocket(TargetControl):
     def refresh_lun(self, target: str, number: int) -> None:
         """Looks at its size now."""
         self._gone_is_well("luns.refresh", target=target, number=number)
+
+    def lun_space(self, uuid: str) -> LunSpace | None:
+        """Counts its blocks."""
+        try:
+            told = self._call("lun.space", uuid=uuid)
+        except TargetRefusedError as error:
+            if error.code not in (_NO_METHOD, NOT_THERE, NOT_SERVED):
+                raise
+            return None
+        if told.get("unique_bytes") is None:
+            return None
+        return LunSpace(**{name: told.get(name) for name in LunSpace.__dataclass_fields__})
 
     def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
         """A CHAP account."""
@@ -450,7 +482,7 @@ def _served(told: dict[str, Any]) -> ServedLun:
             soft_threshold=threshold.get("percent", 0) if threshold else None,
             write_cache=told["write_cache"],
             read_only=told["read_only"],
-            provisioning=told.get("provisioning", "automatic"),
+            provisioning=told.get("provisioning", ""),
             reservations=told.get("reservations"),
             product=told["product"],
             designation=_kept_names(told.get("designation")),

@@ -16,6 +16,7 @@ from appliance.dataplane.target import (
     HostGroup,
     LoggedIn,
     Lun,
+    LunSpace,
     Registrations,
     ServedLun,
     ServedTarget,
@@ -42,6 +43,8 @@ class TargetSimulator(TargetControl):
         """What `space` tells of pools, for tests to set."""
         self.busy: set[str] = set()
         """UUIDs of LUNs whose commands do not end in time, for tests to set."""
+        self.spaces: dict[str, LunSpace] = {}
+        """What `lun_space` tells by UUID, for tests to set."""
         self.guid_at: Callable[[str], int | None] = lambda _path: None
         """Of the dataset at a path, for tests to set; None where nobody looks."""
 
@@ -153,6 +156,10 @@ class TargetSimulator(TargetControl):
 
     def refresh_lun(self, target: str, number: int) -> None:
         """Nothing to look at."""
+
+    def lun_space(self, uuid: str) -> LunSpace | None:
+        """What a test says."""
+        return self.spaces.get(uuid)
 
     def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
         """A CHAP account."""

@@ -119,8 +119,8 @@ def findings(
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
             found.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away"))
         if store.state == "active" and store.kind == VMFS and store.thick and store.reserved < store.size:
-            text = f"datastore {store.name} is to be thick, and {store.reserved} of {store.size} bytes are reserved for it"
-            found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "make room in the pool"))
+            text = f"Thick datastore {store.name} has {store.reserved} of {store.size} bytes reserved: the pool lacks the rest"
+            found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
         if store.state == "missing":
             kept = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
             text = f"{kept} is kept for a datastore ({store.id}) of which no dataset can be seen"

@@ -28,7 +28,7 @@ SHARE = "zvaai:share"
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
-"""Whether it is to be thick: "on" or "off". The target sees to that, and owns refreservation; without it nothing is said.
+"""Whether it is thick: "on" or "off". Of a VMFS datastore the appliance sets `refreservation` by it.
 
 Of an NFS datastore: whether files that hosts make larger than 1 MiB are promised their whole size. ganesha sees to that.
 """

@@ -101,7 +101,7 @@ class Vmfs(Kind):
         return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick"))}
 
     def can_be_thick(self, context: Context, dataset: str) -> None:
-        """See Kind. The target sees to that."""
+        """See Kind. OpenZFS refuses the refreservation where there is no room."""
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -113,7 +113,8 @@ class Vmfs(Kind):
 
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
         """See Kind."""
-        reserved = thick_refreservation(store.size, store.block_size) if store.thick else 0
+        # The source's own, as OpenZFS computes more of it on raidz.
+        reserved = max(store.reserved, thick_refreservation(store.size, store.block_size)) if store.thick else 0
         return {"thick": store.thick, "refreservation": reserved}
 
     def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
@@ -126,7 +127,7 @@ class Vmfs(Kind):
     def clone_properties(self, decided: Parameters) -> dict[str, str]:
         """See Kind."""
         properties = {"compression": decided["compression"], "sync": decided["sync"]}
-        if decided["thick"]:  # refused at once where there is no room for the promise, which the target keeps from then on
+        if decided["thick"]:
             properties["refreservation"] = str(decided["refreservation"])
         return properties
 

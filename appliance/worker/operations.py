@@ -11,7 +11,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity, kept_initiators, older_numbers
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.worker import reservations
+from appliance.worker import reservations, thick
 from appliance.worker.context import Context
 from appliance.worker.kinds import KINDS, dataset_kind, kind_of, only_own
 from appliance.worker.steps import (
@@ -105,7 +105,7 @@ class Create(Operation):
 
 
 class Change(Operation):
-    """Name, threshold, LUN number, host groups; of an NFS datastore clients, versions, squash, and whether it is thick."""
+    """Name, threshold, LUN number, host groups, thick or thin; of an NFS datastore clients, versions, squash."""
 
     kind = "datastore.change"
 
@@ -118,7 +118,9 @@ class Change(Operation):
         check_groups(context, asked.get("host_groups"))
         only_own(KINDS[store.kind], asked)
         if asked.get("thick") is not None and store.kind == domain.VMFS:
-            raise InvalidError("thick", "a VMFS datastore stays as it was made", "of a datastore of kind nfs")
+            others = sorted(key for key, value in asked.items() if value is not None and key not in ("id", "thick", "force"))
+            if others:
+                raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
         if asked.get("thick"):
             KINDS[store.kind].can_be_thick(context, store.dataset)
         lun = asked.get("lun")
@@ -143,6 +145,7 @@ class Change(Operation):
         taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
         kept = {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "force": bool(asked.get("force"))}
         kept |= {"kind": store.kind, "exported": store.export, "path": store.share}
+        kept |= {"called": store.name, "was_thick": store.thick}
         kept |= {"loses": fewer_groups or (store.kind == domain.NFS and _takes_away(store, asked))}
         return Plan(store.id, {**taken, **kept, "changes": decided})
 
@@ -154,15 +157,12 @@ class Change(Operation):
         if changes.get("lun") not in (None, decided["number"]):
             still_unused(context, uuid, decided.get("force", True), decided["number"])
         advance("setting what is kept with the data", 10)
-        properties = {}
-        if changes.get("name") is not None:
-            properties[identity.NAME] = changes["name"]
-        if changes.get("lun") is not None:
-            properties[identity.LUN] = str(changes["lun"])
-        if changes.get("soft_threshold") is not None:
-            properties[identity.SOFT_THRESHOLD] = str(changes["soft_threshold"])
+        kept = (("name", identity.NAME), ("lun", identity.LUN), ("soft_threshold", identity.SOFT_THRESHOLD))
+        properties = {name: str(changes[field]) for field, name in kept if changes.get(field) is not None}
         properties |= identity.switched(changes.get("thick"))
-        if properties:
+        if changes.get("thick") is False and decided["kind"] == domain.VMFS:
+            thick.make_thin(context, dataset)
+        elif properties:
             context.engine.set_properties(dataset, properties)
         if "soft_threshold" in changes and changes["soft_threshold"] is None:
             context.engine.inherit_property(dataset, identity.SOFT_THRESHOLD)
@@ -178,7 +178,23 @@ class Change(Operation):
                 groups = changes.get("host_groups")
                 exports.show(session, uuid, decided["exported"], decided["path"], groups=groups, **told)
         advance("telling who serves it", 60)
-        return {"datastore": uuid, **serve(context, uuid, self.kind)}
+        served = serve(context, uuid, self.kind)
+        if self._becomes_thick(decided):
+            if not served["served"]:
+                raise ConflictError(f"Cannot make {decided['called']} thick: it is not served. {served['problem']}")
+            advance("counting its shared blocks", 80)
+            thick.make_thick(context, decided["called"], dataset, uuid)
+        return {"datastore": uuid, **served}
+
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """Back to thin."""
+        if self._becomes_thick(decided) and own_dataset(context, decided["dataset"], decided["uuid"]):
+            thick.make_thin(context, decided["dataset"])
+            serve(context, decided["uuid"], self.kind)
+
+    @staticmethod
+    def _becomes_thick(decided: Parameters) -> bool:
+        return decided["kind"] == domain.VMFS and bool(decided["changes"].get("thick")) and not decided["was_thick"]
 
 
 def _takes_away(store: domain.Datastore, asked: Parameters) -> bool:
@@ -391,18 +407,18 @@ class Adopt(Operation):
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
         check_name(context, stores, asked["name"])
         check_groups(context, asked.get("host_groups"))
-        thick: bool | None = None
+        is_thick: bool | None
         if isinstance(found, Volume):
             domain.check_size(found.volsize, 512)
-            thick = True if found.refreservation >= found.volsize else None if found.refreservation else False
+            is_thick = found.refreservation >= found.volsize
         elif found.name.partition("/")[2] in ("", domain.FOLDER, domain.TRASH, reservations.DATASET):
             raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)
         else:
-            thick = identity.claimed_thick(found)
+            is_thick = identity.claimed_thick(found)
         kind.adoptable(context, found)
-        if thick:
+        if is_thick:
             kind.can_be_thick(context, found.name)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":
@@ -413,7 +429,7 @@ class Adopt(Operation):
         names = self._names(context, asked, found, stores)
         kept = identity.claimed_numbers(found, uuid, asked["name"]) if asked.get("identity") == "keep" else None
         shown = kind.decide_shown(context, asked, asked["name"], uuid, kept)
-        shown |= {"designation": designation.to_property(names) if names else None, "thick": thick}
+        shown |= {"designation": designation.to_property(names) if names else None, "thick": is_thick}
         decided = {"kind": kind.name, "uuid": uuid, "name": asked["name"], "dataset": found.name, "guid": str(found.guid)}
         own = {name: value for name, value in found.properties.items() if value.source in (Source.LOCAL, Source.RECEIVED)}
         decided["before"] = {name: own[name].value for name in self._left if name in own}

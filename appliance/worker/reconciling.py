@@ -21,11 +21,11 @@ from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
-from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations
+from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations, thick
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, unnumbered
 from appliance.worker.rounds import EVENT, PERIODIC
-from appliance.worker.wanted import out_of_service
+from appliance.worker.wanted import becoming_thick, out_of_service
 from appliance.worker.wanted import wanted as wanted_of
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
@@ -166,9 +166,11 @@ class Reconciling:
         self._look_at_chap()
         with self._context.store.reading() as session:
             wanted = wanted_of(self._context, inventory, stores, session, folders, undecided)
+            changing = becoming_thick(session)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
         with as_domain_errors():
+            reserved = thick.reserve_again(self._context, stores, changing)
             outcome = planes.reconcile(self._context.target, wanted)
             limits = {name: one.warning for name, one in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)
@@ -194,7 +196,7 @@ class Reconciling:
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
         self._seen_without(set(served))
         failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *without_number)
-        outcome = planes.Outcome(outcome.differences + of_pools.differences, failures)
+        outcome = planes.Outcome(reserved + outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:

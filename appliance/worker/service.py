@@ -17,7 +17,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, jobs_ended, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
-from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
+from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -65,6 +65,7 @@ class Service:
             "holds": lambda asked: hold_operations.listed(context, asked, self._fresh),
             "volumes": self._volumes,
             "filesystems": self._filesystems,
+            "space": self._space,
             "files": lambda asked: file_operations.listed(context, asked),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
@@ -209,6 +210,18 @@ class Service:
             for one in inventory.filesystems
             if "/" in one.name and one.name.split("/", 1)[1] not in own
         ]  # fmt: skip
+
+    def _space(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """On disk, as the target counts it; the file's or volume's own figure bounds what the target cannot count."""
+        store = domain.find(self.context.datastores(self._fresh), asked["id"], "active")
+        if store.kind != domain.VMFS:
+            raise ConflictError("Files of an NFS datastore are listed one by one: GET .../files", [store.name])
+        with as_domain_errors():
+            found = self.context.target.lun_space(store.uuid or "")
+        if found is None:
+            unknown = {"shared": None, "unique_exact": False, "snapshot": None, "as_of": None}
+            return {"allocated": store.referenced, "unique": store.referenced, **unknown}
+        return {name.removesuffix("_bytes"): value for name, value in asdict(found).items()}
 
     def _nfs_clients(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         """Who mounts NFS datastores, and which it may be using."""

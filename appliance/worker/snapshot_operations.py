@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.worker import thick
 from appliance.worker.context import Context
 from appliance.worker.kinds import KINDS, kind_of, only_own
 from appliance.worker.steps import (
@@ -76,6 +77,8 @@ class TakeSnapshot(Operation):
             made = context.engine.properties(decided["names"][0]).get(identity.CREATED_BY)
             if made is None or made.value != job_id:
                 raise
+        except zfs.OutOfSpace as error:
+            raise thick.snapshot_refused(context, decided["names"]) from error
         context.look()
         return {"snapshots": decided["names"]}
 
@@ -244,10 +247,17 @@ class Clone(Operation):
         ensure_folder(context, dataset.rsplit("/", 1)[0])
         if not own_dataset(context, dataset, uuid):
             if decided["take"]:
-                with contextlib.suppress(zfs.SnapshotExists):  # its name is of this job's own random identity
+                try:
                     context.engine.snapshot([decided["snapshot"]], properties={identity.CREATED_BY: job_id})
+                except zfs.SnapshotExists:  # its name is of this job's own random identity
+                    pass
+                except zfs.OutOfSpace as error:
+                    raise thick.snapshot_refused(context, [decided["snapshot"]]) from error
             own = identity_properties(decided["name"], uuid, decided["soft_threshold"], kind.numbers(decided))
-            context.engine.clone(decided["snapshot"], dataset, properties={**kind.clone_properties(decided), **own})
+            try:
+                context.engine.clone(decided["snapshot"], dataset, properties={**kind.clone_properties(decided), **own})
+            except zfs.OutOfSpace as error:
+                raise thick.clone_refused(decided) from error
         advance("giving it its identity", 50)
         with context.store.session() as session:
             kind.show(session, decided)

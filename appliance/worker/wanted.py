@@ -95,9 +95,7 @@ def wanted(
 
 
 def _provisioning(context: Context, store: Datastore) -> str:
-    if context.on_files or store.thick_stated is None:
-        return "automatic"
-    return "thick" if store.thick_stated else "thin"
+    return "thick" if store.thick and not context.on_files else "thin"
 
 
 def _kept(store: Datastore) -> dict[str, Any]:
@@ -135,3 +133,9 @@ def out_of_service(session: Session) -> set[str]:
     """Datastores that a job has taken out of service, and that stay so until it has ended."""
     running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
     return {uuid for job in running for uuid in job.parameters.get("out_of_service", ())}
+
+
+def becoming_thick(session: Session) -> set[str]:
+    """Datastores whose job decides yet whether they may be thick."""
+    running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
+    return {job.parameters["uuid"] for job in running if job.parameters.get("changes", {}).get("thick")}

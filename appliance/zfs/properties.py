@@ -49,11 +49,11 @@ def _choice(on: On, default: str, *values: str) -> Native:
     return Native(on, default, values, frozenset(values).__contains__)
 
 
-def _size(on: On) -> Native:
+def _size(on: On, *words: str) -> Native:
     def accepts(value: str) -> bool:
-        return value == "none" or (_DIGITS.fullmatch(value) is not None and int(value) <= MAX_SIZE)
+        return value in ("none", *words) or (_DIGITS.fullmatch(value) is not None and int(value) <= MAX_SIZE)
 
-    return Native(on, "0", ("none", f"bytes from 0 to {MAX_SIZE}"), accepts, inherited=False)
+    return Native(on, "0", ("none", *words, f"bytes from 0 to {MAX_SIZE}"), accepts, inherited=False)
 
 
 def _power_of_two(on: On, default: int, smallest: int, largest: int) -> Native:
@@ -97,7 +97,7 @@ SETTABLE: Mapping[str, Native] = {
     "recordsize": _power_of_two(_F, 131072, 512, 16 << 20),
     "redundant_metadata": _choice(_B, "all", "all", "most", "some", "none"),
     "refquota": _size(_F),
-    "refreservation": _size(_B),
+    "refreservation": _size(_B, "auto"),
     "relatime": _choice(_F, "on", *_ON_OFF),
     "reservation": _size(_B),
     "secondarycache": _choice(_B, "all", *_CACHES),
@@ -161,6 +161,8 @@ def check_properties(properties: Mapping[str, str], kind: On) -> None:
             raise InvalidProperty(name, value[:100], f"a {'volume' if kind == On.VOLUME else 'file system'} has no such property")
         if not native.accepts(value):
             raise InvalidProperty(name, value[:100], "not a value it takes", native.allowed)
+        if value == "auto" and kind == On.FILESYSTEM:
+            raise InvalidProperty(name, value, "only a volume computes its own")
 
 
 def check_user_properties(properties: Mapping[str, str]) -> None:

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions: check, find the paths, go through the session's door. */
-#include <stdlib.h>
+/* The public functions: check, find the paths, ask the server. */
 #include <string.h>
 
 #include "session.h"
-#include "structures.h"
 
 static const char *const names[] = {
     [VAAINAS_OK] = "ok",
@@ -25,7 +23,6 @@ static const char *const names[] = {
     [VAAINAS_CANCELLED] = "cancelled",
     [VAAINAS_NOT_SUPPORTED] = "not_supported",
     [VAAINAS_INPUT_OUTPUT] = "input_output",
-    [VAAINAS_INTERRUPTED] = "interrupted",
     [VAAINAS_FAULT] = "fault",
     [VAAINAS_UNREACHABLE] = "unreachable",
     [VAAINAS_NO_SERVICE] = "no_service",
@@ -41,28 +38,12 @@ const char *vaainas_error_name(enum vaainas_error error)
     return number < sizeof(names) / sizeof(names[0]) && names[number] != NULL ? names[number] : "unknown";
 }
 
-enum vaainas_door vaainas_session_door(const struct vaainas_session *session)
-{
-    return session->door;
-}
-
-static enum vaainas_error unknown_size(struct vaainas_failure *failure)
-{
-    return fail(failure, VAAINAS_INVALID, "a structure's size is not set, or it asks for what only a later libvaainas knows");
-}
-
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
                                      struct vaainas_failure *failure)
 {
     struct vaainas_failure ignored;
-    struct vaainas_capabilities own;
 
-    failure = failure != NULL ? failure : &ignored;
-    if (!STRUCTURE_BEGIN(&own, capabilities, unique_exact))
-        return unknown_size(failure);
-    enum vaainas_error error = session->functions->supported(session, &own, failure);
-    STRUCTURE_GIVE(&own, capabilities);
-    return error;
+    return ask_supported(session, capabilities, failure != NULL ? failure : &ignored);
 }
 
 static enum vaainas_error find_file(struct vaainas_session *session, const char *path, struct found *found,
@@ -71,21 +52,20 @@ static enum vaainas_error find_file(struct vaainas_session *session, const char 
     enum vaainas_error error = walk(session, path, found, failure);
 
     if (error == VAAINAS_OK && !found->exists)
-        error = fail(failure, VAAINAS_NOT_FOUND, "%s is not there; nothing was changed", path);
+        error = fail(failure, VAAINAS_NOT_FOUND, "%s does not exist; nothing was changed", path);
     if (error == VAAINAS_OK && found->is_directory)
         error = fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed", path);
     return error;
 }
 
 /*
- * A server may tell a name's file from its cache, and find that it was replaced when it is asked to do something with it
- * (NFS3ERR_STALE, RFC 1813 section 2.6): the second walk tells the file that is there now. A clone that the server has taken is
- * never begun a second time.
+ * A server may find a name's file in its cache, and learn only later that the file was replaced (NFS3ERR_STALE, RFC 1813 2.6). A second walk finds the
+ * new file. A clone that the server has started is never started again.
  */
 #define WALKS 2u
 
-static enum vaainas_error clone_found(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                      struct vaainas_clone_result *result, bool *begun, struct vaainas_failure *failure)
+static enum vaainas_error clone_found(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done, bool *begun,
+                                      struct vaainas_failure *failure)
 {
     struct found source, destination;
     enum vaainas_error error = find_file(session, clone->source, &source, failure);
@@ -95,105 +75,60 @@ static enum vaainas_error clone_found(struct vaainas_session *session, const str
     if (error != VAAINAS_OK)
         return error;
     if (!destination.parent_exists)
-        return fail(failure, VAAINAS_NOT_FOUND, "the directory of %s is not there; nothing was changed", clone->destination);
+        return fail(failure, VAAINAS_NOT_FOUND, "the directory of %s does not exist; nothing was changed", clone->destination);
     if (destination.exists && destination.is_directory)
         return fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed: name the file", clone->destination);
     if (destination.exists && (clone->flags & VAAINAS_GUARDED) != 0)
-        return fail(failure, VAAINAS_EXISTS, "%s is there; nothing was changed", clone->destination);
-    if (destination.exists && source.object.length == destination.object.length && !clone->range &&
+        return fail(failure, VAAINAS_EXISTS, "%s exists; nothing was changed", clone->destination);
+    if (destination.exists && source.object.length == destination.object.length &&
         memcmp(source.object.bytes, destination.object.bytes, source.object.length) == 0)
         return fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
-    if (!destination.exists && clone->range)
-        return fail(failure, VAAINAS_NOT_FOUND, "%s is not there; nothing was changed: a range is cloned into a file that is", clone->destination);
-    return session->functions->clone(session, clone, &source, &destination, result, begun, failure);
+    return ask_clone(session, clone, &source, &destination, done, begun, failure);
 }
 
-enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                      struct vaainas_clone_result *result, struct vaainas_failure *failure)
+enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done_bytes,
+                                      struct vaainas_failure *failure)
 {
-    struct vaainas_clone_result ignored_result = {.size = sizeof(ignored_result)}, own_result;
     struct vaainas_failure ignored;
-    struct vaainas_clone own;
-
-    failure = failure != NULL ? failure : &ignored;
-    result = result != NULL ? result : &ignored_result;
-    if (!STRUCTURE_TAKE(&own, clone, context) || !STRUCTURE_BEGIN(&own_result, result, reason))
-        return unknown_size(failure);
     enum vaainas_error error = VAAINAS_STALE;
+    uint64_t done = 0;
     bool begun = false;
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
-        error = clone_found(session, &own, &own_result, &begun, failure);
-    STRUCTURE_GIVE(&own_result, result);
-    return error;
-}
-
-static enum vaainas_error file_statistics(struct vaainas_session *session, const char *path, bool reserve,
-                                          struct vaainas_statistics *statistics, struct vaainas_failure *failure)
-{
-    struct vaainas_statistics ignored_statistics = {.size = sizeof(ignored_statistics)}, own;
-    struct vaainas_failure ignored;
-    struct found found;
 
     failure = failure != NULL ? failure : &ignored;
-    statistics = statistics != NULL ? statistics : &ignored_statistics;
-    if (!STRUCTURE_BEGIN(&own, statistics, unique_exact))
-        return unknown_size(failure);
-    enum vaainas_error error = VAAINAS_STALE;
-    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = find_file(session, path, &found, failure);
-        if (error == VAAINAS_OK)
-            error = session->functions->statistics(session, &found.object, reserve, &own, failure);
-    }
-    STRUCTURE_GIVE(&own, statistics);
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
+        error = clone_found(session, clone, &done, &begun, failure);
+    if (done_bytes != NULL)
+        *done_bytes = done;
     return error;
 }
 
 enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
                                 struct vaainas_failure *failure)
 {
-    return file_statistics(session, path, false, statistics, failure);
-}
-
-enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
-                                   struct vaainas_failure *failure)
-{
-    return file_statistics(session, path, true, statistics, failure);
-}
-
-enum vaainas_error vaainas_jobs(struct vaainas_session *session, struct vaainas_job *jobs, size_t size, size_t *count,
-                                struct vaainas_failure *failure)
-{
     struct vaainas_failure ignored;
-    struct vaainas_job *own = calloc(*count != 0 ? *count : 1, sizeof(*own));
-    enum vaainas_error error;
-
-    failure = failure != NULL ? failure : &ignored;
-    if (own == NULL)
-        error = fail(failure, VAAINAS_NO_MEMORY, "there is no memory for a list");
-    else if (size < STRUCTURE_FIRST(own, reason) || size > STRUCTURE_MOST)
-        error = unknown_size(failure);
-    else
-        error = session->functions->jobs(session, own, count, failure);
-    if (error != VAAINAS_OK)
-        *count = 0;
-    for (size_t i = 0; i < *count; i++) {
-        char *job = (char *)jobs + i * size;
-        memset(job, 0, size);
-        memcpy(job, &own[i], size < sizeof(*own) ? size : sizeof(*own));
-    }
-    free(own);
-    return error;
-}
-
-enum vaainas_error vaainas_cancel(struct vaainas_session *session, const char *destination, uint64_t job,
-                                  struct vaainas_failure *failure)
-{
-    struct vaainas_failure ignored;
+    enum vaainas_error error = VAAINAS_STALE;
     struct found found;
 
     failure = failure != NULL ? failure : &ignored;
-    enum vaainas_error error = walk(session, destination, &found, failure);
-    if (error == VAAINAS_OK && !found.exists)
-        error = fail(failure, VAAINAS_NOT_FOUND, "%s is not there: for a clone that makes a file name the directory", destination);
-    return error != VAAINAS_OK ? error : session->functions->cancel(session, &found.object, job, failure);
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
+        error = find_file(session, path, &found, failure);
+        if (error == VAAINAS_OK)
+            error = ask_statistics(session, &found.object, statistics, failure);
+    }
+    return error;
+}
+
+enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *path, struct vaainas_failure *failure)
+{
+    struct vaainas_failure ignored;
+    enum vaainas_error error = VAAINAS_STALE;
+    struct found found;
+
+    failure = failure != NULL ? failure : &ignored;
+    for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
+        error = find_file(session, path, &found, failure);
+        if (error == VAAINAS_OK)
+            error = ask_reserve(session, &found.object, failure);
+    }
+    return error;
 }

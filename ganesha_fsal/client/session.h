@@ -8,7 +8,7 @@
 
 #define HANDLE_SIZE 64u   /* NFS3_FHSIZE */
 #define NAME_SIZE 256u    /* with NUL */
-#define CALL_SECONDS 60   /* of one RPC; a server holds the answer to a clone for 20 s at most */
+#define CALL_SECONDS 60   /* of one RPC; the server answers a clone within 50 s */
 #define STUCK_SECONDS 300 /* a clone that does not move for so long is aborted */
 
 #define FAILING_POLLS_MAX 60u /* of a clone under way, a second apart */
@@ -17,8 +17,6 @@ struct handle {
     uint32_t length;
     uint8_t bytes[HANDLE_SIZE];
 };
-
-struct door;
 
 /* A program of the server's, connected when it is first called, and again when the connection broke. */
 struct connection {
@@ -30,11 +28,8 @@ struct connection {
 
 struct vaainas_session {
     char host[256];
-    struct connection nfs;     /* NFSv3 */
-    struct connection program; /* vaai_nas.x */
+    struct connection nfs; /* NFSv3 */
     struct handle root;
-    enum vaainas_door door;
-    const struct door *functions;
 };
 
 /* What walking a path found. */
@@ -48,22 +43,14 @@ struct found {
     char name[NAME_SIZE]; /* the last component */
 };
 
-/* The two doors. Paths are checked and found; `failure` is set where the result is not VAAINAS_OK. */
-struct door {
-    enum vaainas_error (*supported)(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
-                                    struct vaainas_failure *failure);
-    enum vaainas_error (*clone)(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                                const struct found *destination, struct vaainas_clone_result *result, bool *begun,
-                                struct vaainas_failure *failure); /* *begun: set once the server has taken it */
-    enum vaainas_error (*statistics)(struct vaainas_session *session, const struct handle *file, bool reserve,
-                                     struct vaainas_statistics *statistics, struct vaainas_failure *failure);
-    enum vaainas_error (*jobs)(struct vaainas_session *session, struct vaainas_job *jobs, size_t *count,
-                               struct vaainas_failure *failure);
-    enum vaainas_error (*cancel)(struct vaainas_session *session, const struct handle *destination, uint64_t job,
-                                 struct vaainas_failure *failure);
-};
-
-extern const struct door program_door, procedure22_door;
+/* Procedure 22. Paths are checked and found; `failure` is set where the result is not VAAINAS_OK. */
+enum vaainas_error ask_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities, struct vaainas_failure *failure);
+/* *begun: set once the server has started the clone. */
+enum vaainas_error ask_clone(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
+                             const struct found *destination, uint64_t *done, bool *begun, struct vaainas_failure *failure);
+enum vaainas_error ask_statistics(struct vaainas_session *session, const struct handle *file, struct vaainas_statistics *statistics,
+                                  struct vaainas_failure *failure);
+enum vaainas_error ask_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure);
 
 /* Sets *failure and returns its error. */
 enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)

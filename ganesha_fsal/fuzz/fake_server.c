@@ -129,6 +129,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     file->device = 1;
     file->inode = number;
     file->export_id = other ? 2 : 1;
+    snprintf(file->pool, sizeof(file->pool), "pool%u", file->export_id);
     file->owner = 1000;
     file->space = other ? NULL : (struct fileops_space *)(void *)&space;
     __atomic_add_fetch(&open_files, 1, __ATOMIC_RELAXED);

@@ -6,12 +6,10 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-from support import procedure22, vaai_nas
-from support.onc_rpc import opaque
+from support import procedure22
 
 FILE, OTHER, OF_OTHER, READ_ONLY, ROOT, FOLDER = (bytes([number]) for number in (30, 31, 130, 160, 200, 201))
 
@@ -31,6 +29,7 @@ def of_procedure22() -> dict[str, bytes]:
         return procedure22.arguments(handle, None, procedure22.argument(number))
 
     seeds = {f"command{number}": sequence(command(number, FILE), command(number, ROOT)) for number in range(1, 9)}
+    seeds["odd_name"] = sequence(clone(FILE, OTHER, b"n" * 256), clone(FILE, ROOT, b"vm1//disk"), clone(FILE, FOLDER, b"vm1"))
     seeds["full"] = sequence(clone(FILE, OTHER, b"disk"), command(procedure22.PROGRESS, OTHER), command(procedure22.ABORT, OTHER))
     seeds["lazy"] = sequence(clone(FILE, ROOT, b"disk"), clone(FILE, FOLDER, b"vm1/disk"), clone(FILE, ROOT, b"vm1/disk"))
     seeds["across"] = sequence(clone(OF_OTHER, OTHER, b"disk"), clone(OF_OTHER, ROOT, b"new"), clone(FILE, READ_ONLY, b"x"))
@@ -51,37 +50,6 @@ def of_copy() -> dict[str, bytes]:
         "long": procedure22.arguments(bytes(65), None, argument),
         "largest": procedure22.arguments(bytes(64), bytes(64), bytes(1024)),
     }
-
-
-def of_vaai_nas() -> dict[str, bytes]:
-    """Every procedure, clones of every kind, and what is asked of their jobs."""
-
-    def call(procedure: int, arguments: bytes = b"") -> bytes:
-        return bytes([procedure]) + arguments
-
-    def clone(*words: bytes, **options: object) -> bytes:
-        return call(vaai_nas.CLONE, vaai_nas.clone_arguments(*words, wait_ms=5, **options))  # type: ignore[arg-type]
-
-    identity = bytes(range(16))
-    status = call(vaai_nas.JOB_STATUS, opaque(FILE) + struct.pack(">QI", 0, 5))
-    cancel = call(vaai_nas.JOB_CANCEL, opaque(OTHER) + struct.pack(">Q", 1))
-    listed: Sequence[bytes] = (call(vaai_nas.JOB_LIST, opaque(ROOT)),)
-    seeds = {
-        f"procedure{number}": sequence(call(number, opaque(FILE)), call(number, opaque(ROOT)))
-        for number in (0, vaai_nas.CAPABILITIES, vaai_nas.RESERVE, vaai_nas.STATISTICS, vaai_nas.JOB_LIST)
-    }
-    seeds["clone"] = sequence(clone(FILE, OTHER), status, cancel, *listed)
-    seeds["repeat"] = sequence(
-        clone(FILE, OTHER, request_id=identity), clone(FILE, OTHER, request_id=identity), clone(FILE, FILE, request_id=identity)
-    )
-    seeds["name"] = sequence(
-        clone(FILE, ROOT, b"disk", fast=True),
-        clone(FILE, ROOT, b"vm1"),
-        clone(FILE, ROOT, b"..", dry_run=True),
-    )
-    seeds["range"] = sequence(clone(FILE, OTHER, span=(0, 4096, 8192)), clone(FILE, OTHER, b"x", span=(0, 0, 1), guarded=True))
-    seeds["across"] = sequence(clone(OF_OTHER, OTHER), clone(FILE, READ_ONLY), *listed)
-    return seeds
 
 
 def of_control() -> dict[str, bytes]:
@@ -111,7 +79,7 @@ def of_control() -> dict[str, bytes]:
     }
 
 
-ALL = {"procedure22": of_procedure22(), "procedure22_copy": of_copy(), "vaai_nas": of_vaai_nas(), "nas_control": of_control()}
+ALL = {"procedure22": of_procedure22(), "procedure22_copy": of_copy(), "nas_control": of_control()}
 for name, seeds in ALL.items():
     folder = Path(sys.argv[1]) / name
     folder.mkdir(parents=True, exist_ok=True)

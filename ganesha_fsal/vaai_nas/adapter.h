@@ -18,6 +18,7 @@
 #define VAAI_NAS_NAME_SIZE 255   /* bytes of one name, without NUL */
 #define VAAI_NAS_HOST_SIZE 64    /* text of an address with NUL */
 #define VAAI_NAS_PATH_SIZE 4096  /* with NUL */
+#define VAAI_NAS_POOL_SIZE 64    /* with NUL */
 
 struct fileops_space;
 
@@ -27,12 +28,11 @@ struct vaai_nas_handle {
     uint8_t bytes[VAAI_NAS_HANDLE_SIZE];
 };
 
-/* Who asks. `request` is the adapter's own (ganesha: struct svc_req) and lives as long as the call. */
+/* The caller. `request` is the adapter's own (ganesha: struct svc_req of a call of NFSv3) and lives as long as the call. */
 struct vaai_nas_caller {
     void *request;
-    bool local;                      /* who rules this machine, by the control socket: root in every export; there is no `request` */
-    uint32_t nfs_version;            /* 3 for procedure 22; 0 for a program of its own: any version the export serves */
-    char host[VAAI_NAS_HOST_SIZE];   /* address without port, for counters */
+    bool local;                    /* by the control socket: root in every export, without `request` */
+    char host[VAAI_NAS_HOST_SIZE]; /* address without port */
 };
 
 enum vaai_nas_access {
@@ -56,6 +56,7 @@ struct vaai_nas_file {
     uint16_t export_id;
     char export_path[VAAI_NAS_PATH_SIZE];      /* as clients mount it */
     char export_directory[VAAI_NAS_PATH_SIZE]; /* what is exported */
+    char pool[VAAI_NAS_POOL_SIZE];             /* the ZFS pool or the device: files of one hang together */
     uid_t owner;                /* who asks, squashed as the export wants it; whose a new file is */
     gid_t group;
     struct fileops_space *space; /* the books of the dataset, NULL where it has none; valid until close() */
@@ -66,8 +67,8 @@ struct vaai_nas_adapter {
     /*
      * Opens what `handle` names, after all that NFS would check: the export, the caller's address, flavour, port and squashed
      * credentials, the file's permissions. Errors: BAD_HANDLE, STALE, ACCESS, READ_ONLY, IS_DIRECTORY and NOT_DIRECTORY where
-     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory, BUSY
-     * where a share reservation (RFC 7530 9.9) of a client is in the way.
+     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory. BUSY:
+     * a client's share reservation (RFC 7530 9.9) is in the way, or `access` writes and the grace period is not over.
      */
     enum vaai_nas_status (*open)(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                  enum vaai_nas_access access, struct vaai_nas_file *file);

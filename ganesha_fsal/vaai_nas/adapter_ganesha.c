@@ -16,6 +16,7 @@
 #include "export_mgr.h"
 #include "fsal.h"
 #include "FSAL/fsal_commonlib.h"
+#include "FSAL/fsal_localfs.h"
 #include "fsal_convert.h"
 #include "fsal_up.h"
 #include "leaf_call.h"
@@ -34,42 +35,6 @@ struct held {
 };
 
 _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
-
-/* The border with ganesha's errors. */
-static enum vaai_nas_status status_of_fsal(fsal_status_t status)
-{
-    switch (status.major) {
-    case ERR_FSAL_NO_ERROR:
-        return VAAI_NAS_OK;
-    case ERR_FSAL_BADHANDLE:
-        return VAAI_NAS_BAD_HANDLE;
-    case ERR_FSAL_STALE:
-    case ERR_FSAL_NOENT: /* of a handle: what it named is gone */
-        return VAAI_NAS_STALE;
-    case ERR_FSAL_ACCESS:
-    case ERR_FSAL_PERM:
-        return VAAI_NAS_ACCESS;
-    case ERR_FSAL_ROFS:
-        return VAAI_NAS_READ_ONLY;
-    case ERR_FSAL_DELAY:
-    case ERR_FSAL_SHARE_DENIED:
-    case ERR_FSAL_LOCKED:
-        return VAAI_NAS_BUSY;
-    case ERR_FSAL_INVAL:
-        return VAAI_NAS_BAD_HANDLE;
-    case ERR_FSAL_NOTDIR:
-        return VAAI_NAS_NOT_DIRECTORY;
-    case ERR_FSAL_NAMETOOLONG:
-        return VAAI_NAS_NAME_TOO_LONG;
-    case ERR_FSAL_NOTSUPP:
-    case ERR_FSAL_XDEV: /* a file system that is not the export's */
-        return VAAI_NAS_NOT_SUPPORTED;
-    case ERR_FSAL_IO:
-        return VAAI_NAS_INPUT_OUTPUT;
-    default:
-        return VAAI_NAS_FAULT;
-    }
-}
 
 /* Runs `run` with the leaf below MDCACHE, which drops the object's cached attributes afterwards. op_ctx is at its export. */
 static fsal_status_t call_leaf(struct fsal_obj_handle *object, struct vaai_nas_leaf_call *call)
@@ -99,11 +64,11 @@ static enum vaai_nas_status find_object(const struct vaai_nas_handle *handle, st
     fsal_status_t status = export->exp_ops.wire_to_host(export, FSAL_DIGEST_NFSV3, &descriptor, wire->fhflags1);
     if (!FSAL_IS_ERROR(status))
         status = export->exp_ops.create_handle(export, &descriptor, object, NULL);
-    return status_of_fsal(status);
+    return vaai_nas_status_of_fsal(status);
 }
 
-/* A well-formed handle's export id; both versions of NFS have it at the same place (nfs_fh.h). */
-static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, uint32_t nfs_version, uint16_t *export_id)
+/* A well-formed handle's export id; both versions of NFS have it at the same place (nfs_fh.h). `padded`: as NFSv3 handles are. */
+static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, bool padded, uint16_t *export_id)
 {
     const struct file_handle_v3 *wire = (const struct file_handle_v3 *)handle->bytes;
     size_t header = offsetof(struct file_handle_v3, fsopaque);
@@ -111,8 +76,8 @@ static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, u
     if (handle->length < header || handle->length > NFS4_FHSIZE || wire->fhversion != GANESHA_FH_VERSION ||
         wire->fs_len == 0)
         return VAAI_NAS_BAD_HANDLE;
-    size_t used = header + wire->fs_len, padded = (used + 3) & ~(size_t)3; /* handles of NFSv3 are padded */
-    if (handle->length != padded && (nfs_version == NFS_V3 || handle->length != used))
+    const size_t used = header + wire->fs_len, rounded = (used + 3) & ~(size_t)3;
+    if (handle->length != rounded && (padded || handle->length != used))
         return VAAI_NAS_BAD_HANDLE;
     *export_id = ntohs(wire->exportid);
     return VAAI_NAS_OK;
@@ -168,7 +133,7 @@ static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, en
                                               NULL, NULL, false);
         break;
     }
-    return status_of_fsal(status);
+    return vaai_nas_status_of_fsal(status);
 }
 
 struct open_call {
@@ -201,6 +166,16 @@ static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_
     file->group = (attributes.st_mode & S_ISGID) != 0 ? attributes.st_gid : op_ctx->creds.caller_gid;
     open_call->held->leaf = leaf;
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
+}
+
+/* Of "tank/datastore" the pool "tank"; of another file system its device. */
+static void copy_pool(const struct fsal_obj_handle *object, char pool[VAAI_NAS_POOL_SIZE])
+{
+    const struct fsal_filesystem *file_system = object->fs;
+    const char *device = file_system == NULL || file_system->device == NULL ? "" : file_system->device;
+    const size_t length = device[0] == '/' ? strlen(device) : strcspn(device, "/");
+
+    snprintf(pool, VAAI_NAS_POOL_SIZE, "%.*s", (int)length, device);
 }
 
 /* With op_ctx at the handle's export, the caller checked and its credentials known. */
@@ -243,9 +218,10 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     held->export = export;
     held->object = object;
     held->share = access == VAAI_NAS_READ ? FSAL_O_READ : access == VAAI_NAS_WRITE ? FSAL_O_RDWR : FSAL_O_CLOSED;
-    status = status_of_fsal(call_leaf(object, &call.call));
+    status = vaai_nas_status_of_fsal(call_leaf(object, &call.call));
     if (status != VAAI_NAS_OK)
         goto exit;
+    copy_pool(held->leaf, file->pool);
     file->space = fsal_zvaai_space(held->leaf);
     get_gsh_export_ref(export);
     file->of_adapter = held;
@@ -262,20 +238,22 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     struct svc_req *request = caller->request;
     struct req_op_context context;
     uint16_t export_id = 0;
-    enum vaai_nas_status status = parse_handle(handle, caller->nfs_version, &export_id);
+    enum vaai_nas_status status = parse_handle(handle, !caller->local, &export_id);
 
     file->fd = -1;
     if (status != VAAI_NAS_OK)
         return status;
-    /* A procedure of NFSv3 is called with all of this done for its first handle. */
-    if (caller->nfs_version == NFS_V3 && op_ctx != NULL && op_ctx->ctx_export != NULL &&
+    if (status == VAAI_NAS_OK && (access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE) && vaai_nas_in_grace())
+        return VAAI_NAS_BUSY;
+    /* ganesha has done all checks below for the first handle of a procedure of NFSv3. */
+    if (!caller->local && op_ctx != NULL && op_ctx->ctx_export != NULL &&
         op_ctx->ctx_export->export_id == export_id)
         return open_in_context(handle, access, file);
 
     struct gsh_export *export = get_gsh_export(export_id);
     if (export == NULL)
         return VAAI_NAS_STALE;
-    if (caller->local && request == NULL) {
+    if (caller->local) {
         init_op_context_simple(&context, export, export->fsal_export); /* root, whatever the export says */
         status = open_in_context(handle, access, file);
         release_op_context();
@@ -383,7 +361,7 @@ static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_ha
         path += length + (path[length] == '/');
     }
     if (FSAL_IS_ERROR(status))
-        return status.major == ERR_FSAL_NOENT ? VAAI_NAS_NOT_FOUND : status_of_fsal(status);
+        return status.major == ERR_FSAL_NOENT ? VAAI_NAS_NOT_FOUND : vaai_nas_status_of_fsal(status);
     bool made = nfs4_FSALToFhandle(false, &wire, object, op_ctx->ctx_export);
     handle->length = made ? wire.nfs_fh4_len : 0;
     object->obj_ops->put_ref(object);

@@ -2,8 +2,7 @@
 /* The second half of the adapter: configuration, start, and procedure 22 as ganesha's dispatch wants it. */
 #include "config.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
+#include <arpa/inet.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +13,15 @@
 #include "control_socket.h"
 #include "fsal.h"
 #include "leaf_call.h"
+#include "hook.h"
 #include "log.h"
 #include "nfs_core.h"
 #include "nfs_init.h"
 #include "nfs_proto_data.h"
 #include "procedure22.h"
 #include "procedure22_copy.h"
-#include "program_server.h"
 
 struct configuration {
-    bool program;         /* serve vaai_nas.x */
-    uint16_t port;        /* of it; 0: any that is free */
     char *control_socket; /* path; NULL: none */
     char *control_user;   /* who may ask there beside root and the daemon's user; NULL: nobody */
 };
@@ -33,8 +30,6 @@ static struct configuration configuration;
 static struct vaai_nas_service *service;
 
 static struct config_item parameters[] = {
-    CONF_ITEM_BOOL("Program", true, configuration, program),
-    CONF_ITEM_UI16("Port", 0, UINT16_MAX, 0, configuration, port),
     CONF_ITEM_PATH("Control_Socket", 1, 107, NULL, configuration, control_socket), /* sun_path of unix(7) */
     CONF_ITEM_STR("Control_User", 1, 32, NULL, configuration, control_user),
     CONFIG_EOL,
@@ -111,12 +106,32 @@ static bool xdr_result(XDR *xdrs, void *where)
     return XDR_PUTBYTES(xdrs, (char *)bytes, sizeof(bytes));
 }
 
+static void to_caller(struct svc_req *request, struct vaai_nas_caller *caller)
+{
+    const struct sockaddr *address = (const struct sockaddr *)svc_getrpccaller(request->rq_xprt);
+    const struct sockaddr_in6 *version6 = (const struct sockaddr_in6 *)address;
+    const void *number = &version6->sin6_addr;
+    int family = AF_INET6;
+
+    *caller = (struct vaai_nas_caller){.request = request};
+    if (address->sa_family == AF_INET) {
+        family = AF_INET;
+        number = &((const struct sockaddr_in *)address)->sin_addr;
+    } else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&version6->sin6_addr)) {
+        family = AF_INET;
+        number = &version6->sin6_addr.s6_addr[12];
+    }
+    if ((address->sa_family != AF_INET && address->sa_family != AF_INET6) ||
+        inet_ntop(family, number, caller->host, sizeof(caller->host)) == NULL)
+        strcpy(caller->host, "unknown");
+}
+
 static int serve(nfs_arg_t *arguments_of_any, struct svc_req *request, nfs_res_t *result)
 {
     const struct arguments *arguments = (const struct arguments *)arguments_of_any;
     struct vaai_nas_caller caller;
 
-    vaai_nas_caller_of_request(request, NFS_V3, &caller);
+    to_caller(request, &caller);
     vaai_nas_procedure22_serve(service, &caller, arguments->request, arguments->fault, (struct procedure22_result *)result);
     return NFS_REQ_OK;
 }
@@ -138,33 +153,13 @@ static const nfs_function_desc_t procedure22 = {
 
 static void register_procedure22(void)
 {
-    int (*register_procedure)(uint32_t, const nfs_function_desc_t *) =
-        (int (*)(uint32_t, const nfs_function_desc_t *))dlsym(RTLD_DEFAULT, "nfs3_register_procedure");
-    int error;
+    char reason[VAAI_NAS_REASON_SIZE] = "";
+    const bool served = vaai_nas_hook_register(PROCEDURE22_NUMBER, &procedure22, reason, sizeof(reason));
 
-    if (register_procedure == NULL) {
-        LogEvent(COMPONENT_FSAL, "VAAI-NAS: this daemon can't serve NFSv3 procedure 22, only the program of its own");
-        return;
-    }
-    error = register_procedure(PROCEDURE22_NUMBER, &procedure22);
-    if (error != 0)
-        LogCrit(COMPONENT_FSAL, "VAAI-NAS: NFSv3 procedure 22 can't be served: %s", strerror(error));
-}
-
-/* ntirpc takes no transports before the daemon has come up. */
-static void *start_when_up(void *unused)
-{
-    (void)unused;
-    nfs_init_wait();
-    if (configuration.program) {
-        uint16_t port = configuration.port;
-        int error = vaai_nas_program_start(service, &port);
-        if (error != 0)
-            LogCrit(COMPONENT_FSAL, "VAAI-NAS: the program can't be served on port %u: %s", port, strerror(error));
-        else
-            LogEvent(COMPONENT_FSAL, "VAAI-NAS: the program is served on port %u", port);
-    }
-    return NULL;
+    if (served)
+        LogEvent(COMPONENT_FSAL, "VAAI-NAS: serving NFSv3 procedure 22");
+    else
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS is off, NFS is served: %s", reason);
 }
 
 /* Set before the exports are let go. */
@@ -199,8 +194,6 @@ static void start_control_socket(void)
 int vaai_nas_start(config_file_t file, struct config_error_type *errors)
 {
     const struct vaai_nas_service_options options = {.adapter = &vaai_nas_adapter_ganesha};
-    pthread_attr_t detached;
-    pthread_t thread;
 
     if (service != NULL)
         return 0;
@@ -214,11 +207,6 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
     }
     register_procedure22();
     start_control_socket();
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &detached, start_when_up, NULL) != 0)
-        LogCrit(COMPONENT_FSAL, "VAAI-NAS: no thread to serve the program");
-    pthread_attr_destroy(&detached);
     return 0;
 }
 

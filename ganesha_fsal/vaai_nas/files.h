@@ -41,7 +41,7 @@ struct vaai_nas_file_clone {
 enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *asked,
                                                struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE]);
 
-/* A job that writes to the export, as vaai_nas_get_job() and vaai_nas_cancel_job() have it. They touch no file, and need no such export any more. */
+/* A job that writes to the export, by its id. These touch no file, and the export may be gone. */
 enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                            struct vaai_nas_job *job);
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,

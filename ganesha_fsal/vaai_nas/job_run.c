@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The threads of the jobs: each takes a clone from a queue, has it made, and says how it ended. */
+/* Lanes: their threads take clones from the queue, make them, and record how they ended. */
 #include "jobs_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../fileops/clone.h"
 
@@ -46,16 +48,13 @@ static const char *what_is_left(const struct vaai_nas_order *order, const struct
         return by_name ? "the destination was not made" : "the destination is as it was";
     case FILEOPS_CLONE_EMPTY:
         return "the destination is empty";
-    case FILEOPS_CLONE_OLD_OR_NEW:
-        return "the range of the destination has old or new bytes";
-    case FILEOPS_CLONE_UNKNOWN:
-        break;
+    default:
+        return by_name ? "the destination was made, but may be gone after a crash"
+                       : "the contents of the destination are unknown: do not use it";
     }
-    return by_name ? "the destination is there, but may be gone after a crash"
-                   : "what the destination has is not known: don't use it";
 }
 
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
+static void describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
                                char reason[VAAI_NAS_REASON_SIZE])
 {
     const char *what = strerrordesc_np(error);
@@ -64,39 +63,50 @@ void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, co
         what = "source and destination can't share blocks: other pool, file system or encryption key";
     else if (error == EOPNOTSUPP)
         what = "the file system can't share these blocks";
+    else if (error == EEXIST)
+        what = "the destination holds data";
     else if (error == EBUSY)
         what = fileops_clone_busy_text(result->busy);
     snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, result));
 }
 
-enum vaai_nas_status vaai_nas_status_of_clone(int error)
+static enum vaai_nas_status status_of_clone(int error)
 {
     return error == EXDEV ? VAAI_NAS_NOT_SUPPORTED : vaai_nas_status_of_errno(error);
 }
 
-void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request)
+static void to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request)
 {
     const struct vaai_nas_clone *clone = &order->clone;
     bool by_name = clone->name[0] != 0;
 
     *request = (struct fileops_clone_request){
         .mode = clone->fast ? FILEOPS_CLONE_FAST : FILEOPS_CLONE_FULL,
-        /* What is there has handles and caches of its own: never replaced by name. */
-        .flags = (by_name ? FILEOPS_CLONE_GUARDED : 0) | (clone->promised ? FILEOPS_CLONE_PROMISED : 0),
+        .flags = by_name ? FILEOPS_CLONE_GUARDED : 0, /* an existing file has handles and cached attributes: never replace it by name */
         .source = order->source.fd,
-        .whole = !clone->range,
-        .source_offset = clone->source_offset,
-        .destination_offset = clone->destination_offset,
-        .length = clone->length,
+        .whole = true,
         .destination = by_name ? -1 : order->destination.fd,
         .directory = by_name ? order->destination.fd : -1,
         .name = by_name ? clone->name : NULL,
         .owner = order->destination.owner,
         .group = order->destination.group,
-        .mode_bits = (mode_t)-1,
+        .mode_bits = order->mode,
         .source_space = order->source.space,
         .destination_space = order->destination.space,
     };
+}
+
+enum vaai_nas_status vaai_nas_check_order(const struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
+{
+    struct fileops_clone_request request;
+    struct fileops_clone_result result = {0};
+
+    to_request(order, &request);
+    request.flags |= FILEOPS_CLONE_DRY_RUN;
+    const int error = fileops_clone(&request, &result);
+    if (error != 0)
+        describe_failure(order, error, &result, reason);
+    return status_of_clone(error);
 }
 
 void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_order *order)
@@ -114,7 +124,7 @@ static void describe_end(const struct vaai_nas_order *order, int error, bool giv
     end->copied_bytes = result->copied;
     end->hole_bytes = result->holes;
     memcpy(end->fallback_bytes, result->fallback, sizeof(end->fallback_bytes));
-    end->status = vaai_nas_status_of_clone(error);
+    end->status = status_of_clone(error);
     if (error == 0) {
         end->state = VAAI_NAS_COMPLETE;
         end->done_bytes = end->total_bytes = result->done;
@@ -124,9 +134,9 @@ static void describe_end(const struct vaai_nas_order *order, int error, bool giv
     end->state = VAAI_NAS_FAILED;
     if (error == ECANCELED && given_up) {
         end->status = VAAI_NAS_BUSY;
-        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "it took longer than who asked may wait; %s", what_is_left(order, result));
+        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "the clone took longer than the client can wait; %s", what_is_left(order, result));
     } else {
-        vaai_nas_describe_failure(order, error, result, end->reason);
+        describe_failure(order, error, result, end->reason);
     }
 }
 
@@ -142,104 +152,181 @@ static void count(struct vaai_nas_jobs *jobs, const struct job *job, const struc
                        (uint64_t)((ended->tv_nsec - job->began.tv_nsec) / 1000));
 }
 
-static void run(struct job *job)
+/* Without the lock. The job is in no queue. */
+static void finish(struct job *job, int error, const struct fileops_clone_result *result)
 {
     struct vaai_nas_jobs *jobs = job->jobs;
     struct vaai_nas_order *order = job->order;
-    struct fileops_clone_result result = {0};
-    struct fileops_clone_request request;
     struct vaai_nas_job end;
     struct timespec ended;
-    int error = ECANCELED;
-
-    pthread_mutex_lock(&jobs->lock);
-    bool begin = !job->cancelled;
-    pthread_mutex_unlock(&jobs->lock);
-    if (begin) {
-        vaai_nas_order_to_request(order, &request);
-        request.progress = progress;
-        request.progress_context = job;
-        error = fileops_clone(&request, &result);
-    }
 
     jobs->adapter->changed(&order->destination);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     pthread_mutex_lock(&jobs->lock);
     end = job->shown;
-    bool given_up = job->given_up;
+    const bool given_up = job->given_up;
     pthread_mutex_unlock(&jobs->lock);
-    describe_end(order, error, given_up, &result, &end);
-    count(jobs, job, &end, &result, &ended);
-    jobs_free_order(jobs->adapter, order); /* who is told that it has ended finds the files let go */
+    describe_end(order, error, given_up, result, &end);
+    count(jobs, job, &end, result, &ended);
+    jobs_free_order(jobs->adapter, order); /* before anybody sees the job as ended */
 
     pthread_mutex_lock(&jobs->lock);
     job->order = NULL;
     job->shown = end;
     job->ended = ended;
-    jobs->active--;
+    job->lane->active--;
     pthread_cond_broadcast(&jobs->ended);
     pthread_mutex_unlock(&jobs->lock);
 }
 
-void jobs_enqueue(struct vaai_nas_jobs *jobs, struct job *job)
+/* EEXIST if the file holds data. Its length alone, or space reserved for it, is no data: plug-ins set both before they clone. */
+static int check_empty(int file)
 {
-    struct queue *queue = job->clone.fast ? &jobs->fast : &jobs->any;
+    struct stat attributes;
 
-    *queue->tail = job;
-    queue->tail = &job->queued_next;
-    pthread_cond_broadcast(&jobs->work); /* not every thread takes every job */
+    if (fstat(file, &attributes) != 0)
+        return errno;
+    if (attributes.st_size == 0)
+        return 0;
+    if (lseek(file, 0, SEEK_DATA) >= 0)
+        return EEXIST;
+    return errno == ENXIO ? 0 : errno;
 }
 
-static struct job *dequeue(struct queue *queue)
+static void run(struct job *job, bool cancelled)
 {
-    struct job *job = queue->head;
+    struct vaai_nas_order *order = job->order;
+    struct fileops_clone_result result = {0};
+    struct fileops_clone_request request;
+    int error = cancelled ? ECANCELED : order->clone.name[0] != 0 ? 0 : check_empty(order->destination.fd);
 
-    if (job == NULL)
-        return NULL;
-    queue->head = job->queued_next;
-    if (queue->head == NULL)
-        queue->tail = &queue->head;
-    return job;
+    if (error == 0) {
+        to_request(order, &request);
+        request.progress = progress;
+        request.progress_context = job;
+        error = fileops_clone(&request, &result);
+    }
+    finish(job, error, &result);
 }
 
-static void work(struct vaai_nas_jobs *jobs, bool fast_only)
+/* Running clones of the job's kind and host. */
+static size_t running_of_host(const struct job *job)
 {
+    size_t count = 0;
+
+    for (const struct job *other = job->jobs->newest; other != NULL; other = other->older)
+        count += other->lane == job->lane && other->shown.state == VAAI_NAS_RUNNING && other->clone.fast == job->clone.fast &&
+                 strcmp(other->shown.host, job->shown.host) == 0;
+    return count;
+}
+
+/* Copies never take the threads of fast clones, and a host at most half of either. */
+static bool may_start(const struct job *job)
+{
+    const unsigned int workers = job->jobs->workers, of_host = workers > 1 ? workers / 2 : 1;
+
+    return job->cancelled || (job->lane->running[job->clone.fast] < workers && running_of_host(job) < of_host);
+}
+
+static void unqueue(struct job **link)
+{
+    struct job *job = *link;
+
+    *link = job->queued_next;
+    job->queued_next = NULL;
+    job->shown.state = VAAI_NAS_RUNNING;
+}
+
+/* The oldest job that may start, out of the queue. */
+static struct job *take(struct lane *lane)
+{
+    for (struct job **link = &lane->head; *link != NULL; link = &(*link)->queued_next)
+        if (may_start(*link)) {
+            struct job *job = *link;
+            unqueue(link);
+            return job;
+        }
+    return NULL;
+}
+
+static void *work(void *argument)
+{
+    struct lane *lane = argument;
+    struct vaai_nas_jobs *jobs = lane->jobs;
+
     pthread_mutex_lock(&jobs->lock);
     for (;;) {
-        struct job *job = fast_only ? NULL : dequeue(&jobs->any);
-        if (job == NULL)
-            job = dequeue(&jobs->fast);
+        struct job *job = take(lane);
         if (job == NULL && jobs->stopping)
             break;
         if (job == NULL) {
-            pthread_cond_wait(&jobs->work, &jobs->lock);
+            lane->idle++;
+            pthread_cond_wait(&lane->work, &jobs->lock);
+            lane->idle--;
             continue;
         }
-        job->shown.state = VAAI_NAS_RUNNING;
+        const bool fast = job->clone.fast, cancelled = job->cancelled;
+        lane->running[fast]++;
         pthread_mutex_unlock(&jobs->lock);
-        run(job);
+        run(job, cancelled);
         pthread_mutex_lock(&jobs->lock);
+        lane->running[fast]--;
+        pthread_cond_broadcast(&lane->work); /* another job of this host or kind may start */
     }
     pthread_mutex_unlock(&jobs->lock);
-}
-
-static void *work_any(void *jobs)
-{
-    work(jobs, false);
     return NULL;
 }
 
-static void *work_fast(void *jobs)
+struct lane *lane_find(struct vaai_nas_jobs *jobs, const struct vaai_nas_order *order)
 {
-    work(jobs, true);
-    return NULL;
+    struct lane *lane = jobs->lanes;
+
+    while (lane != NULL && (strcmp(lane->source, order->source.pool) != 0 || strcmp(lane->destination, order->destination.pool) != 0))
+        lane = lane->next;
+    if (lane != NULL)
+        return lane;
+    lane = calloc(1, sizeof(*lane));
+    if (lane == NULL)
+        return NULL;
+    lane->jobs = jobs;
+    memcpy(lane->source, order->source.pool, sizeof(lane->source));
+    memcpy(lane->destination, order->destination.pool, sizeof(lane->destination));
+    pthread_cond_init(&lane->work, NULL);
+    lane->next = jobs->lanes;
+    jobs->lanes = lane;
+    return lane;
 }
 
-void jobs_start_workers(struct vaai_nas_jobs *jobs, unsigned int workers)
+bool lane_enqueue(struct lane *lane, struct job *job)
 {
-    if (workers > WORKERS_MAX)
-        workers = WORKERS_MAX;
-    while (jobs->workers < 2 * workers &&
-           pthread_create(&jobs->threads[jobs->workers], NULL, jobs->workers % 2 == 0 ? work_any : work_fast, jobs) == 0)
-        jobs->workers++;
+    struct job **tail = &lane->head;
+    size_t waiting = 0;
+
+    for (; *tail != NULL; tail = &(*tail)->queued_next)
+        waiting++;
+    if (waiting >= lane->idle && lane->threads < 2 * lane->jobs->workers &&
+        pthread_create(&lane->thread[lane->threads], NULL, work, lane) == 0)
+        lane->threads++;
+    if (lane->threads == 0)
+        return false;
+    *tail = job;
+    lane->active++;
+    pthread_cond_broadcast(&lane->work);
+    return true;
+}
+
+void job_cancel(struct job *job)
+{
+    static const struct fileops_clone_result nothing;
+    struct vaai_nas_jobs *jobs = job->jobs;
+
+    job->cancelled = true;
+    for (struct job **link = &job->lane->head; *link != NULL; link = &(*link)->queued_next)
+        if (*link == job) {
+            unqueue(link);
+            pthread_mutex_unlock(&jobs->lock);
+            finish(job, ECANCELED, &nothing);
+            pthread_mutex_lock(&jobs->lock);
+            return;
+        }
 }

@@ -1,26 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The table of the jobs, newest first: what is in it, entered and forgotten. All with the lock held. */
+/* The table of jobs, newest first. All functions need the lock. */
 #include "jobs_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint32_t milliseconds_between(const struct timespec *from, const struct timespec *to)
-{
-    int64_t milliseconds = (to->tv_sec - from->tv_sec) * 1000 + (to->tv_nsec - from->tv_nsec) / 1000000;
-
-    return milliseconds < 0 ? 0 : milliseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)milliseconds;
-}
-
-void job_show(const struct job *job, struct vaai_nas_job *shown)
-{
-    struct timespec now = job->ended;
-
-    if (job_is_active(job))
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    *shown = job->shown;
-    shown->elapsed_milliseconds = milliseconds_between(&job->began, &now);
-}
 
 bool job_has_request_id(const struct vaai_nas_clone *clone)
 {
@@ -29,26 +12,34 @@ bool job_has_request_id(const struct vaai_nas_clone *clone)
     return memcmp(clone->request_id, none, sizeof(none)) != 0;
 }
 
-/* All but the request id. */
+static bool is_same_handle(const struct vaai_nas_handle *one, const struct vaai_nas_handle *other)
+{
+    return one->length == other->length && memcmp(one->bytes, other->bytes, one->length) == 0;
+}
+
+/* Compares all but the request id. */
 bool job_is_same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other)
 {
-    return one->source.length == other->source.length &&
-           memcmp(one->source.bytes, other->source.bytes, one->source.length) == 0 &&
-           one->destination.length == other->destination.length &&
-           memcmp(one->destination.bytes, other->destination.bytes, one->destination.length) == 0 &&
-           strcmp(one->name, other->name) == 0 && one->fast == other->fast && one->guarded == other->guarded &&
-           one->range == other->range &&
-           (!one->range || (one->source_offset == other->source_offset && one->length == other->length &&
-                            one->destination_offset == other->destination_offset));
+    return is_same_handle(&one->source, &other->source) && is_same_handle(&one->destination, &other->destination) &&
+           strcmp(one->name, other->name) == 0 && one->fast == other->fast;
+}
+
+void job_show(const struct job *job, struct vaai_nas_job *shown)
+{
+    struct timespec end = job->ended;
+
+    if (job_is_active(job))
+        clock_gettime(CLOCK_MONOTONIC, &end);
+    const int64_t milliseconds = (end.tv_sec - job->began.tv_sec) * 1000 + (end.tv_nsec - job->began.tv_nsec) / 1000000;
+    *shown = job->shown;
+    shown->elapsed_milliseconds = milliseconds < 0 ? 0 : milliseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)milliseconds;
 }
 
 struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone)
 {
-    struct job *job = jobs->newest;
+    struct job *job = job_has_request_id(clone) ? jobs->newest : NULL;
 
-    if (!job_has_request_id(clone))
-        return NULL;
-    while (job != NULL && memcmp(job->shown.request_id, clone->request_id, VAAI_NAS_REQUEST_ID_SIZE) != 0)
+    while (job != NULL && memcmp(job->clone.request_id, clone->request_id, VAAI_NAS_REQUEST_ID_SIZE) != 0)
         job = job->older;
     return job;
 }
@@ -62,6 +53,7 @@ struct job *jobs_find_id(struct vaai_nas_jobs *jobs, uint64_t id)
     return job;
 }
 
+/* The latest one. */
 struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name)
 {
     struct job *job = jobs->newest;
@@ -71,12 +63,21 @@ struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_
     return job;
 }
 
+size_t jobs_active_of_host(const struct vaai_nas_jobs *jobs, const struct lane *lane, const char *host)
+{
+    size_t count = 0;
+
+    for (const struct job *job = jobs->newest; job != NULL; job = job->older)
+        count += job->lane == lane && job_is_active(job) && strcmp(job->shown.host, host) == 0;
+    return count;
+}
+
 /* Forgets the oldest job that has ended. */
 static void forget_one(struct vaai_nas_jobs *jobs)
 {
-    struct job **link = &jobs->newest, **oldest_ended = NULL;
+    struct job **oldest_ended = NULL;
 
-    for (; *link != NULL; link = &(*link)->older)
+    for (struct job **link = &jobs->newest; *link != NULL; link = &(*link)->older)
         if (!job_is_active(*link))
             oldest_ended = link;
     if (oldest_ended == NULL)
@@ -87,33 +88,36 @@ static void forget_one(struct vaai_nas_jobs *jobs)
     jobs->known--;
 }
 
-struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order)
+/* NULL: no memory or no thread. */
+struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order)
 {
     struct job *job = calloc(1, sizeof(*job));
 
     if (job == NULL)
         return NULL;
     job->jobs = jobs;
+    job->lane = lane;
     job->order = order;
     job->clone = order->clone;
     job->device = order->destination.device;
     job->inode = order->destination.inode;
-    clock_gettime(CLOCK_MONOTONIC, &job->began);
-    job->shown.id = jobs->next_id++;
-    job->shown.state = VAAI_NAS_WAITING;
-    job->shown.total_bytes = order->total_bytes;
-    job->shown.export_id = order->destination.export_id;
-    job->source_export_id = order->source.export_id;
     job->owner = order->destination.owner;
-    memcpy(job->shown.request_id, order->clone.request_id, VAAI_NAS_REQUEST_ID_SIZE);
+    job->source_export_id = order->source.export_id;
+    clock_gettime(CLOCK_MONOTONIC, &job->began);
+    job->shown = (struct vaai_nas_job){.id = jobs->next_id,
+                                       .state = VAAI_NAS_WAITING,
+                                       .total_bytes = order->total_bytes,
+                                       .export_id = order->destination.export_id};
     memcpy(job->shown.host, order->host, sizeof(job->shown.host));
-    memcpy(job->shown.name, order->clone.name, sizeof(job->shown.name));
+    if (!lane_enqueue(lane, job)) {
+        free(job);
+        return NULL;
+    }
+    jobs->next_id++;
     if (jobs->known >= VAAI_NAS_JOBS_KNOWN_MAX)
         forget_one(jobs);
     job->older = jobs->newest;
     jobs->newest = job;
     jobs->known++;
-    jobs->active++;
-    jobs_enqueue(jobs, job);
     return job;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What is asked of the jobs: to be submitted, waited for, shown, cancelled. */
+/* The table of jobs, and requests about them. */
 #include "jobs_internal.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 
 #define DEFAULT_WORKERS 4u
-/* Calls that wait keep a thread of the NFS server each, of which ntirpc has 200 (RPC_Ioq_ThrdMax). */
-#define WAITING_FAST_MAX 64u /* for fast clones that they asked for */
-#define WAITING_ANY_MAX 32u  /* for others that they asked for */
-#define WAITING_LATER_MAX 32u /* for jobs that they ask about or cancel */
+/* A call that waits keeps one of ganesha's threads, of which there are 200 (RPC_Ioq_ThrdMax). */
+#define CALLERS_MAX 128u
+#define CALLERS_LANE_MAX 48u
+#define CALLERS_HOST_MAX 16u /* of a lane */
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters)
 {
@@ -22,23 +22,18 @@ struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *o
         return NULL;
     jobs->adapter = options->adapter;
     jobs->do_milliseconds = options->do_milliseconds != 0 ? options->do_milliseconds : VAAI_NAS_DO_MAX_MILLISECONDS;
-    jobs->cancel_milliseconds = options->cancel_milliseconds != 0 ? options->cancel_milliseconds : VAAI_NAS_WAIT_MAX_MILLISECONDS;
+    jobs->cancel_milliseconds = options->cancel_milliseconds != 0 ? options->cancel_milliseconds : VAAI_NAS_CANCEL_MAX_MILLISECONDS;
+    jobs->workers = options->workers != 0 ? options->workers : DEFAULT_WORKERS;
+    if (jobs->workers > WORKERS_MAX)
+        jobs->workers = WORKERS_MAX;
     jobs->counters = counters;
-    jobs->fast.tail = &jobs->fast.head;
-    jobs->any.tail = &jobs->any.head;
     clock_gettime(CLOCK_REALTIME, &now);
     jobs->first_id = jobs->next_id = ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) << 20;
     pthread_mutex_init(&jobs->lock, NULL);
-    pthread_cond_init(&jobs->work, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&jobs->ended, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    jobs_start_workers(jobs, options->workers != 0 ? options->workers : DEFAULT_WORKERS);
-    if (jobs->workers == 0) {
-        vaai_nas_jobs_free(jobs);
-        return NULL;
-    }
     return jobs;
 }
 
@@ -50,26 +45,25 @@ void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs)
     jobs->stopping = true;
     for (struct job *job = jobs->newest; job != NULL; job = job->older)
         job->cancelled = true;
-    pthread_cond_broadcast(&jobs->work);
+    for (struct lane *lane = jobs->lanes; lane != NULL; lane = lane->next)
+        pthread_cond_broadcast(&lane->work);
     pthread_mutex_unlock(&jobs->lock);
-    for (unsigned int i = 0; i < jobs->workers; i++)
-        pthread_join(jobs->threads[i], NULL);
+    while (jobs->lanes != NULL) {
+        struct lane *lane = jobs->lanes;
+        for (unsigned int i = 0; i < lane->threads; i++)
+            pthread_join(lane->thread[i], NULL);
+        jobs->lanes = lane->next;
+        pthread_cond_destroy(&lane->work);
+        free(lane);
+    }
     while (jobs->newest != NULL) {
         struct job *job = jobs->newest;
         jobs->newest = job->older;
         free(job);
     }
-    pthread_cond_destroy(&jobs->work);
     pthread_cond_destroy(&jobs->ended);
     pthread_mutex_destroy(&jobs->lock);
     free(jobs);
-}
-
-/* The functions below to the next comment of this kind want the lock held. */
-
-static bool is_of_another_daemon(const struct vaai_nas_jobs *jobs, uint64_t id)
-{
-    return id < jobs->first_id || id >= jobs->next_id;
 }
 
 struct timespec vaai_nas_moment_in(uint32_t milliseconds)
@@ -86,28 +80,57 @@ struct timespec vaai_nas_moment_in(uint32_t milliseconds)
     return moment;
 }
 
-enum place { PLACE_FAST, PLACE_ANY, PLACE_LATER };
+/* From here to "These take the lock" the lock is held. */
 
-static const size_t places[PLACES] = {
-    [PLACE_FAST] = WAITING_FAST_MAX,
-    [PLACE_ANY] = WAITING_ANY_MAX,
-    [PLACE_LATER] = WAITING_LATER_MAX,
-};
-
-static enum place place_of(const struct vaai_nas_clone *clone)
+static struct job *refuse(enum vaai_nas_status with, const char *text, enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE])
 {
-    return clone->fast ? PLACE_FAST : PLACE_ANY;
+    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", text);
+    *status = with;
+    return NULL;
 }
 
-static bool take_place(struct vaai_nas_jobs *jobs, enum place place)
+/* The order's job. NULL with *status. *entered: the job owns the order now. */
+static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
+                                 enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
 {
-    if (jobs->waiting[place] >= places[place])
+    struct job *job = jobs_find_request(jobs, &order->clone);
+
+    if (job != NULL)
+        return job_is_same_request(&job->clone, &order->clone)
+                   ? job
+                   : refuse(VAAI_NAS_EXISTS, "the request id belongs to another request; nothing was changed: use a new id", status, reason);
+    job = jobs_find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
+    if (job != NULL && job_is_active(job)) {
+        if (!job_has_request_id(&order->clone) && job_is_same_request(&job->clone, &order->clone))
+            return job;
+        return refuse(VAAI_NAS_BUSY, "another clone writes the destination; nothing was changed: wait for it or cancel it", status, reason);
+    }
+    if (jobs->stopping || lane->active >= VAAI_NAS_LANE_ACTIVE_MAX ||
+        jobs_active_of_host(jobs, lane, order->host) >= VAAI_NAS_HOST_ACTIVE_MAX)
+        return refuse(VAAI_NAS_BUSY, "too many clones wait in this pool; nothing was changed: try again", status, reason);
+    if (jobs->adapter->is_ending(&order->source) || jobs->adapter->is_ending(&order->destination))
+        return refuse(VAAI_NAS_STALE, "the export is being removed; nothing was changed", status, reason);
+    job = jobs_enter(jobs, lane, order);
+    *entered = job != NULL;
+    return job != NULL ? job : refuse(VAAI_NAS_FAULT, "the server has no memory or threads; nothing was changed", status, reason);
+}
+
+static bool take_place(struct vaai_nas_jobs *jobs, struct lane *lane)
+{
+    if (jobs->callers >= CALLERS_MAX || lane->callers >= CALLERS_LANE_MAX)
         return false;
-    jobs->waiting[place]++;
+    jobs->callers++;
+    lane->callers++;
     return true;
 }
 
-/* In a place. A job that others wait for may be forgotten meanwhile: it is looked up anew after every wait. */
+static void leave_place(struct vaai_nas_jobs *jobs, struct lane *lane)
+{
+    jobs->callers--;
+    lane->callers--;
+}
+
+/* In a place. NULL: the job was forgotten meanwhile. */
 static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
     const struct timespec until = vaai_nas_moment_in(milliseconds);
@@ -118,89 +141,21 @@ static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32
     return jobs_find_id(jobs, id);
 }
 
-/* Does not wait where all places are taken. */
-static struct job *wait_for(struct vaai_nas_jobs *jobs, uint64_t id, enum place place, uint32_t milliseconds)
+/* Shows the job after at most `milliseconds`, or at once if too many callers wait. */
+static void wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint32_t milliseconds, struct vaai_nas_job *shown)
 {
-    struct job *job = jobs_find_id(jobs, id);
+    struct lane *lane = job->lane;
 
-    if (job == NULL || !job_is_active(job) || milliseconds == 0 || !take_place(jobs, place))
-        return job;
-    job = wait_in_place(jobs, id, milliseconds);
-    jobs->waiting[place]--;
-    return job;
+    job_show(job, shown);
+    if (!job_is_active(job) || milliseconds == 0 || !take_place(jobs, lane))
+        return;
+    job = wait_in_place(jobs, shown->id, milliseconds);
+    leave_place(jobs, lane);
+    if (job != NULL)
+        job_show(job, shown);
 }
 
-/* The job to wait for; NULL with *status. *entered: the order is the job's now. */
-static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, enum vaai_nas_status *status,
-                                 char reason[VAAI_NAS_REASON_SIZE], bool *entered)
-{
-    struct job *job = jobs_find_request(jobs, &order->clone);
-
-    *entered = false;
-    if (job != NULL) {
-        if (job_is_same_request(&job->clone, &order->clone))
-            return job;
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id was used for another request; nothing was done: use a new one");
-        *status = VAAI_NAS_EXISTS;
-        return NULL;
-    }
-    job = jobs_find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
-    if (job != NULL && job_is_active(job)) {
-        if (!job_has_request_id(&order->clone) &&
-            job_is_same_request(&job->clone, &order->clone))
-            return job;
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "job %llu writes the destination; nothing was done: wait for it or cancel it",
-                 (unsigned long long)job->shown.id);
-        *status = VAAI_NAS_BUSY;
-        return NULL;
-    }
-    if (jobs->active >= VAAI_NAS_JOBS_ACTIVE_MAX || jobs->stopping) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "too many jobs wait; nothing was done: try again");
-        *status = VAAI_NAS_BUSY;
-        return NULL;
-    }
-    if (jobs->adapter->is_ending(&order->source) || jobs->adapter->is_ending(&order->destination)) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the export is being removed; nothing was done");
-        *status = VAAI_NAS_STALE;
-        return NULL;
-    }
-    job = jobs_enter(jobs, order);
-    *entered = job != NULL;
-    if (job == NULL)
-        *status = VAAI_NAS_FAULT;
-    return job;
-}
-
-static void show_listed(const struct job *job, struct vaai_nas_listed_job *listed)
-{
-    job_show(job, &listed->job);
-    listed->destination = job->clone.destination;
-    listed->owner = job->owner;
-}
-
-/* These take the lock. */
-
-enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, uint32_t wait_milliseconds,
-                                          struct vaai_nas_job *shown, char reason[VAAI_NAS_REASON_SIZE])
-{
-    enum vaai_nas_status status = VAAI_NAS_OK;
-    bool entered;
-
-    pthread_mutex_lock(&jobs->lock);
-    struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
-    if (job != NULL) {
-        job_show(job, shown); /* should it be forgotten while it is waited for */
-        job = wait_for(jobs, shown->id, place_of(&job->clone), wait_milliseconds);
-        if (job != NULL)
-            job_show(job, shown);
-    }
-    pthread_mutex_unlock(&jobs->lock);
-    if (!entered)
-        jobs_free_order(jobs->adapter, order);
-    return status;
-}
-
-/* Waits for the end of a job in a place; takes the job back when that lasts too long. */
+/* Waits in a place for the job's end. Cancels it when that takes too long. */
 static struct job *wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
 {
     struct job *job = wait_in_place(jobs, id, jobs->do_milliseconds);
@@ -208,9 +163,75 @@ static struct job *wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
     if (job == NULL || !job_is_active(job))
         return job;
     job->given_up = !job->cancelled;
-    job->cancelled = true;
-    return wait_in_place(jobs, id, jobs->cancel_milliseconds < VAAI_NAS_GIVE_UP_MAX_MILLISECONDS ? jobs->cancel_milliseconds
-                                                                                                : VAAI_NAS_GIVE_UP_MAX_MILLISECONDS);
+    job_cancel(job);
+    return wait_in_place(jobs, id, jobs->cancel_milliseconds);
+}
+
+static enum vaai_nas_status cancel(struct vaai_nas_jobs *jobs, struct job *job, struct vaai_nas_job *shown)
+{
+    if (job == NULL)
+        return VAAI_NAS_NOT_FOUND;
+    const uint64_t id = job->shown.id;
+    job_show(job, shown);
+    if (job_is_active(job))
+        job_cancel(job);
+    job = jobs_find_id(jobs, id);
+    if (job != NULL)
+        wait_and_show(jobs, job, jobs->cancel_milliseconds, shown);
+    return VAAI_NAS_OK;
+}
+
+static struct job *find_in_export(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, enum vaai_nas_status *status)
+{
+    struct job *job = jobs_find_id(jobs, id);
+
+    *status = id < jobs->first_id || id >= jobs->next_id ? VAAI_NAS_INTERRUPTED : VAAI_NAS_NOT_FOUND;
+    if (job == NULL || job->shown.export_id != export_id)
+        return NULL;
+    *status = VAAI_NAS_OK;
+    return job;
+}
+
+/* These take the lock. */
+
+enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, uint32_t wait_milliseconds,
+                                          struct vaai_nas_job *shown, char reason[VAAI_NAS_REASON_SIZE])
+{
+    enum vaai_nas_status status = VAAI_NAS_FAULT;
+    bool entered = false;
+
+    pthread_mutex_lock(&jobs->lock);
+    struct lane *lane = lane_find(jobs, order);
+    struct job *job = lane == NULL ? NULL : find_or_enter(jobs, lane, order, &status, reason, &entered);
+    if (job != NULL) {
+        wait_and_show(jobs, job, wait_milliseconds, shown);
+        status = VAAI_NAS_OK;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (!entered)
+        jobs_free_order(jobs->adapter, order);
+    return status;
+}
+
+/* Makes the clone in a place of `lane`. */
+static enum vaai_nas_status do_in_place(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
+                                        struct vaai_nas_job *shown, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
+{
+    enum vaai_nas_status status = VAAI_NAS_FAULT;
+    struct job *job = find_or_enter(jobs, lane, order, &status, reason, entered);
+
+    if (job == NULL)
+        return status;
+    job_show(job, shown);
+    job = wait_or_give_up(jobs, shown->id);
+    if (job == NULL)
+        return VAAI_NAS_FAULT;
+    job_show(job, shown);
+    if (shown->state == VAAI_NAS_COMPLETE)
+        return VAAI_NAS_OK;
+    const bool active = job_is_active(job);
+    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", active ? "the clone was cancelled and has not ended yet" : shown->reason);
+    return active ? VAAI_NAS_BUSY : shown->status;
 }
 
 enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *shown,
@@ -220,42 +241,16 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
     bool entered = false;
 
     pthread_mutex_lock(&jobs->lock);
-    enum place place = place_of(&order->clone);
-    if (!take_place(jobs, place)) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "too many wait for clones; nothing was done: try again");
+    struct lane *lane = lane_find(jobs, order);
+    if (lane == NULL || jobs_active_of_host(jobs, lane, order->host) >= CALLERS_HOST_MAX || !take_place(jobs, lane)) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "too many callers wait for clones; nothing was changed: try again");
     } else {
-        struct job *job = find_or_enter(jobs, order, &status, reason, &entered);
-        if (job != NULL) {
-            job = wait_or_give_up(jobs, job->shown.id);
-            status = job == NULL ? VAAI_NAS_FAULT : VAAI_NAS_OK; /* forgotten: 1024 others have ended since */
-        }
-        if (job != NULL) {
-            job_show(job, shown);
-            if (shown->state != VAAI_NAS_COMPLETE) {
-                status = job_is_active(job) ? VAAI_NAS_BUSY : shown->status;
-                snprintf(reason, VAAI_NAS_REASON_SIZE, "%s",
-                         job_is_active(job) ? "it was told to end, and has not yet" : shown->reason);
-            }
-        }
-        jobs->waiting[place]--;
+        status = do_in_place(jobs, lane, order, shown, reason, &entered);
+        leave_place(jobs, lane);
     }
     pthread_mutex_unlock(&jobs->lock);
     if (!entered)
         jobs_free_order(jobs->adapter, order);
-    return status;
-}
-
-enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint64_t *id)
-{
-    enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
-
-    pthread_mutex_lock(&jobs->lock);
-    const struct job *job = jobs_find_request(jobs, clone);
-    if (job != NULL) {
-        status = job_is_same_request(&job->clone, clone) ? VAAI_NAS_OK : VAAI_NAS_EXISTS;
-        *id = job->shown.id;
-    }
-    pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
@@ -277,99 +272,72 @@ enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, cons
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
-                                       struct vaai_nas_listed_job *shown)
+enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *shown)
 {
-    enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
+    enum vaai_nas_status status;
 
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = wait_for(jobs, id, PLACE_LATER, wait_milliseconds);
-    if (job != NULL && job->shown.export_id == export_id) {
-        show_listed(job, shown);
-        status = VAAI_NAS_OK;
-    } else if (is_of_another_daemon(jobs, id)) {
-        status = VAAI_NAS_INTERRUPTED;
-    }
+    const struct job *job = find_in_export(jobs, id, export_id, &status);
+    if (job != NULL)
+        job_show(job, shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
-                                               struct vaai_nas_listed_job *shown)
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *listed)
 {
-    enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
-
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = jobs_find_destination(jobs, device, inode, "");
     if (job != NULL) {
-        show_listed(job, shown);
-        status = VAAI_NAS_OK;
+        job_show(job, &listed->job);
+        listed->destination = job->clone.destination;
+        listed->owner = job->owner;
     }
     pthread_mutex_unlock(&jobs->lock);
+    return job != NULL ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
+}
+
+enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *shown)
+{
+    pthread_mutex_lock(&jobs->lock);
+    const enum vaai_nas_status status = cancel(jobs, jobs_find_destination(jobs, device, inode, ""), shown);
+    pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
-void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_listed_job *list, uint32_t *count)
+enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *shown)
 {
-    uint32_t used = 0;
+    enum vaai_nas_status status;
 
     pthread_mutex_lock(&jobs->lock);
-    for (const struct job *job = jobs->newest; job != NULL && used < *count; job = job->older)
-        if (job->shown.export_id == export_id)
-            show_listed(job, &list[used++]);
-    pthread_mutex_unlock(&jobs->lock);
-    *count = used;
-}
-
-/* With the lock held. `job` may be NULL: there is none with this id. */
-static enum vaai_nas_status cancel(struct vaai_nas_jobs *jobs, struct job *job, uint64_t id, struct vaai_nas_job *shown)
-{
-    if (job == NULL)
-        return id != 0 && is_of_another_daemon(jobs, id) ? VAAI_NAS_INTERRUPTED : VAAI_NAS_NOT_FOUND;
-    job->cancelled = true;
-    job_show(job, shown);
-    job = wait_for(jobs, shown->id, PLACE_LATER, jobs->cancel_milliseconds);
+    struct job *job = find_in_export(jobs, id, export_id, &status);
     if (job != NULL)
-        job_show(job, shown);
-    return VAAI_NAS_OK;
-}
-
-enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
-                                          struct vaai_nas_job *shown)
-{
-    pthread_mutex_lock(&jobs->lock);
-    struct job *job = id != 0 ? jobs_find_id(jobs, id) : jobs_find_destination(jobs, device, inode, "");
-    const bool is_it = job != NULL && job->device == device && job->inode == inode;
-    const enum vaai_nas_status status = cancel(jobs, is_it ? job : NULL, id, shown);
+        status = cancel(jobs, job, shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_cancel_id(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *shown)
+/* A job of the export that is active; `cancelled`: also those that are cancelled already. */
+static struct job *find_active(struct vaai_nas_jobs *jobs, uint16_t export_id, bool cancelled)
 {
-    pthread_mutex_lock(&jobs->lock);
-    struct job *job = jobs_find_id(jobs, id);
-    const bool is_it = job != NULL && job->shown.export_id == export_id;
-    const enum vaai_nas_status status = cancel(jobs, is_it ? job : NULL, id, shown);
-    pthread_mutex_unlock(&jobs->lock);
-    return status;
+    struct job *job = jobs->newest;
+
+    while (job != NULL && (!job_is_active(job) || (job->cancelled && !cancelled) ||
+                           (job->shown.export_id != export_id && job->source_export_id != export_id)))
+        job = job->older;
+    return job;
 }
 
 bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, const struct timespec *until)
 {
-    bool active, in_time = true;
+    struct job *job;
 
     pthread_mutex_lock(&jobs->lock);
-    do {
-        active = false;
-        for (struct job *job = jobs->newest; job != NULL; job = job->older)
-            if (job_is_active(job) && (job->shown.export_id == export_id || job->source_export_id == export_id)) {
-                job->cancelled = true;
-                active = true;
-            }
-        if (active)
-            in_time = pthread_cond_timedwait(&jobs->ended, &jobs->lock, until) == 0;
-    } while (active && in_time);
+    while ((job = find_active(jobs, export_id, false)) != NULL)
+        job_cancel(job);
+    while (find_active(jobs, export_id, true) != NULL && pthread_cond_timedwait(&jobs->ended, &jobs->lock, until) == 0)
+        ;
+    job = find_active(jobs, export_id, true);
     pthread_mutex_unlock(&jobs->lock);
-    return !active;
+    return job == NULL;
 }

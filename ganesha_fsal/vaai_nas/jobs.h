@@ -7,7 +7,11 @@
 #include "../fileops/clone.h"
 #include "service.h"
 
-/* The clones under way and those that ended lately: a bounded table, a queue, threads that work it off. Thread-safe. */
+/*
+ * Clones under way and those that ended lately: a bounded table, and threads that make the clones. Thread-safe.
+ * Each pair of pools (source, destination) is a lane with threads and limits of its own, so that a pool that hangs stops only itself.
+ * In a lane no host gets more than half of the threads.
+ */
 
 struct vaai_nas_jobs;
 
@@ -16,72 +20,56 @@ struct vaai_nas_order {
     struct vaai_nas_clone clone;
     struct vaai_nas_file source, destination;
     uint64_t total_bytes;
+    mode_t mode; /* of a file made by name */
     char host[VAAI_NAS_HOST_SIZE];
 };
 
-/* The order as fileops wants it, without progress. */
-void vaai_nas_order_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request);
-
-/* What fileops_clone() answered: the status, and a sentence that says what became of the destination too. */
-enum vaai_nas_status vaai_nas_status_of_clone(int error);
-void vaai_nas_describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
-                               char reason[VAAI_NAS_REASON_SIZE]);
+/* Checks the order without changing anything. */
+enum vaai_nas_status vaai_nas_check_order(const struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE]);
 
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters);
 void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs);
 
 /*
- * Enters the order, or finds the job of the same request: by request id, or one without an id that is under way between the same
- * files. Takes the order's files over whatever is returned. EXISTS: the request id belongs to another request. BUSY: the
- * destination is being written by another job, or there are too many. STALE: an export is being removed. FAULT: no memory.
+ * Enters the order, or finds the job of the same request: by request id, or without one if it is active between the same files.
+ * Waits at most wait_milliseconds for the job's end. Owns the order's files from now on, whatever it returns.
+ * EXISTS: the request id belongs to another request. BUSY: another job writes the destination, or a limit is reached.
+ * STALE: the export is being removed. FAULT: no memory or thread.
  */
 enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, uint32_t wait_milliseconds,
                                           struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE]);
 
 /*
- * The same, answered when the clone is complete. BUSY, with nothing begun, where too many wait. What takes longer than
- * the options' do_milliseconds is cancelled, and BUSY. Else the status of a job that failed. `job` is set where a job was found or entered.
+ * The same, but returns OK only when the clone is complete. After the options' do_milliseconds it cancels the clone and returns BUSY.
+ * BUSY without a job if too many callers wait. Otherwise the status of the failed job. `job` is set if there is a job.
  */
 enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *job,
                                       char reason[VAAI_NAS_REASON_SIZE]);
 
-/* A job, and what tells who may see whose it is. */
+/* A job with what decides who may see it. */
 struct vaai_nas_listed_job {
     struct vaai_nas_job job;
     struct vaai_nas_handle destination; /* as the clone was given it */
-    uid_t owner;                        /* who asked, squashed */
+    uid_t owner;                        /* the caller's user, squashed */
 };
 
-/* The job an earlier call with this request id made, when it was for the same request. NOT_FOUND, EXISTS as above. */
-enum vaai_nas_status vaai_nas_jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone,
-                                                uint64_t *id);
-
-/*
- * The job that writes to the export and has the clone's request id, when it was asked for by the same paths: EXISTS where it was for another request,
- * NOT_FOUND where there is none.
- */
+/* The job of the clone's request id that writes to the export. NOT_FOUND: none. EXISTS: the id belongs to other paths. */
 enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint16_t export_id,
                                                 struct vaai_nas_job *job);
 
-enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, uint32_t wait_milliseconds,
-                                       struct vaai_nas_listed_job *job);
+/* A job that writes to the export. INTERRUPTED: an id of an earlier daemon. */
+enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
 
 /* The latest job whose destination is this file. */
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
-                                               struct vaai_nas_listed_job *job);
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *job);
 
-void vaai_nas_jobs_list(struct vaai_nas_jobs *jobs, uint16_t export_id, struct vaai_nas_listed_job *list, uint32_t *count);
-
-/* id 0: the latest whose destination is the file. NOT_FOUND also where the job has another destination. */
-enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, dev_t device, ino_t inode,
-                                          struct vaai_nas_job *job);
-
-/* By its id and the export that it writes to, whatever became of its destination. */
-enum vaai_nas_status vaai_nas_jobs_cancel_id(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
+/* Cancels a job, and waits at most the options' cancel_milliseconds for its end. OK also if it had ended, or has not ended yet: see `job`. */
+enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *job);
+enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
 
 /*
- * Cancels those that read or write in the export, and waits until none is active. false where some still are at `until`, of
- * CLOCK_MONOTONIC. That no others enter is the adapter's part (is_ending).
+ * Cancels all jobs that read or write in the export, and waits until `until` (CLOCK_MONOTONIC). false if some are still active.
+ * The adapter's is_ending() keeps new jobs out.
  */
 bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, const struct timespec *until);
 

@@ -7,46 +7,54 @@
 
 #include "jobs.h"
 
-/* What jobs.c (what is asked), job_table.c and job_run.c (the threads) share. */
+/* Shared by jobs.c (requests), job_table.c and job_run.c (lanes and their threads). */
 
-#define PLACES 3
-#define WORKERS_MAX 64u /* of each of the two kinds */
+#define WORKERS_MAX 16u
 
 struct job {
     struct job *older;       /* in the table, newest first */
-    struct job *queued_next; /* in its queue, oldest first */
+    struct job *queued_next; /* in its lane, oldest first */
     struct vaai_nas_jobs *jobs;
+    struct lane *lane;
     struct vaai_nas_order *order; /* NULL once it has ended */
     struct vaai_nas_clone clone;
-    dev_t device; /* of the destination: a file, or the directory the name is in */
+    dev_t device; /* of the destination: the file, or the directory of the name */
     ino_t inode;
-    uid_t owner; /* who asked, squashed */
+    uid_t owner;
     struct timespec began, ended;
     bool cancelled;
-    bool given_up; /* cancelled because nobody may wait for it longer */
+    bool given_up; /* cancelled because its caller can't wait longer */
     uint16_t source_export_id;
     struct vaai_nas_job shown;
 };
 
-struct queue {
-    struct job *head, **tail;
+/* Clones from one pool to one pool. Lanes live as long as the service: there are few pools. */
+struct lane {
+    struct lane *next;
+    struct vaai_nas_jobs *jobs;
+    char source[VAAI_NAS_POOL_SIZE], destination[VAAI_NAS_POOL_SIZE];
+    struct job *head;     /* waiting, oldest first */
+    pthread_cond_t work;  /* a job may be startable, or the service ends */
+    size_t active;        /* jobs waiting and running */
+    size_t callers;       /* calls that wait for jobs of this lane */
+    size_t running[2];    /* by clone.fast */
+    unsigned int threads, idle;
+    pthread_t thread[2 * WORKERS_MAX];
 };
 
 struct vaai_nas_jobs {
     const struct vaai_nas_adapter *adapter;
     struct vaai_nas_counters *counters;
     uint32_t do_milliseconds, cancel_milliseconds;
+    unsigned int workers; /* of a lane, for each of the two kinds of clones */
     pthread_mutex_t lock;
-    pthread_cond_t work;  /* a queue is not empty, or it ends */
-    pthread_cond_t ended; /* some job has ended */
+    pthread_cond_t ended; /* a job has ended */
     struct job *newest;
-    struct queue fast, any;                     /* clones that never copy, and those that may */
-    size_t known, active;
-    size_t waiting[PLACES]; /* calls, by what they wait for */
-    uint64_t first_id, next_id; /* from the time of the start on: another daemon's are others */
+    struct lane *lanes;
+    size_t known;
+    size_t callers;             /* of all lanes */
+    uint64_t first_id, next_id; /* begin with the time of the start: ids of earlier daemons are smaller */
     bool stopping;
-    unsigned int workers;
-    pthread_t threads[2 * WORKERS_MAX];
 };
 
 static inline bool job_is_active(const struct job *job)
@@ -56,27 +64,34 @@ static inline bool job_is_active(const struct job *job)
 
 bool job_has_request_id(const struct vaai_nas_clone *clone);
 
-/* The same in all but the request id. */
+/* Compares all but the request id. */
 bool job_is_same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other);
 
-/* These want the lock held. */
+/* The functions below need the lock. */
 
-/* The job as it is at this moment. */
+/* The job as it is now. */
 void job_show(const struct job *job, struct vaai_nas_job *shown);
 
-/* NULL for none. By request id: also where the clone has none. By destination: the latest. */
+/* The latest one, or NULL. */
 struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone);
 struct job *jobs_find_id(struct vaai_nas_jobs *jobs, uint64_t id);
 struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name);
 
-/* A new job in the table and in its queue; the oldest that has ended makes room. NULL without memory. */
-struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order);
+size_t jobs_active_of_host(const struct vaai_nas_jobs *jobs, const struct lane *lane, const char *host);
 
-void jobs_enqueue(struct vaai_nas_jobs *jobs, struct job *job);
+/* A new job in the table and in the lane's queue. The oldest that has ended makes room. NULL: no memory or no thread. */
+struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order);
 
-/* Starts `workers` threads for all clones, and as many for fast ones alone. Their number is jobs->workers then. */
-void jobs_start_workers(struct vaai_nas_jobs *jobs, unsigned int workers);
+/* The order's lane, made if needed. NULL: no memory. */
+struct lane *lane_find(struct vaai_nas_jobs *jobs, const struct vaai_nas_order *order);
 
+/* Queues the job for its lane's threads. false: there is no thread, and none can be started. */
+bool lane_enqueue(struct lane *lane, struct job *job);
+
+/* Cancels the job. One that waits ends at once: the lock is released meanwhile. */
+void job_cancel(struct job *job);
+
+/* Does not need the lock. */
 void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_order *order);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 #include "procedure22.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 /* nfsstat3, RFC 1813 2.6. Its own names, as the core's files do not include an NFS server's headers. */
@@ -50,6 +48,9 @@ static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
     [VAAI_NAS_FAULT] = STATUS_SERVERFAULT,
 };
 
+/* A full clone that is refused ends within this time, and its answer says so. */
+#define REFUSED_WITHIN_MILLISECONDS 30u
+
 static void fail(struct procedure22_result *result, enum vaai_nas_status status)
 {
     result->status = nfs_status[status];
@@ -85,33 +86,9 @@ static void show_progress(const struct vaai_nas_job *job, struct procedure22_res
 }
 
 /*
- * The name is a path from the client's mount point. Where it is to be made, the handle is that of the last directory the client found;
- * only when that is the one the path names is the last component to be made in it.
- */
-static enum vaai_nas_status name_in_directory(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                              const struct vaai_nas_handle *directory, const char *path,
-                                              char name[VAAI_NAS_NAME_SIZE + 1])
-{
-    const char *last = strrchr(path, '/');
-    size_t parent_length = last == NULL ? 0 : (size_t)(last - path);
-
-    last = last == NULL ? path : last + 1;
-    if (*last == 0 || strlen(last) > VAAI_NAS_NAME_SIZE)
-        return *last == 0 ? VAAI_NAS_INVALID : VAAI_NAS_NAME_TOO_LONG;
-    strcpy(name, last);
-    while (parent_length > 0 && *path == '/') {
-        path++;
-        parent_length--;
-    }
-    return parent_length == 0 ? VAAI_NAS_OK : vaai_nas_directory_is(service, caller, directory, path, parent_length);
-}
-
-/*
- * The plug-in takes the answer to a lazy clone as its completion, and polls only for a full one; which of the two it asks for is in a
- * flag whose value is not public. So within one export, and into a name, the answer is OK when the clone is complete, and not before: what
- * takes too long is taken back, and busy. Within one export blocks are shared and nothing is copied; where they can't be shared it
- * is told so, and the host copies by itself. A lazy clone never leaves its datastore: into a file of another export copying is right,
- * and the client polls.
+ * The destination's handle tells which clone is asked for. The plug-in creates the file for a full clone, and polls until the clone ends.
+ * For a fast clone the handle is the directory and the server makes the file. The plug-in takes that answer as completion.
+ * Within one export a fast clone shares blocks or is refused.
  */
 static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                        const struct procedure22_request *request, struct procedure22_result *result)
@@ -121,7 +98,7 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
     struct vaai_nas_job job;
     bool is_directory, same_export;
 
-    if (request->kind != PROCEDURE22_NEED_SOURCE || request->name_length < 2) {
+    if (request->kind != PROCEDURE22_NEED_SOURCE) {
         fail(result, VAAI_NAS_INVALID);
         return;
     }
@@ -130,12 +107,12 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
     enum vaai_nas_status status =
         vaai_nas_look(service, caller, &clone.destination, &clone.source, &is_directory, &same_export);
     if (status == VAAI_NAS_OK && is_directory)
-        status = name_in_directory(service, caller, &clone.destination, request->name, clone.name);
-    clone.fast = same_export;
-    clone.promised = !is_directory; /* a full clone comes into a file; should it be a lazy one, more is promised rather than less */
-    if (status == VAAI_NAS_OK)
-        status = clone.fast || clone.name[0] != 0 ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
-                                                  : vaai_nas_start_clone(service, caller, &clone, 0, &job, NULL);
+        status = vaai_nas_split_path(service, caller, &clone.destination, request->name, clone.name);
+    if (status == VAAI_NAS_OK) {
+        clone.fast = is_directory && same_export;
+        status = is_directory ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
+                              : vaai_nas_start_clone(service, caller, &clone, REFUSED_WITHIN_MILLISECONDS, &job, NULL);
+    }
     if (status == VAAI_NAS_OK)
         show_progress(&job, result);
     else
@@ -153,10 +130,7 @@ static void supported(struct vaai_nas_service *service, const struct vaai_nas_ca
         fail(result, status);
         return;
     }
-    /*
-     * A plug-in takes "not supported" for a reservation as its success. So reservations are always supported, and each that can't be
-     * held is refused (statistics_or_reserve).
-     */
+    /* A plug-in takes "not supported" for success. So Reserve Space is always supported, and refused as disk full. */
     bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.fast_clone
                : request->command == PROCEDURE22_RESERVE_SUPPORTED ? true
                                                                    : capabilities.statistics;
@@ -170,11 +144,11 @@ static void statistics_or_reserve(struct vaai_nas_service *service, const struct
 {
     struct vaai_nas_statistics statistics;
     enum vaai_nas_status status = request->command == PROCEDURE22_RESERVE_SPACE
-                                      ? vaai_nas_reserve(service, caller, handle, &statistics, NULL)
+                                      ? vaai_nas_reserve(service, caller, handle, &statistics)
                                       : vaai_nas_get_statistics(service, caller, handle, &statistics);
 
     if (request->command == PROCEDURE22_RESERVE_SPACE && status == VAAI_NAS_NOT_SUPPORTED)
-        status = VAAI_NAS_NO_SPACE; /* a plug-in takes "not supported" as success */
+        status = VAAI_NAS_NO_SPACE;
     if (status != VAAI_NAS_OK) {
         fail(result, status);
         return;
@@ -183,6 +157,8 @@ static void statistics_or_reserve(struct vaai_nas_service *service, const struct
     result->allocated = statistics.allocated_bytes;
     result->unique = statistics.unique_bytes;
     result->reserved = statistics.reserved_bytes;
+    result->unique_exact = statistics.unique_exact;
+    result->as_of = statistics.as_of;
 }
 
 void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
@@ -217,8 +193,8 @@ void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct v
             fail(result, status);
         break;
     case PROCEDURE22_ABORT_CLONE:
-        status = vaai_nas_cancel_job(service, caller, &handle, 0, &job);
-        if (status == VAAI_NAS_OK && job.state != VAAI_NAS_FAILED) { /* complete before, or still to end */
+        status = vaai_nas_cancel_job_of_file(service, caller, &handle, &job);
+        if (status == VAAI_NAS_OK && job.state != VAAI_NAS_FAILED) { /* it was complete, or has not ended yet */
             show_progress(&job, result);
             status = job.state == VAAI_NAS_COMPLETE ? VAAI_NAS_OK : VAAI_NAS_BUSY;
         }

@@ -20,7 +20,11 @@ enum {
     RESULT_RESERVED = 40,
     RESULT_CLONE_FLAG = 48,
     RESULT_CLONE_OFFSET = 56,
+    RESULT_AS_OF = 64,
+    RESULT_FLAGS = 72,
 };
+
+#define FLAG_UNIQUE_EXACT 1u /* of RESULT_FLAGS */
 
 static uint32_t get_le32(const uint8_t *bytes)
 {
@@ -113,11 +117,10 @@ static enum procedure22_fault decode_argument(const uint8_t *bytes, struct proce
         return PROCEDURE22_ODD_VERSION;
     request->clone_flags = get_le32(bytes + ARGUMENT_CLONE_FLAGS);
     uint32_t name_length = get_le32(bytes + ARGUMENT_NAME_LENGTH);
-    if (name_length == 0)
-        return PROCEDURE22_GOOD;
     const uint8_t *name = bytes + ARGUMENT_NAME;
-    if (name_length > PROCEDURE22_NAME_SIZE || memchr(name, 0, name_length) != name + name_length - 1)
-        return PROCEDURE22_ODD_NAME;
+    /* A plug-in sends an unusable name with a full clone of a long path. The destination's handle says enough. */
+    if (name_length == 0 || name_length > PROCEDURE22_NAME_SIZE || memchr(name, 0, name_length) != name + name_length - 1)
+        return PROCEDURE22_GOOD;
     request->name_length = name_length;
     memcpy(request->name, name, name_length);
     return PROCEDURE22_GOOD;
@@ -171,6 +174,8 @@ void procedure22_encode_result(const struct procedure22_result *result, uint8_t 
     put_le64(structure + RESULT_RESERVED, result->reserved);
     put_le64(structure + RESULT_CLONE_FLAG, result->clone_flag);
     put_le64(structure + RESULT_CLONE_OFFSET, result->clone_offset);
+    put_le64(structure + RESULT_AS_OF, result->as_of);
+    put_le64(structure + RESULT_FLAGS, result->unique_exact ? FLAG_UNIQUE_EXACT : 0);
 }
 
 bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct procedure22_result *result)
@@ -192,5 +197,7 @@ bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct proce
     result->reserved = get_le64(structure + RESULT_RESERVED);
     result->clone_flag = get_le64(structure + RESULT_CLONE_FLAG);
     result->clone_offset = get_le64(structure + RESULT_CLONE_OFFSET);
+    result->as_of = get_le64(structure + RESULT_AS_OF);
+    result->unique_exact = (get_le64(structure + RESULT_FLAGS) & FLAG_UNIQUE_EXACT) != 0;
     return true;
 }

@@ -62,7 +62,7 @@ struct procedure22_request {
     uint64_t version;
     uint32_t command;
     uint32_t clone_flags; /* bits of VMware's SDK, whose values are not public: nothing is derived from them */
-    uint32_t name_length; /* with its NUL; 0 for no name */
+    uint32_t name_length; /* with its NUL; 0 for no name, and for one without NUL where its length says */
     char name[PROCEDURE22_NAME_SIZE]; /* always ends with NUL after decoding */
 };
 
@@ -73,6 +73,9 @@ struct procedure22_result {
     int32_t result;
     uint64_t total, allocated, unique, reserved; /* bytes */
     uint64_t clone_flag, clone_offset;
+    /* In the last two words, which plug-ins do not read: */
+    uint64_t as_of;    /* when `unique` was counted: seconds since 1970; 0: unknown */
+    bool unique_exact; /* false: `unique` is an upper bound */
 };
 
 /* What is wrong with the bytes of a call. */
@@ -81,11 +84,10 @@ enum procedure22_fault {
     PROCEDURE22_NO_XDR,        /* cut short, lengths beyond their bounds: GARBAGE_ARGS (RFC 5531 9) */
     PROCEDURE22_ODD_ARGUMENT,  /* well-formed XDR, but cmdarg has another length */
     PROCEDURE22_ODD_VERSION,   /* a version other than 1 */
-    PROCEDURE22_ODD_NAME,      /* the name has no NUL where name_length says, or one before */
 };
 
 /*
- * Decodes a call. For ODD_ARGUMENT the handles are decoded; for ODD_VERSION and ODD_NAME `version` and `command` are, too. Bytes after
+ * Decodes a call. For ODD_ARGUMENT the handles are decoded; for ODD_VERSION `version` and `command` are, too. Bytes after
  * the arguments are refused as NO_XDR.
  */
 enum procedure22_fault procedure22_decode_request(const uint8_t *bytes, size_t length, struct procedure22_request *request);

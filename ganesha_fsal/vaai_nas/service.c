@@ -22,6 +22,7 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
         return NULL;
     service->adapter = options->adapter;
     file_calls_init(&service->file_calls);
+    pthread_mutex_init(&service->probed_lock, NULL);
     service->counters = vaai_nas_counters_new();
     if (service->counters != NULL)
         service->jobs = vaai_nas_jobs_new(options, service->counters);
@@ -39,6 +40,7 @@ void vaai_nas_service_free(struct vaai_nas_service *service)
     vaai_nas_jobs_free(service->jobs);
     vaai_nas_counters_free(service->counters);
     file_calls_destroy(&service->file_calls);
+    pthread_mutex_destroy(&service->probed_lock);
     free(service);
 }
 
@@ -82,16 +84,17 @@ void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file)
 }
 
 /*
- * Whether files of the directory's file system can share blocks. Asks for a range of a file without data to be cloned onto itself:
- * EINVAL says that only the overlap was wrong.
+ * Whether files of the directory's file system can share blocks. Asks to clone a range of an empty file onto itself: EINVAL means
+ * that only the overlap is wrong. *known: the answer holds for good.
  */
-static bool shares_blocks(int directory)
+static bool probe_sharing(int directory, bool *known)
 {
-    int file = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    const int file = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     bool shares = false;
 
-    if (file < 0)
-        return false;
+    *known = file >= 0;
+    if (file < 0) /* a full pool: a fast clone may still work, or says that the disk is full */
+        return errno == ENOSPC || errno == EDQUOT;
     if (ftruncate(file, 1 << 20) == 0) {
         struct file_clone_range range = {.src_fd = file, .src_length = 1 << 20};
         shares = ioctl(file, FICLONERANGE, &range) == 0 || errno == EINVAL;
@@ -100,12 +103,30 @@ static bool shares_blocks(int directory)
     return shares;
 }
 
-static bool can_reserve(struct fileops_space *space)
+/* Probes each file system once. */
+static bool shares_blocks(struct vaai_nas_service *service, const struct vaai_nas_file *directory)
 {
-    struct fileops_space_status status;
+    struct probed *all = service->probed;
+    bool shares = false, known = false;
 
-    fileops_space_status(space, &status);
-    return status.can_reserve;
+    pthread_mutex_lock(&service->probed_lock);
+    for (size_t i = 0; i < service->probed_count && !known; i++) {
+        known = all[i].device == directory->device;
+        shares = all[i].shares;
+    }
+    pthread_mutex_unlock(&service->probed_lock);
+    if (known)
+        return shares;
+    shares = probe_sharing(directory->fd, &known);
+    pthread_mutex_lock(&service->probed_lock);
+    if (known) {
+        const size_t place = service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
+        all[place] = (struct probed){directory->device, shares};
+        if (service->probed_count <= place)
+            service->probed_count = place + 1;
+    }
+    pthread_mutex_unlock(&service->probed_lock);
+    return shares;
 }
 
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
@@ -120,10 +141,7 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
         status = VAAI_NAS_NOT_DIRECTORY;
     if (status == VAAI_NAS_OK) {
         capabilities->statistics = true;
-        capabilities->unique_exact = file.space != NULL;
-        capabilities->clone = !file.read_only;
-        capabilities->fast_clone = !file.read_only && shares_blocks(file.fd);
-        capabilities->reserve = !file.read_only && file.space != NULL && can_reserve(file.space);
+        capabilities->fast_clone = !file.read_only && shares_blocks(service, &file);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
@@ -163,26 +181,66 @@ static const char *below(const char *path, const char *of)
     return path + strspn(path, "/");
 }
 
-enum vaai_nas_status vaai_nas_directory_is(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                           const struct vaai_nas_handle *directory, const char *path, size_t length)
+/* `path` with one slash between names, and none before or after them; false if it is too long. */
+static bool normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
 {
-    struct vaai_nas_file file;
-    char descriptor[32], found[VAAI_NAS_PATH_SIZE], root[PATH_MAX];
-    enum vaai_nas_status status = service_open(service, caller, directory, VAAI_NAS_LOOK, &file);
+    size_t used = 0;
 
+    for (const char *at = path; *at != 0; at++) {
+        if (*at == '/' && (used == 0 || normal[used - 1] == '/'))
+            continue;
+        if (used + 1 >= VAAI_NAS_FILE_PATH_SIZE)
+            return false;
+        normal[used++] = *at;
+    }
+    normal[used] = 0;
+    return true;
+}
+
+/* The directory's path below its export's. */
+static bool find_path(const struct vaai_nas_file *directory, char path[VAAI_NAS_PATH_SIZE])
+{
+    char descriptor[32], found[PATH_MAX], root[PATH_MAX];
+
+    snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", directory->fd);
+    const ssize_t length = readlink(descriptor, found, sizeof(found) - 1);
+    if (length <= 0 || realpath(directory->export_directory, root) == NULL)
+        return false;
+    found[length] = 0;
+    const char *rest = below(found, root);
+    if (rest != NULL)
+        snprintf(path, VAAI_NAS_PATH_SIZE, "%s", rest);
+    return rest != NULL;
+}
+
+enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                         const struct vaai_nas_handle *directory, const char *path,
+                                         char name[VAAI_NAS_NAME_SIZE + 1])
+{
+    char normal[VAAI_NAS_FILE_PATH_SIZE], found[VAAI_NAS_PATH_SIZE];
+    struct vaai_nas_file file;
+
+    if (!normalize(path, normal))
+        return VAAI_NAS_NAME_TOO_LONG;
+    char *slash = strrchr(normal, '/');
+    const char *last = slash == NULL ? normal : slash + 1;
+    if (*last == 0)
+        return VAAI_NAS_INVALID;
+    if (strlen(last) > VAAI_NAS_NAME_SIZE)
+        return VAAI_NAS_NAME_TOO_LONG;
+    strcpy(name, last);
+    enum vaai_nas_status status = service_open(service, caller, directory, VAAI_NAS_LOOK, &file);
     if (status != VAAI_NAS_OK)
         return status;
-    snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", file.fd);
-    ssize_t found_length = readlink(descriptor, found, sizeof(found) - 1);
-    status = VAAI_NAS_NOT_FOUND;
-    if (found_length > 0 && realpath(file.export_directory, root) != NULL) {
-        found[found_length] = 0;
-        const char *rest = below(found, root);
-        if (rest != NULL && strlen(rest) == length && memcmp(rest, path, length) == 0)
-            status = VAAI_NAS_OK;
-    }
+    const bool has_path = find_path(&file, found);
     service_close(service, &file);
-    return status;
+    if (!has_path)
+        return VAAI_NAS_NOT_FOUND;
+    if (strcmp(found, normal) == 0)
+        return VAAI_NAS_IS_DIRECTORY;
+    if (slash != NULL)
+        *slash = 0;
+    return strcmp(found, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
 }
 
 static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
@@ -198,30 +256,22 @@ static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, st
     statistics->unique_bytes = found.unique;
     statistics->unique_exact = found.unique_exact;
     statistics->reserved_bytes = found.reserved;
+    statistics->as_of = (uint64_t)time(NULL);
     return VAAI_NAS_OK;
 }
 
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                      const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics,
-                                      char reason[VAAI_NAS_REASON_SIZE])
+                                      const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics)
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_RESERVE);
-    char ignored[VAAI_NAS_REASON_SIZE];
     struct vaai_nas_file file;
     enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_WRITE, &file);
 
-    if (reason == NULL)
-        reason = ignored;
-    reason[0] = 0;
     if (status == VAAI_NAS_OK) {
         uint64_t reserved = 0;
-        int error = file.space == NULL ? EOPNOTSUPP : fileops_reserve(file.space, file.fd, &reserved);
-        status = vaai_nas_status_of_errno(error);
-        if (error == EOPNOTSUPP)
-            snprintf(reason, VAAI_NAS_REASON_SIZE, "the export's file system can't hold space; nothing was reserved");
-        else if (error == ENOSPC)
-            snprintf(reason, VAAI_NAS_REASON_SIZE, "the pool can't guarantee so much; nothing was reserved: free space or make the file smaller");
-        if (error == 0) {
+        const int error = file.space == NULL ? ENOSPC : fileops_reserve(file.space, file.fd, &reserved);
+        status = error == EOPNOTSUPP ? VAAI_NAS_NO_SPACE : vaai_nas_status_of_errno(error);
+        if (status == VAAI_NAS_OK) {
             service->adapter->changed(&file);
             vaai_nas_count_reserved(service->counters, caller->host, file.export_path, reserved);
             status = read_statistics(&file, statistics);

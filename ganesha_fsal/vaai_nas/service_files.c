@@ -171,7 +171,7 @@ static enum vaai_nas_status find_begun(struct vaai_nas_service *service, uint16_
 {
     const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
 
-    if (clone->dry_run) /* asks what would be, not what was */
+    if (clone->dry_run)
         return VAAI_NAS_NOT_FOUND;
     const enum vaai_nas_status status = vaai_nas_jobs_get_of_paths(service->jobs, clone, export_id, job);
     if (status == VAAI_NAS_EXISTS)
@@ -211,17 +211,12 @@ typedef enum vaai_nas_status about_job(struct vaai_nas_service *service, uint16_
 /* Neither touches a file: a job is told of, and ended, whatever became of its export and of its destination. */
 static enum vaai_nas_status get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
 {
-    struct vaai_nas_listed_job found;
-    const enum vaai_nas_status status = vaai_nas_jobs_get(service->jobs, id, export_id, 0, &found);
-
-    if (status == VAAI_NAS_OK)
-        *job = found.job;
-    return status;
+    return vaai_nas_jobs_get(service->jobs, id, export_id, job);
 }
 
 static enum vaai_nas_status cancel(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
 {
-    return vaai_nas_jobs_cancel_id(service->jobs, id, export_id, job);
+    return vaai_nas_jobs_cancel(service->jobs, id, export_id, job);
 }
 
 static enum vaai_nas_status ask(struct vaai_nas_service *service, about_job *of, uint16_t export_id, uint64_t id,

@@ -2,6 +2,7 @@
 #ifndef VAAI_NAS_SERVICE_INTERNAL_H
 #define VAAI_NAS_SERVICE_INTERNAL_H
 
+#include <pthread.h>
 #include <time.h>
 
 #include "file_calls.h"
@@ -10,11 +11,22 @@
 
 /* What service.c, service_clone.c, service_files.c and service_jobs.c share. */
 
+#define PROBED_MAX 256u
+
+/* A file system, and whether its files can share blocks. */
+struct probed {
+    dev_t device;
+    bool shares;
+};
+
 struct vaai_nas_service {
     const struct vaai_nas_adapter *adapter;
     struct vaai_nas_counters *counters;
     struct vaai_nas_jobs *jobs;
     struct file_calls file_calls;
+    pthread_mutex_t probed_lock;
+    struct probed probed[PROBED_MAX];
+    size_t probed_count, probed_next;
 };
 
 /* An operation that is counted when it ends. */

@@ -3,8 +3,8 @@
 #define VAAI_NAS_STATUS_H
 
 /*
- * What the service answers. Each front door translates it at its own border: to an nfsstat3 (RFC 1813 2.6) with a result of
- * the private structure, or to the enum of the same order in vaai_nas.x.
+ * What the service answers. procedure22.c translates it to an nfsstat3 (RFC 1813 2.6) and a result of the private structure, control.c
+ * to a name.
  */
 enum vaai_nas_status {
     VAAI_NAS_OK = 0,
@@ -12,7 +12,7 @@ enum vaai_nas_status {
     VAAI_NAS_ACCESS,           /* the export, the client's address, or the file's permissions refuse the caller */
     VAAI_NAS_BAD_HANDLE,       /* no handle this server made */
     VAAI_NAS_STALE,            /* the file or its export is gone */
-    VAAI_NAS_EXISTS,           /* a guarded clone, and the destination is there; or the request id is another request's */
+    VAAI_NAS_EXISTS,           /* the destination exists or holds data; or the request id belongs to another request */
     VAAI_NAS_NOT_DIRECTORY,
     VAAI_NAS_IS_DIRECTORY,
     VAAI_NAS_READ_ONLY,        /* the export or the file system */

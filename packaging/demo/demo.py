@@ -79,13 +79,12 @@ class Ports:
     iscsi: int
     nfs: int
     mount: int
-    program: int
     console: int
 
     @property
-    def of_nfs(self) -> tuple[int, int, int]:
+    def of_nfs(self) -> tuple[int, int]:
         """As nfs.PORTS has them."""
-        return (self.nfs, self.mount, self.program)
+        return (self.nfs, self.mount)
 
 
 def free_ports() -> Ports:
@@ -99,8 +98,8 @@ def free_ports() -> Ports:
                     return int(probe.getsockname()[1])
             raise DemoFailed("no free port on 127.0.0.1")
 
-        nfs_port, mount, program = map(free, nfs.PORTS)
-        return Ports(free(ISCSI_PORT), nfs_port, mount, program, free(service.PORT))
+        nfs_port, mount = map(free, nfs.PORTS)
+        return Ports(free(ISCSI_PORT), nfs_port, mount, free(service.PORT))
 
 
 def serve_command(device: str, listen: str, advertise: str, console: str) -> list[str]:
@@ -205,7 +204,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     copies = "share blocks (zvol_clone is loaded)" if served["zvol_clone"] else "are read and written (zvol_clone is not loaded)"
     disk = STATE / "disk.raw"
     nfs_ports = f"nfsport={ports.nfs}&mountport={ports.mount}"
-    given = ("--nfs-port", str(ports.nfs), "--mount-port", str(ports.mount), "--program-port", str(ports.program))
+    given = ("--nfs-port", str(ports.nfs), "--mount-port", str(ports.mount))
     vaai_nas = in_environment(str(VAAI_NAS), *given)
     export = f"127.0.0.1:{nfs.EXPORT}"
     return f"""
@@ -216,7 +215,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     LUN 0, LUN 1   4 GiB each, thin, on zvols of the OpenZFS kernel module in {running.where}
     offloads       ATS, XCOPY, WRITE SAME, UNMAP; copies {copies}
     NFS export     {export}, a dataset there: NFSv3 to 4.2 at port {ports.nfs}, MOUNT at {ports.mount}; every user is nobody
-    VAAI-NAS       full and fast clones, reservations, statistics: at port {ports.program}, and as procedure 22 of NFSv3
+    VAAI-NAS       full and fast clones, reservations, statistics: procedure 22 of NFSv3
     console        https://127.0.0.1:{ports.console}, {how_to_enter(served["console"])}
                    certificate's SHA-256 {served["console"]["fingerprint"]}
     its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports beside {nfs.EXPORT},
@@ -268,7 +267,7 @@ def facts(running: Running, ports: Ports, served: Mapping[str, Any]) -> Mapping[
     nfs_facts = {
         "address": "127.0.0.1",
         "export": nfs.EXPORT,
-        **{"port": ports.nfs, "mount_port": ports.mount, "vaai_nas_port": ports.program},
+        **{"port": ports.nfs, "mount_port": ports.mount},
         "vaai_nas": in_environment(str(VAAI_NAS)),
     }
     console = {

@@ -25,8 +25,8 @@ from programs import END_WITH_US, DemoError, Ending, Stopped, StopSignal, end, r
 from service import BUS, HERE, NFS_STATISTICS, OWN_MOUNTS, USER  # noqa: E402
 
 EXPORT = "/demo"
-NFS_PORT, MOUNT_PORT, PROGRAM_PORT, RPCBIND_PORT = 2049, 20048, 20049, 111
-PORTS = (NFS_PORT, MOUNT_PORT, PROGRAM_PORT)
+NFS_PORT, MOUNT_PORT, RPCBIND_PORT = 2049, 20048, 111
+PORTS = (NFS_PORT, MOUNT_PORT)
 """What clients need; in this order in JSON and on the command line."""
 PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
 STORE = OWN_MOUNTS / "nfs"
@@ -68,7 +68,7 @@ NFS_CORE_PARAM {{
   Plugins_Dir = "{plugins}";
 }}
 NFSv4 {{ Only_Numeric_Owners = true; Graceless = true; RecoveryBackend = fs; RecoveryRoot = "{recovery}"; }}
-VAAI_NAS {{ Port = {PROGRAM_PORT}; Control_Socket = "{NFS_STATISTICS}"; Control_User = {USER}; }}
+VAAI_NAS {{ Control_Socket = "{NFS_STATISTICS}"; Control_User = {USER}; }}
 EXPORT {{
   Export_Id = 1; Path = "{STORE}"; Pseudo = "{EXPORT}"; Protocols = 3, 4; Transports = TCP; SecType = sys;
   Access_Type = RW; Squash = All_Squash; Anonymous_Uid = {NOBODY}; Anonymous_Gid = {NOBODY};
@@ -159,7 +159,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--log", required=True, type=Path, help="the daemon's log")
     parser.add_argument("--ready", required=True, type=Path, help="file that is made once it serves")
     ports_help = "serve at these ports of 127.0.0.1 from a network of its own, instead of at the usual ones of all addresses"
-    parser.add_argument("--own-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT", "PROGRAM"), help=ports_help)
+    parser.add_argument("--own-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT"), help=ports_help)
     options = parser.parse_args(words)
     stop = StopSignal()
     try:

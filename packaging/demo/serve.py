@@ -268,7 +268,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--iqn", required=True)
     parser.add_argument("--fsal", required=True, help="libfsalzvaai.so")
     parser.add_argument("--ganesha-library", required=True, help="folder of the patched libganesha_nfsd")
-    parser.add_argument("--nfs-own-network", type=int, nargs=3, help="--own-network of nfs.py")
+    parser.add_argument("--nfs-own-network", type=int, nargs=2, help="--own-network of nfs.py")
     parser.add_argument("--appliance", required=True, type=Path, help="folder with the package `appliance` and the console")
     parser.add_argument("--console", required=True, help="ADDRESS:PORT of the API and the console")
     options = parser.parse_args(words)

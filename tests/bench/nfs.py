@@ -1,6 +1,6 @@
 """NFS offloads and the cost of FSAL_ZVAAI, in one run of one daemon: in the guest on datasets, natively on XFS (the cost only).
 
-- A clone of a large file with holes, by `vaai-nas` through each door, beside a client of FSAL_VFS that copies it itself: the
+- A clone of a large file with holes, by `vaai-nas`, beside a client of FSAL_VFS that copies it itself: the
   kernel's, over NFSv4.2, which finds holes by SEEK. What makes it stable is in the time. Sharing is proven by bcloneused each
   time, and once for each way by where every block lies (zdb).
 - Many fast clones of a template, then written by four clients; every byte compared.
@@ -144,7 +144,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=("large", "many", "cost"), default=["large", "many", "cost"])
     parser.add_argument("--large", type=int, default=10, metavar="GIB", help="size of the large file (default 10)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of the large clone by each door (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the large clone (default 5)")
     parser.add_argument("--client-rounds", type=int, default=3, help="... and by the client (default 3)")
     parser.add_argument("--clones", type=int, default=200, help="clones of the template (default 200)")
     parser.add_argument("--template", type=int, default=1024, metavar="MIB", help="size of the template (default 1024)")

@@ -19,9 +19,8 @@ from support.programs import run, wait_for
 from support.vaai_nas import COMMAND, vaai_nas
 
 HOST = "127.0.0.1"
-DOORS = ("program", "procedure22")
 WAYS = ("clone", "fast-clone")
-SERVER_COPIES = tuple(f"{way}, {door}" for way in WAYS for door in DOORS)
+SERVER_COPIES = WAYS
 CLIENT_COPIES = "client, FSAL_VFS"
 RECORD = 128 << 10
 
@@ -46,7 +45,7 @@ def noise(path: Path, length: int, run_bytes: int, stride: int) -> int:
 
 @dataclass
 class LargeClones:
-    """Clones of a large file with holes: by the server through each door, and by a client that reads and writes."""
+    """Clones of a large file with holes: by the server, and by a client that reads and writes."""
 
     pool: str
     store: Path
@@ -59,11 +58,10 @@ class LargeClones:
         """Seconds of one clone by the server, the pool synced; proven to be shared. Raises BenchFailed."""
         from integration.kernel.zvol_clone.blocks import pool_property  # noqa: PLC0415  # of the guest
 
-        way, _, door = name.partition(", ")
         before = pool_property(self.pool, "bcloneused")
 
         def clone() -> None:
-            found = vaai_nas("--door", door, way, f"{HOST}:/zvaai", "source", "copy")
+            found = vaai_nas(name, f"{HOST}:/zvaai", "source", "copy")
             if found.returncode != 0:
                 raise BenchFailed(found.stderr)
             run("zpool", "sync", self.pool)

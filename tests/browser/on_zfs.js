@@ -131,7 +131,7 @@ async function story() {
 
   say("a file cloned by VAAI-NAS");
   await open("second", "VAAI");
-  const ports = ["--nfs-port", demo.nfs.port, "--mount-port", demo.nfs.mount_port, "--program-port", demo.nfs.vaai_nas_port];
+  const ports = ["--nfs-port", demo.nfs.port, "--mount-port", demo.nfs.mount_port];
   await run(process.env.ZVAAI_VAAI_NAS, ...ports.map(String), "fast-clone", `${demo.nfs.address}:${second.share}`, "disk", "clone");
   await page.getByRole("row", { name: "Fast File Clone" }).getByRole("gridcell", { name: "1", exact: true }).waitFor();
   await figure("Cloned").getByText("32 MiB", { exact: true }).waitFor();

@@ -268,7 +268,7 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
 
     # Somebody has the usual ports now.
     with contextlib.ExitStack() as stack:
-        numbers = ("port", "mount_port", "vaai_nas_port")
+        numbers = ("port", "mount_port")
         for number in numbers:
             stack.enter_context(socket.create_server((answer["address"], answer[number])))
         again = demo.start()["nfs"]

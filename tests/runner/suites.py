@@ -71,6 +71,7 @@ NFS = ("ganesha_fsal", "packaging/ganesha")
 CHECKS = (
     Suite("lint-python", "mypy, ruff", Run.CHECK, ["tests/lint", "python"], covers=["appliance", "tests", "packaging"]),
     Suite("lint-rust", "rustfmt, clippy, imports between crates", Run.CHECK, ["tests/lint", "rust"], covers=["zvol_target"]),
+    Suite("lint-text", "short sentences, agreed words", Run.CHECK, ["tests/lint", "text"], covers=["docs", "README.md"]),
     Suite("lint-shell", "shellcheck", Run.CHECK, ["tests/lint", "shell"], covers=["packaging", "tests"], seconds=10),
     Suite(
         "console",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import dataclass
 
 from support.onc_rpc import NFS_PROGRAM, Nfs3, Reader, opaque
@@ -38,6 +39,8 @@ class Result:
     reserved: int
     clone_flag: int
     clone_offset: int
+    as_of: int
+    flags: int
 
 
 def decode(results: bytes) -> Result:
@@ -46,7 +49,7 @@ def decode(results: bytes) -> Result:
     status, structure = reader.uint32(), reader.opaque()
     reader.end()
     assert len(structure) == 80, f"cmdres has {len(structure)} bytes"
-    return Result(status, *struct.unpack("<QIi6Q16x", structure))
+    return Result(status, *struct.unpack("<QIi8Q", structure))
 
 
 class Procedure22:
@@ -64,5 +67,13 @@ class Procedure22:
         return self.raw(arguments(handle, None, argument(command)))
 
     def clone(self, source: bytes, destination: bytes, path: str) -> Result:
-        """Command 1. `destination` is a file, or the directory that the last component of `path` is to be made in."""
+        """Command 1. `destination` is a file, or the directory that the last component of `path` is made in."""
         return self.raw(arguments(destination, source, argument(CLONE, path.encode())))
+
+    def full_clone(self, source: bytes, destination: bytes) -> Result:
+        """A clone into a file, polled until it ends: the answer that says how."""
+        result = self.clone(source, destination, "")
+        while result.status == 0 and result.clone_flag != COMPLETE:
+            time.sleep(0.01)
+            result = self.command(PROGRESS, destination)
+        return result

@@ -101,6 +101,7 @@ class Response:
 
 GOOD = 0x00
 CHECK_CONDITION = 0x02
+BUSY = 0x08
 
 
 def keys(text: bytes) -> dict[str, str]:
@@ -176,6 +177,7 @@ class Session:
         account: Account | None = None,
         lun: int = 0,
         source: str | None = None,
+        isid: int | None = None,
     ) -> None:
         self.connection = Connection(portal, source)
         self.lun = lun
@@ -184,7 +186,8 @@ class Session:
         self._names = {"InitiatorName": initiator, "TargetName": iqn, "SessionType": "Normal"}
         self._settings = {"HeaderDigest": "None", "DataDigest": "None", "MaxRecvDataSegmentLength": "262144", **(settings or {})}
         self._account = account
-        self._isid = 0x80_0000_0000_00 | next(Session._isids)
+        self.isid = 0x80_0000_0000_00 | next(Session._isids) if isid is None else isid
+        """With the initiator's name, who the initiator port is."""
         self._tags = itertools.count(1)
         self._commands: dict[int, _Task] = {}
         self._others: dict[int, asyncio.Future[Pdu]] = {}
@@ -231,7 +234,7 @@ class Session:
         request = Pdu(data=text_of(pairs))
         request.header[0] = Opcode.LOGIN_REQUEST | IMMEDIATE
         request.header[1] = stage << 2 | (FINAL | next_stage if next_stage is not None else 0)
-        request.put(8, self._isid, 6)
+        request.put(8, self.isid, 6)
         request.put(24, self.command_number)
         request.put(28, self.expected_status_number)
         await self.connection.send(request)

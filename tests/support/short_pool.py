@@ -123,9 +123,9 @@ def space(target: Target, number: int = 0) -> dict[str, Any]:
 
 
 def is_held(target: Target, number: int = 0) -> bool:
-    """Whether most of what is to be held for a LUN's overwrites is."""
+    """Whether most of a LUN's headroom for overwrites is reserved."""
     known = space(target, number)
-    return bool(known) and known["held_bytes"] >= known["slack_bytes"] * 3 // 4
+    return bool(known) and known["held_bytes"] >= known["headroom_bytes"] * 3 // 4
 
 
 async def ready(session: Session) -> list[tuple[int, int, int]]:

@@ -38,10 +38,10 @@ class DatastoreTold(Versioned):
     """A datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
-    pool is there again, or it is forgotten. `thick` is what it is to be, `reserved` what the target has reserved for it, or what
-    files of an NFS datastore are promised. Of an NFS datastore `thick` is whether files are promised their whole size when a
-    host makes them larger than 1 MiB, `size` its quota (0: none), `block_size` its record size, `share` the path that hosts
-    mount, and `clients` who may beside its host groups.
+    pool is there again, or it is forgotten. `thick`: its whole size is reserved, and it shares no blocks. `reserved` is its
+    refreservation, or what files of an NFS datastore are promised. Of an NFS datastore `thick` is whether files are promised
+    their whole size when a host makes them larger than 1 MiB, `size` its quota (0: none), `block_size` its record size, `share`
+    the path that hosts mount, and `clients` who may beside its host groups.
     """
 
     MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
@@ -81,6 +81,21 @@ class DatastoreTold(Versioned):
     key_status: Literal["available", "unavailable"] | None
 
 
+class DatastoreSpace(Answer):
+    """Bytes of a VMFS datastore on disk, as of the last synced state.
+
+    `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. Null is unknown: the target
+    cannot count.
+    """
+
+    allocated: Bytes | None
+    shared: Bytes | None
+    unique: Bytes | None
+    unique_exact: bool
+    snapshot: Bytes | None
+    as_of: Time | None
+
+
 class DatastorePage(Answer):
     """Datastores, by name."""
 
@@ -115,7 +130,11 @@ class DatastoreAsked(Model):
 
 
 class DatastoreChange(Model):
-    """What to change; a `soft_threshold` of null takes it away. `thick`: of NFS, for what is made or grows from then on."""
+    """What to change; a `soft_threshold` of null takes it away.
+
+    `thick` of VMFS is changed alone: to thick only while the target counts no shared blocks, and the pool has room; to thin at
+    any time. Of NFS: for files that are created or grow from then on.
+    """
 
     name: DatastoreName | None = None
     soft_threshold: Percent | None = None

@@ -185,7 +185,7 @@ def test_an_adopted_volume_stays_what_it_is(appliance: Appliance) -> None:
     for name in ("thick", "thin", "between"):
         store = appliance.job("POST", "/volumes/adopt", {"dataset": f"tank/{name}", "name": name})["result"]["datastore"]
         found[name] = luns(appliance)[store].provisioning
-    assert found == {"thick": "thick", "thin": "thin", "between": "automatic"}
+    assert found == {"thick": "thick", "thin": "thin", "between": "thin"}
 
 
 # --- snapshots of clones

@@ -246,13 +246,6 @@ def test_where_blocks_are_deduplicated_nothing_thick_is_cloned_or_adopted(
     appliance.job("POST", "/volumes/adopt", {"dataset": "tank/older", "name": "older"})
 
 
-def test_a_vmfs_datastore_stays_as_it_was_made(appliance: Appliance) -> None:
-    store = appliance.datastore("block")
-    for thick in (True, False):
-        problem = refused(appliance, "PATCH", f"/datastores/{store}", {"thick": thick}, status=422)
-        assert problem["errors"][0]["field"] == "thick"
-
-
 @pytest.mark.parametrize("thick", [True, False])
 def test_a_server_that_can_not_look_now_is_told_until_it_can(
     thick: bool, appliance: Appliance, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from appliance.zfs.errors import (
     WrongKey,
 )
 from appliance.zfs.model import Properties, Property, Source, Volume
-from appliance.zfs.properties import SETTABLE, On, check_properties, check_user_properties
+from appliance.zfs.properties import SETTABLE, On, check_properties, check_user_properties, thick_refreservation
 from appliance.zfs.simulator.core import operation
 from appliance.zfs.simulator.datasets import Datasets, digest, without_none
 from appliance.zfs.simulator.space import size_of
@@ -81,6 +81,8 @@ class PropertiesAndKeys(Datasets):
             return
         pool, path, dataset = self.find(name)
         check_properties(properties, On.VOLUME if dataset.is_volume else On.FILESYSTEM)
+        if properties.get("refreservation") == "auto":
+            properties = {**properties, "refreservation": str(thick_refreservation(dataset.volsize, dataset.volblocksize))}
         if dataset.mounted and properties.get("mountpoint") not in (None, dataset.local.get("mountpoint")):
             self._not_busy([(path, dataset)], pool)
         before = dict(dataset.local)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The module: /dev/zvol_clone and its two ioctls. */
+/* The module: /dev/zvol_clone and its ioctls. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/build_bug.h>
@@ -10,27 +10,23 @@
 #include <linux/uaccess.h>
 
 #include "clone.h"
+#include "space.h"
 #include "volume.h"
 #include "zfs_binding.h"
 #include "zvol_clone.h"
 
 /* Not shown in sysfs: kernel addresses are nobody's business. */
 static struct zfs_addresses addresses;
-module_param_named(zvol_clone_range, addresses.zvol_clone_range, ulong, 0);
-MODULE_PARM_DESC(zvol_clone_range, "address of zvol_clone_range in the zfs module, from /proc/kallsyms");
-module_param_named(dmu_read_l0_bps, addresses.dmu_read_l0_bps, ulong, 0);
-MODULE_PARM_DESC(dmu_read_l0_bps, "address of dmu_read_l0_bps in the zfs module, from /proc/kallsyms");
-module_param_named(dnode_block_freed, addresses.dnode_block_freed, ulong, 0);
-MODULE_PARM_DESC(dnode_block_freed, "address of dnode_block_freed in the zfs module, from /proc/kallsyms");
-module_param_named(dnode_is_dirty, addresses.dnode_is_dirty, ulong, 0);
-MODULE_PARM_DESC(dnode_is_dirty, "address of dnode_is_dirty in the zfs module, from /proc/kallsyms");
-module_param_named(dnode_next_offset, addresses.dnode_next_offset, ulong, 0);
-MODULE_PARM_DESC(dnode_next_offset, "address of dnode_next_offset in the zfs module, from /proc/kallsyms");
+#define ADDRESS_PARAMETER(function) \
+	module_param_named(function, addresses.function, ulong, 0); \
+	MODULE_PARM_DESC(function, "address of that function in the zfs module, from /proc/kallsyms");
+ZFS_FUNCTIONS(ADDRESS_PARAMETER)
 
 /* The interface has no holes and one size on every architecture, so that 32-bit programs need no translation. */
 static_assert(sizeof(struct zvol_clone_range) == 72);
 static_assert(sizeof(struct zvol_clone_map) == 56);
 static_assert(sizeof(struct zvol_clone_extent) == 16);
+static_assert(sizeof(struct zvol_clone_space) == 96);
 
 static int clone_between(struct zvol_clone_range *request, enum zvol_clone_stopped *stopped)
 {
@@ -131,6 +127,50 @@ static long map_ioctl(struct zvol_clone_map __user *user)
 	return error;
 }
 
+static int space_checked(struct zvol_clone_space *request, enum zvol_clone_stopped *stopped)
+{
+	struct zfs_object object;
+	int error;
+
+	*stopped = ZVOL_CLONE_OTHER_VERSION;
+	if (request->version != ZVOL_CLONE_VERSION) {
+		request->version = ZVOL_CLONE_VERSION;
+		return -ENOTTY;
+	}
+	*stopped = ZVOL_CLONE_BAD_REQUEST;
+	if (request->flags || request->reserved)
+		return -EINVAL;
+	error = zfs_object_acquire(&object, request->fd, stopped);
+	if (error)
+		return error;
+	error = space_of_range(&object, request);
+	*stopped = request->stopped;
+	zfs_object_release(&object);
+	return error;
+}
+
+static long space_ioctl(struct zvol_clone_space __user *user)
+{
+	struct zvol_clone_space request;
+	enum zvol_clone_stopped stopped;
+	int error;
+
+	if (copy_from_user(&request, user, sizeof(request)))
+		return -EFAULT;
+	request.bytes_done = 0;
+	request.allocated = 0;
+	request.shared = 0;
+	request.snapshot = 0;
+	request.deduplicated = 0;
+	request.txg = 0;
+	request.dirty = 0;
+	error = space_checked(&request, &stopped);
+	request.stopped = stopped;
+	if (copy_to_user(user, &request, sizeof(request)))
+		return -EFAULT;
+	return error;
+}
+
 /*
  * Who may call: whoever may open the device, for descriptors the caller holds. They are the permission: a clone changes nothing
  * that the caller could not have written, and gives nothing that the caller could not have read. README.md says more.
@@ -142,6 +182,8 @@ static long zvol_clone_ioctl(struct file *file, unsigned int command, unsigned l
 		return clone_ioctl((void __user *)argument);
 	case ZVOL_CLONE_MAP:
 		return map_ioctl((void __user *)argument);
+	case ZVOL_CLONE_SPACE:
+		return space_ioctl((void __user *)argument);
 	default:
 		return -ENOTTY;
 	}
@@ -187,4 +229,4 @@ module_exit(zvol_clone_exit);
 MODULE_LICENSE("GPL v2");
 MODULE_DESCRIPTION("Clone ranges of blocks between zvols of an unmodified OpenZFS module");
 MODULE_AUTHOR("zvaai");
-MODULE_VERSION("2.0");
+MODULE_VERSION("2.1");

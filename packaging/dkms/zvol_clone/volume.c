@@ -25,8 +25,6 @@
 /* zfs_layout.h was made for this kernel's configuration. */
 static_assert(RW_SEMAPHORE_SIZE == sizeof(struct rw_semaphore));
 
-#define FIELD(zv, offset, type) (*(type *)((char *)(zv) + (offset)))
-
 static struct rw_semaphore *suspend_lock(const struct volume *volume)
 {
 	return &FIELD(volume->zv, ZV_SUSPEND_LOCK, struct rw_semaphore);

@@ -26,6 +26,7 @@
 
 #include "zfs_binding.h"
 #include "zfs_identity.h"
+#include "zfs_layout.h"
 
 #define ZFS_MODULE "zfs"
 #define ZFS_DEVICE "/dev/zfs"
@@ -38,11 +39,22 @@ u64 dnode_block_freed_type(void *, u64);
 int dnode_is_dirty_type(void *);
 int dnode_next_offset_type(void *, int, u64 *, int, u64, u64);
 
-DEFINE_STATIC_CALL_NULL(zvol_clone_range_call, zvol_clone_range_type);
-DEFINE_STATIC_CALL_NULL(dmu_read_l0_bps_call, dmu_read_l0_bps_type);
-DEFINE_STATIC_CALL_NULL(dnode_block_freed_call, dnode_block_freed_type);
-DEFINE_STATIC_CALL_NULL(dnode_is_dirty_call, dnode_is_dirty_type);
-DEFINE_STATIC_CALL_NULL(dnode_next_offset_call, dnode_next_offset_type);
+int dnode_hold_type(void *, u64, const void *, void **);
+void dnode_rele_type(void *, const void *);
+int dbuf_hold_impl_type(void *, u8, u64, int, int, const void *, void **);
+int dbuf_read_type(void *, void *, u32);
+void dbuf_rele_type(void *, const void *);
+int zap_lookup_uint64_by_dnode_type(void *, const u64 *, int, u64, u64, void *);
+u64 bp_get_dsize_type(void *, const void *);
+u64 spa_last_synced_txg_type(void *);
+void rrm_enter_read_type(void *, const void *);
+void rrm_exit_type(void *, const void *);
+
+#define STATIC_CALL_OF(function) DEFINE_STATIC_CALL_NULL(function##_call, function##_type);
+ZFS_FUNCTIONS(STATIC_CALL_OF)
+
+/* Who holds a dnode, a dbuf or a lock: zfs compares it when it is released. */
+static const char holder[] = "zvol_clone";
 
 /* What zfs.ko was when this module was built. In its .modinfo too, so that zvol_clone-load can compare first. */
 static const char expected_version[] = ZFS_IDENTITY_VERSION;
@@ -154,23 +166,16 @@ int zfs_binding_acquire(const struct zfs_addresses *addresses)
 	if (!same("version", expected_version, zfs->version) ||
 	    !same("srcversion", expected_srcversion, zfs->srcversion) || !same_build_id())
 		goto refuse;
-	error = verify_address(addresses->zvol_clone_range, "zvol_clone_range", zfs);
-	if (!error)
-		error = verify_address(addresses->dmu_read_l0_bps, "dmu_read_l0_bps", zfs);
-	if (!error)
-		error = verify_address(addresses->dnode_block_freed, "dnode_block_freed", zfs);
-	if (!error)
-		error = verify_address(addresses->dnode_is_dirty, "dnode_is_dirty", zfs);
-	if (!error)
-		error = verify_address(addresses->dnode_next_offset, "dnode_next_offset", zfs);
+	error = 0;
+#define VERIFY_ADDRESS(function) \
+	if (!error) \
+		error = verify_address(addresses->function, #function, zfs);
+	ZFS_FUNCTIONS(VERIFY_ADDRESS)
 	if (error)
 		goto refuse;
 
-	static_call_update(zvol_clone_range_call, (typeof(&zvol_clone_range_type))addresses->zvol_clone_range);
-	static_call_update(dmu_read_l0_bps_call, (typeof(&dmu_read_l0_bps_type))addresses->dmu_read_l0_bps);
-	static_call_update(dnode_block_freed_call, (typeof(&dnode_block_freed_type))addresses->dnode_block_freed);
-	static_call_update(dnode_is_dirty_call, (typeof(&dnode_is_dirty_type))addresses->dnode_is_dirty);
-	static_call_update(dnode_next_offset_call, (typeof(&dnode_next_offset_type))addresses->dnode_next_offset);
+#define UPDATE_CALL(function) static_call_update(function##_call, (typeof(&function##_type))addresses->function);
+	ZFS_FUNCTIONS(UPDATE_CALL)
 	zfs_module = zfs;
 	return 0;
 
@@ -215,4 +220,57 @@ int zfs_dnode_next_data(void *dnode, u64 *offset)
 {
 	/* As dmu_offset_next() calls it: level 1, one block is enough, of any transaction group. */
 	return static_call(dnode_next_offset_call)(dnode, 0, offset, 1, 1, 0);
+}
+
+int zfs_dnode_hold(void *objset, u64 object, void **dnode)
+{
+	return static_call(dnode_hold_call)(objset, object, holder, dnode);
+}
+
+void zfs_dnode_release(void *dnode)
+{
+	static_call(dnode_rele_call)(dnode, holder);
+}
+
+int zfs_dbuf_hold_indirect(void *dnode, u64 number, void **dbuf)
+{
+	int error = static_call(dbuf_hold_impl_call)(dnode, 1, number, 1, 0, holder, dbuf);
+
+	if (error)
+		return error;
+	error = static_call(dbuf_read_call)(*dbuf, NULL, DBUF_READ_FLAGS);
+	if (error)
+		zfs_dbuf_release(*dbuf);
+	return error;
+}
+
+void zfs_dbuf_release(void *dbuf)
+{
+	static_call(dbuf_rele_call)(dbuf, holder);
+}
+
+int zfs_zap_lookup(void *dnode, u64 key, u64 *value)
+{
+	/* As brt_entry_lookup() of module/zfs/brt.c: a value of 8 bytes, in the byte order of who wrote it. */
+	return static_call(zap_lookup_uint64_by_dnode_call)(dnode, &key, 1, 1, sizeof(*value), value);
+}
+
+u64 zfs_bp_get_dsize(void *spa, const void *block_pointer)
+{
+	return static_call(bp_get_dsize_call)(spa, block_pointer);
+}
+
+u64 zfs_spa_last_synced_txg(void *spa)
+{
+	return static_call(spa_last_synced_txg_call)(spa);
+}
+
+void zfs_teardown_enter(void *lock)
+{
+	static_call(rrm_enter_read_call)(lock, holder);
+}
+
+void zfs_teardown_exit(void *lock)
+{
+	static_call(rrm_exit_call)(lock, holder);
 }

@@ -7,9 +7,32 @@
 
 struct module;
 
+/* A field of a structure of zfs.ko; zfs_layout.h has the offsets. */
+#define FIELD(structure, offset, type) (*(type *)((char *)(structure) + (offset)))
+
+/* Every function that is called. Adding one: here, its type in zfs_binding.c, its prototype in zfs_layout.c. */
+#define ZFS_FUNCTIONS(F) \
+	F(zvol_clone_range) \
+	F(dmu_read_l0_bps) \
+	F(dnode_block_freed) \
+	F(dnode_is_dirty) \
+	F(dnode_next_offset) \
+	F(dnode_hold) \
+	F(dnode_rele) \
+	F(dbuf_hold_impl) \
+	F(dbuf_read) \
+	F(dbuf_rele) \
+	F(zap_lookup_uint64_by_dnode) \
+	F(bp_get_dsize) \
+	F(spa_last_synced_txg) \
+	F(rrm_enter_read) \
+	F(rrm_exit)
+
 /* From /proc/kallsyms. */
 struct zfs_addresses {
-	unsigned long zvol_clone_range, dmu_read_l0_bps, dnode_block_freed, dnode_is_dirty, dnode_next_offset;
+#define ADDRESS(function) unsigned long function;
+	ZFS_FUNCTIONS(ADDRESS)
+#undef ADDRESS
 };
 
 /*
@@ -38,5 +61,29 @@ bool zfs_dnode_is_dirty(void *dnode);
 
 /* dnode_next_offset() there, for data: *offset becomes that of the next block on disk that is no hole. 0; ESRCH: there is none. */
 int zfs_dnode_next_data(void *dnode, u64 *offset);
+
+/* dnode_hold() and dnode_rele() there: 0 or a positive errno; the object's type and block pointers can be read while it is held. */
+int zfs_dnode_hold(void *objset, u64 object, void **dnode);
+void zfs_dnode_release(void *dnode);
+
+/*
+ * Holds and reads the first-level indirect block @number of the dnode. dn_struct_rwlock is held as reader. 0 or a positive errno;
+ * ENOENT: it is a hole.
+ */
+int zfs_dbuf_hold_indirect(void *dnode, u64 number, void **dbuf);
+void zfs_dbuf_release(void *dbuf);
+
+/* zap_lookup_uint64_by_dnode() of module/zfs/zap_micro.c, for a key of one word and a value of 8 bytes. 0 or a positive errno; ENOENT. */
+int zfs_zap_lookup(void *dnode, u64 key, u64 *value);
+
+/* bp_get_dsize() of module/zfs/spa_misc.c: bytes that the block takes, all copies, parity deflated as in st_blocks. */
+u64 zfs_bp_get_dsize(void *spa, const void *block_pointer);
+
+/* spa_last_synced_txg() there. */
+u64 zfs_spa_last_synced_txg(void *spa);
+
+/* rrm_enter_read() and rrm_exit() of module/zfs/rrwlock.c. */
+void zfs_teardown_enter(void *lock);
+void zfs_teardown_exit(void *lock);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool; tell which blocks of one take space.
+ * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool; tell which blocks of one take space; count
+ * how much of a zvol or of a file on OpenZFS is shared.
  *
  * The interface to user space. Programs of any licence may include this file.
  */
@@ -42,6 +43,7 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_SIGNAL = 18,			/* EINTR */
 	ZVOL_CLONE_PAGE_CACHE = 19,		/* any: writing back or invalidating cached pages failed */
 	ZVOL_CLONE_NO_MEMORY = 20,		/* ENOMEM: nothing was done */
+	ZVOL_CLONE_NOT_ZFS = 22,		/* ENODEV: a regular file of another file system */
 	ZVOL_CLONE_ZFS = 21,			/* any: zvol_clone_range() failed: ENOSPC, EDQUOT, EIO, EOPNOTSUPP ... */
 };
 
@@ -108,7 +110,39 @@ struct zvol_clone_map {
 	__u32 stopped;			/* out: enum zvol_clone_stopped */
 };
 
+/* One ZVOL_CLONE_SPACE ends after so many nanoseconds. */
+#define ZVOL_CLONE_SPACE_BUDGET 1000000000ULL
+
+/*
+ * The argument of ZVOL_CLONE_SPACE: what the blocks of a range take, as the last synced transaction group has them. A block that
+ * lies in the range by a part counts whole. What lies beyond the end takes nothing.
+ *
+ * The ioctl returns 0 when a beginning of the range is counted, else -1 with errno and `stopped` as for ZVOL_CLONE_RANGE: then the figures
+ * mean nothing. It ends early after its budget and for a signal: call it again from offset + bytes_done on, and add up. All figures are bytes as st_blocks
+ * counts them: compressed, with all copies. unique = allocated - shared.
+ *
+ * Changes of transaction groups that are not synced yet are not in the figures, and may be in them by a part: `dirty` tells that there are some.
+ */
+struct zvol_clone_space {
+	__u32 version;			/* in: ZVOL_CLONE_VERSION; out: the module's, when it differs */
+	__u32 flags;			/* in: 0 */
+	__s32 fd;			/* in: a zvol, or a regular file on OpenZFS, open for reading */
+	__u32 stopped;			/* out: enum zvol_clone_stopped */
+	__u64 offset;			/* in */
+	__u64 length;			/* in: not 0 */
+	__u64 budget;			/* in: nanoseconds; 0, or more than ZVOL_CLONE_SPACE_BUDGET: that */
+	__u64 bytes_done;		/* out: so much of the range is counted, from its start */
+	__u64 allocated;		/* out: what its blocks take */
+	__u64 shared;			/* out: of these, blocks that other ranges share by block cloning */
+	__u64 snapshot;			/* out: of the allocated, blocks that a snapshot (or a clone's origin) also holds */
+	__u64 deduplicated;		/* out: of the allocated, deduplicated blocks: never counted as shared, and who else has them is not known */
+	__u64 txg;			/* out: the last synced transaction group */
+	__u32 dirty;			/* out: 1: the file or zvol has changes that are not synced */
+	__u32 reserved;			/* in: 0 */
+};
+
 #define ZVOL_CLONE_RANGE _IOWR('z', 0xc1, struct zvol_clone_range)
 #define ZVOL_CLONE_MAP _IOWR('z', 0xc2, struct zvol_clone_map)
+#define ZVOL_CLONE_SPACE _IOWR('z', 0xc3, struct zvol_clone_space)
 
 #endif

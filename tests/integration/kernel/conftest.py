@@ -120,6 +120,24 @@ def short_pool(tmp_path: Path) -> Iterator[ShortPool]:
 
 
 @pytest.fixture
+def small_pool(tmp_path: Path) -> Iterator[ShortPool]:
+    """A pool of 768 MiB in memory: it is full soon."""
+    disk = tmp_path / "small disk"
+    with disk.open("wb") as file:
+        file.truncate(768 << 20)
+    pool = ShortPool("small", str(disk), tmp_path / "small files")
+    yield pool
+    pool.destroy()
+
+
+@pytest.fixture
+def small_target(small_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
+    """A target that is stopped before the pool goes."""
+    with running_target(tmp_path / "small target") as target:
+        yield target
+
+
+@pytest.fixture
 def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
     """A target that is stopped before the pool goes."""
     with running_target(tmp_path / "target") as target:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.kernel.offload.disks import luns, offload_of
-from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
 from support import cdb
 from support.programs import run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
 from support.short_pool import BLOCK, MIB, Filler, ShortPool, in_full, is_held, ready, space, write
-from support.target import IQN, RpcError, Target
+from support.target import Target
 
 BLOCKS = MIB // BLOCK
 OUT_OF_SPACE = (0x07, 0x27, 0x07)
@@ -243,53 +241,12 @@ def test_the_kernel_s_eio_is_want_of_space(
     assert errors == 0
 
 
-def test_what_may_not_be_held_is_said(short_pool: ShortPool, short_target: Target) -> None:
-    """A thick LUN that does not fit is refused; what another takes away of a reservation is put back."""
+def test_a_reservation_that_somebody_removed_is_set_again(short_pool: ShortPool, short_target: Target) -> None:
+    """The reservation for a LUN's overwrites is removed by hand: the target sets it again."""
     volume = short_pool.create_volume("lun", 512, volblocksize="16K")
-    name = f"{short_pool.name}/lun"
     short_target.add_lun(0, volume)
     wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=180)
     before = short_pool.number("lun", "reservation")
     assert before > short_pool.number("lun", "used")
-    run("zfs", "set", "reservation=none", name)
-    wait_for(lambda: short_pool.number("lun", "reservation") == before, "what was taken away is put back", timeout=180)
-    short_target.call("luns.change", {"target": IQN, "number": 0, "provisioning": "thick"})
-    wait_for(lambda: space(short_target)["provisioning"] == "thick", "it is thick", timeout=180)
-    thick = short_pool.number("lun", "refreservation")
-    assert thick > 512 * MIB
-    run("zfs", "set", "refreservation=64M", name)
-    wait_for(lambda: short_pool.number("lun", "refreservation") == thick, "what was lowered is raised", timeout=180)
-    large = short_pool.create_volume("large", 4096)
-    with pytest.raises(RpcError, match="-32003.*space"):
-        short_target.add_lun(1, large, provisioning="thick")
-    assert short_pool.number("large", "refreservation") == 0
-
-
-def test_what_a_thick_lun_shares_is_reserved(
-    short_pool: ShortPool, short_target: Target, device: ZvolClone, tell: Callable[[str], None]
-) -> None:
-    """A clone inside a thick LUN, the pool filled, both sides overwritten: no error. What can't be reserved is copied."""
-    volume = short_pool.create_volume("lun", 512, volblocksize="16K", compression="off")
-    short_target.add_lun(0, volume, provisioning="thick")
-    wait_for(lambda: space(short_target).get("provisioning") == "thick", "it is thick", timeout=180)
-    length = 128 * MIB
-
-    async def scenario() -> None:
-        async with luns(short_target, 1) as disks:
-            await in_full(disks.session, 0, length // MIB)
-            run("zpool", "sync", short_pool.name)
-            await disks.copy(length, to=256 * MIB, destination=0)
-            assert offload_of(short_target, 0)["cloned_bytes"] == length
-            with Filler(short_pool.files) as filler:
-                await asyncio.to_thread(filler.wait_until_refused)
-                began = time.monotonic()
-                await in_full(disks.session, 0, length // MIB)
-                await in_full(disks.session, 256 * MIB, length // MIB)
-                tell(f"2 x {length // MIB} MiB that were shared overwritten on a full pool in {time.monotonic() - began:.1f} s")
-                for offset in (256, 384):
-                    await disks.copy(length, to=offset * MIB, destination=0)
-            counted = offload_of(short_target, 0)
-            assert counted["fallback_bytes"]["reservation"] > 0, counted
-            assert space(short_target)["provisioning"] == "thick"
-
-    asyncio.run(scenario())
+    run("zfs", "set", "reservation=none", f"{short_pool.name}/lun")
+    wait_for(lambda: short_pool.number("lun", "reservation") == before, "the reservation is set again", timeout=180)

@@ -62,11 +62,13 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
         with message_bus(tmp_path / "bus") as bus:
             others = [daemon.Export(9, Path("/usr"), "/somebody-elses", fsal="VFS", access="RO")]
             statistics, block = tmp_path / "vaai-nas.socket", tmp_path / "vaai-nas.conf"
-            block.write_text(f'VAAI_NAS {{ Port = 20049; Control_Socket = "{statistics}"; }}\n')
+            block.write_text(f'VAAI_NAS {{ Control_Socket = "{statistics}"; }}\n')
             blocks = f'FSAL_LIST {{ Name = VAAI_NAS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
             settings = Nfs(exports=exports, bus=bus, vaai_nas=block, statistics=statistics)
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
-            with daemon.running_ganesha(tmp_path / "ganesha", others, environment=environment, blocks=blocks) as server:
+            with daemon.running_ganesha(
+                tmp_path / "ganesha", others, daemon.Daemon.PATCHED, environment=environment, blocks=blocks
+            ) as server:
                 control = Ganesha(exports, bus, block)
                 with running(tmp_path / "appliance", volumes=nfs_store, exports=control, nfs=settings) as appliance:
                     yield Rig(appliance, server, control, exports)
@@ -201,11 +203,11 @@ def test_while_the_daemon_is_away(rig: Rig) -> None:
 def test_offloads_are_counted_by_export(rig: Rig) -> None:
     """The daemon began without an export of ours: what is configured for VAAI-NAS counts nevertheless."""
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
-    wait_for(lambda: "VAAI-NAS: the program is served" in rig.server.log(), "the program begins with the first export")
+    wait_for(lambda: "VAAI-NAS: serving NFSv3 procedure 22" in rig.server.log(), "the service starts with the first export")
     data = bytes(range(256)) * 4096
     with mounted("/first", server=ESX1) as host:
         host.write_file("/disk", data)
-        ports = ("--nfs-port", "2049", "--mount-port", "20048", "--program-port", "20049")
+        ports = ("--nfs-port", "2049", "--mount-port", "20048")
         assert vaai_nas(*ports, "fast-clone", f"{ESX1}:/first", "disk", "copy").returncode == 0
         assert vaai_nas(*ports, "caps", "127.0.0.1:/first").returncode != 0, "this server itself is nobody's client"
         assert host.read_file("/copy") == data

@@ -12,6 +12,7 @@ from support.raw_initiator import (
     FINAL,
     GOOD,
     IMMEDIATE,
+    INITIATOR,
     RESERVED_TAG,
     Connection,
     Opcode,
@@ -239,7 +240,9 @@ def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
 
     async def together() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            all_sessions = [await stack.enter_async_context(Session(target.portal)) for _ in range(count)]
+            names = [f"{INITIATOR}{number % 4}" for number in range(count)]  # a name has at most 32 sessions
+            sessions = [Session(target.portal, initiator=name) for name in names]
+            all_sessions = [await stack.enter_async_context(session) for session in sessions]
             assert len(target.call("sessions.list")["sessions"]) == count
             await asyncio.gather(*(one(number, session) for number, session in enumerate(all_sessions)))
 

@@ -103,6 +103,14 @@ export const filesQuery = (id: string, cursor: string | null) =>
     },
   });
 
+/** Of a VMFS datastore; the target counts for about a second. */
+export const spaceQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["space", id],
+    queryFn: ({ signal }) =>
+      told(api.GET("/api/v1/datastores/{datastore_id}/space", { params: { path: { datastore_id: id } }, signal })),
+  });
+
 export const snapshotsQuery = (id: string) =>
   queryOptions({
     queryKey: ["snapshots", id],

@@ -74,8 +74,11 @@ export const datastores = {
       sizeWrong: "This is no size. Type a number and a unit, for instance 2 TiB.",
       sizeRange: "A size is from 1 GiB to 64 TiB.",
       provisioning: "Space",
-      thin: { label: "Thin", help: "Takes space as hosts write. Deleted blocks go back to the pool." },
-      thick: { label: "Thick", help: "All its space is reserved now, and nobody else can take it." },
+      thin: {
+        label: "Thin",
+        help: "Allocates space as hosts write. Copies share blocks, and deleted blocks go back to the pool.",
+      },
+      thick: { label: "Thick", help: "Reserves its whole size now. Copies to and from it never share blocks." },
       thinNfs: { label: "Thin", help: "Takes space as hosts write, but for files that a host reserves space for by VAAI-NAS." },
       thickNfs: {
         label: "Thick",
@@ -118,8 +121,8 @@ export const datastores = {
       compression: "compression",
       sync: "sync",
       refreservation: "refreservation",
-      refreservationThin: "none, but what the target keeps for overwrites on a full pool",
-      refreservationThick: "all of volsize, and what its snapshots and clones need beside it",
+      refreservationThin: "none, except the target's headroom for overwrites on a full pool",
+      refreservationThick: "volsize and its metadata",
       lun: "LUN number",
       lunFree: "the lowest free one",
       identity: "NAA and serial number",
@@ -216,6 +219,7 @@ export const datastores = {
         dirty: ["The source was written seconds before", "Nothing: blocks can be cloned once they are on disk."],
         overlap: ["Source and destination overlap", "Nothing."],
         reservation: ["A thick destination has no room for shared blocks", "Make room in the pool, or use a thin datastore."],
+        thick: ["Source or destination is thick", "Nothing: thick datastores share no blocks. Use thin ones for fast clones."],
         failed: ["OpenZFS refused the clone", "See the target's log: journalctl -u zvaai-target."],
       } as Readonly<Record<string, readonly [string, string]>>,
       miscompares: (count: string) => `ATS found other data ${count} times: hosts competed for a lock, which is no fault.`,
@@ -259,6 +263,15 @@ export const datastores = {
       reserved: "Reserved",
       used: "In all",
       poolFree: "Free in the pool",
+      blocks: {
+        title: "Blocks on disk",
+        lead: "Unique blocks are shared with no clone and no copy. The figures are of the last synced state.",
+        allocated: "Allocated",
+        shared: "Shared",
+        unique: "Unique",
+        snapshot: "Also in a snapshot",
+        asOf: "As of",
+      },
       lead: "After deleting files hosts give space back by UNMAP; it is free once no snapshot keeps it.",
       quota: "Quota",
       leadNfs:
@@ -359,7 +372,9 @@ export const datastores = {
       provisioning: {
         action: "Change provisioning",
         title: (name: string) => `Provisioning of ${name}`,
-        lead: "It is for files that are made, or grow, from then on: what files are promised they keep, and others get no promise until they grow, or a host reserves space for them. The tab Files has what each is promised.",
+        lead: "A thin datastore becomes thick only if the target counts no shared blocks, and the pool has room for its whole size. A thick datastore can become thin at any time.",
+        leadNfs:
+          "Applies to files created or grown after the change. Existing files keep their reservation, which the tab Files shows.",
         submit: "Change",
       },
       present: {

@@ -136,8 +136,10 @@ pub struct ServerOptions {
     pub reactors: usize,
     /// Normal sessions at once, over all portals, each with its one connection; further logins are refused (0302h).
     pub max_connections: usize,
-    /// The same, of one address.
+    /// The same, of one address. IPv6 addresses count by their first 64 bits, as a host has all of the others.
     pub max_sessions_per_peer: usize,
+    /// The same, of one initiator name.
+    pub max_sessions_per_initiator: usize,
     /// Connections at once that have not logged in, or only for discovery; further ones take the place of the oldest of the address that has the
     /// most. At least 1.
     pub max_logins: usize,
@@ -157,6 +159,7 @@ impl Default for ServerOptions {
             reactors: 1,
             max_connections: 1024,
             max_sessions_per_peer: 512,
+            max_sessions_per_initiator: 32,
             max_logins: 256,
             max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),

@@ -17,7 +17,7 @@ use tracing::{debug, error, warn};
 use crate::arrivals::{Arrival, Arrivals};
 use crate::config::ServerOptions;
 use crate::login::{LoginFailure, SessionType, log_in};
-use crate::registry::Registry;
+use crate::registry::{Registry, network_of};
 use crate::session::{Connection, Inbound};
 use crate::socket::limit_not_sent;
 
@@ -208,7 +208,7 @@ impl Spread {
             let _ = reactor.send(Accepted {
                 stream,
                 group_tag,
-                arrival: self.arrivals.enter(peer),
+                arrival: self.arrivals.enter(network_of(peer)),
                 counted: Counted::new(load),
             });
         }

@@ -1,7 +1,7 @@
 //! What all reactors share: targets, portals, sessions. Its lock is held for look-ups only, never while waiting.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -28,8 +28,6 @@ pub(crate) enum EndReason {
     Removed = 2,
     /// The server stops.
     Shutdown = 3,
-    /// TARGET COLD RESET (RFC 7143 11.5.1).
-    ColdReset = 4,
 }
 
 /// Tells a session to end, from any thread.
@@ -55,8 +53,7 @@ impl EndSignal {
             0 => Poll::Pending,
             1 => Poll::Ready(EndReason::Reinstated),
             2 => Poll::Ready(EndReason::Removed),
-            3 => Poll::Ready(EndReason::Shutdown),
-            _ => Poll::Ready(EndReason::ColdReset),
+            _ => Poll::Ready(EndReason::Shutdown),
         }
     }
 }
@@ -285,19 +282,6 @@ impl Registry {
         sessions
     }
 
-    /// Ends all sessions of a target (TARGET COLD RESET).
-    pub fn end_sessions_of(&self, target: &IscsiName) {
-        for session in self.lock().sessions.values() {
-            if session
-                .target
-                .as_ref()
-                .is_some_and(|(other, _)| other.name == *target)
-            {
-                session.end.send(EndReason::ColdReset);
-            }
-        }
-    }
-
     /// Becomes true when the server stops.
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
@@ -359,8 +343,11 @@ impl Registry {
                 let all = state.sessions.values();
                 all.filter(|session| session.session_type == SessionType::Normal)
             };
-            let of_peer = sessions().filter(|session| session.peer.ip() == peer.ip());
+            let network = network_of(peer.ip());
+            let of_peer = sessions().filter(|session| network_of(session.peer.ip()) == network);
+            let of_initiator = sessions().filter(|session| session.initiator == login.initiator);
             if of_peer.count() >= self.options.max_sessions_per_peer
+                || of_initiator.count() >= self.options.max_sessions_per_initiator
                 || sessions().count() >= self.options.max_connections
             {
                 return Err(LoginStatus::OutOfResources);
@@ -394,6 +381,17 @@ impl Registry {
             registry: Arc::clone(self),
             record,
         })
+    }
+}
+
+/// What limits count an address by: a host with IPv6 has all addresses that begin with the same 64 bits.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::from([a, b, c, d, 0, 0, 0, 0]).into()
+        }
     }
 }
 
@@ -456,6 +454,15 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_as_one() {
+        let network = |text: &str| network_of(text.parse().unwrap());
+        assert_eq!(network("2001:db8::1:2:3:4"), network("2001:db8::5"));
+        assert_ne!(network("2001:db8:0:1::5"), network("2001:db8::5"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
+    }
 
     #[tokio::test]
     async fn a_login_that_completes_while_the_server_stops_is_refused() {

@@ -389,6 +389,11 @@ impl Device {
             drop(inventory);
             return Addressed::NoUnit(nexus);
         };
+        if inventory.is_fenced(number, &nexus.initiator_port)
+            && !router::runs_while_not_ready(&command.cdb)
+        {
+            return Addressed::Fenced;
+        }
         let since = Instant::now();
         let task = TaskSet::enter(
             UnitTasks(Arc::clone(unit)),
@@ -427,6 +432,8 @@ enum Addressed {
     Admitted(Admitted),
     NoUnit(Arc<Nexus>),
     TaskSetFull,
+    /// Tasks of a former nexus of the initiator port have not ended.
+    Fenced,
 }
 
 impl ScsiTarget for Device {
@@ -454,6 +461,8 @@ impl ScsiTarget for Device {
             }
             Addressed::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
             Addressed::TaskSetFull => Completion::with_status(Status::TaskSetFull),
+            // Not NOT READY, which Linux takes for an error of the medium: hosts try again after BUSY.
+            Addressed::Fenced => Completion::with_status(Status::Busy),
         };
         Box::pin(std::future::ready(Outcome::Completed(completion)))
     }

@@ -170,6 +170,17 @@ impl Inventory {
         present.chain(removed).collect()
     }
 
+    /// Whether a former nexus of the initiator port still has tasks in the unit at the number, or in one it took the place of.
+    pub(crate) fn is_fenced(&self, number: u16, initiator_port: &str) -> bool {
+        let removed = self.removed.iter();
+        let mut removed = removed
+            .filter(|removed| removed.number == number)
+            .filter_map(|removed| removed.unit.upgrade());
+        self.unit(number)
+            .is_some_and(|unit| unit.tasks.is_fenced(initiator_port))
+            || removed.any(|unit| unit.tasks.is_fenced(initiator_port))
+    }
+
     /// Whether the host may use the unit at the number.
     pub(crate) fn permits(&self, number: u16, initiator_device: &str) -> bool {
         self.mappings
@@ -211,8 +222,7 @@ impl Inventory {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
             unit.copies.remove_nexus(nexus.id);
-            unit.tasks
-                .abort(|of, _| (of == nexus.id).then_some(Abort::Silent));
+            unit.tasks.lose_nexus(nexus.id, &nexus.initiator_port);
             if let Some(reservations) = unit.reservations() {
                 reservations.nexus_lost(nexus.id);
             }

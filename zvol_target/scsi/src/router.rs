@@ -252,6 +252,11 @@ async fn run(
     }
 }
 
+/// Whether the command needs nothing of the volume.
+pub(crate) fn runs_while_not_ready(cdb: &[u8]) -> bool {
+    command_table::find(Cdb(cdb), |_| true).is_ok_and(CommandDescription::runs_while_not_ready)
+}
+
 /// Sense data of a unit whose volume is not there.
 pub(crate) const NOT_READY: Sense = Sense::new(
     SenseKey::NotReady,
@@ -314,7 +319,7 @@ fn answer_without_unit(
     }
     // None of these is switched.
     match command_table::find(cdb, |_| true)?.operation {
-        Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, well_known),
+        Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, address),
         Operation::ReportLuns => report_luns::report_luns(device, nexus, cdb),
         Operation::RequestSense if well_known => {
             Ok(request_sense::parameter_data(cdb, request_sense::NO_SENSE))

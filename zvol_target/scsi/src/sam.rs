@@ -213,7 +213,7 @@ pub enum TaskManagementFunction {
     ClearAca(LogicalUnitNumber),
     /// LOGICAL UNIT RESET
     LogicalUnitReset(LogicalUnitNumber),
-    /// Reset of every logical unit of the target (RFC 7143 11.5.1: TARGET WARM RESET, TARGET COLD RESET).
+    /// Reset of every logical unit that the nexus sees (RFC 7143 11.5.1: TARGET WARM RESET).
     TargetReset,
 }
 

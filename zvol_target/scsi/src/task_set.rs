@@ -209,11 +209,19 @@ impl Members {
     }
 }
 
+/// A nexus that is lost and still has tasks: an operation of the volume can't be called back.
+#[derive(Debug)]
+struct Fence {
+    nexus: u64,
+    initiator_port: String,
+}
+
 #[derive(Debug)]
 struct Sets {
     next_sequence: u64,
     tasks: usize,
     by_nexus: BTreeMap<u64, Members>,
+    fences: Vec<Fence>,
     /// How long there were no tasks, up to the last time there were some.
     idle: Duration,
     /// When the last task left.
@@ -226,6 +234,7 @@ impl Default for Sets {
             next_sequence: 0,
             tasks: 0,
             by_nexus: BTreeMap::new(),
+            fences: Vec::new(),
             idle: Duration::ZERO,
             idle_since: Instant::now(),
         }
@@ -255,6 +264,8 @@ impl Sets {
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     sets: Mutex<Sets>,
+    /// Whether there are fences. Changed under the lock of the sets only, read without it for each command.
+    fenced: AtomicBool,
     /// Notified whenever an aborted task has ended.
     aborted_task_ended: Notify,
 }
@@ -326,6 +337,30 @@ impl TaskSet {
         AbortedTasks(aborted)
     }
 
+    /// Aborts the tasks of a nexus that is lost. Until they have ended, the unit is fenced off from its initiator port.
+    pub(crate) fn lose_nexus(&self, nexus: u64, initiator_port: &str) {
+        self.abort(|of, _| (of == nexus).then_some(Abort::Silent));
+        let mut sets = lock(&self.sets);
+        let members = sets.by_nexus.get(&nexus);
+        if members.is_some_and(|members| !members.tasks.is_empty()) {
+            sets.fences.push(Fence {
+                nexus,
+                initiator_port: initiator_port.to_owned(),
+            });
+            self.fenced.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a former nexus of the initiator port still has tasks here. A new one must not overtake them: what they write late would
+    /// destroy what it wrote.
+    pub(crate) fn is_fenced(&self, initiator_port: &str) -> bool {
+        self.fenced.load(Ordering::Acquire)
+            && lock(&self.sets)
+                .fences
+                .iter()
+                .any(|fence| fence.initiator_port == initiator_port)
+    }
+
     /// Ready when all of `tasks`, aborted in this set, have ended.
     pub(crate) async fn wait_until_ended(&self, tasks: &AbortedTasks) {
         loop {
@@ -364,6 +399,11 @@ impl TaskSet {
         }
         if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
             members.leave(task);
+            if members.tasks.is_empty() && !sets.fences.is_empty() {
+                sets.fences.retain(|fence| fence.nexus != task.nexus);
+                self.fenced
+                    .store(!sets.fences.is_empty(), Ordering::Release);
+            }
         }
         let aborted = task.abort();
         drop(sets);

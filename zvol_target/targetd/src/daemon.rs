@@ -119,18 +119,16 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     };
     let methods = Rc::new(ControlMethods::new(Rc::clone(&service), engine));
     announce(&service.borrow());
-    let keeper = space::Keeper::default();
     tokio::select! {
         () = control.serve(methods) => {}
         () = maintain(&service) => {}
-        () = space::keep(&service, &keeper) => {}
+        () = space::monitor(&service) => {}
         () = keep_watchdog_quiet() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     notify("STOPPING=1");
     tracing::info!("stopping");
-    space::release(&service, &keeper).await;
     let stopped = service.borrow_mut().stop();
     if stopped {
         Ok(())

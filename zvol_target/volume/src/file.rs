@@ -14,7 +14,7 @@ use crate::growth;
 use crate::ioctl::clone_file_range;
 use crate::open::{Caching, OpenOptions, Problem, open_descriptor};
 use crate::store::{Clearing, Facts, Store, Way, classify, volume_on_store};
-use crate::{Buffer, Extent, Geometry, LocalBoxFuture, Space, VolumeError};
+use crate::{Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, Space, VolumeError};
 
 const LOGICAL_BLOCK_BYTES: u32 = 512;
 
@@ -135,8 +135,9 @@ volume_on_store!(
         source: CloneEnd<'a>,
         source_offset: u64,
         length: u64,
+        permits: [SharePermit; 2],
     ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
-        Box::pin(self.clone_from(offset, source, source_offset, length))
+        Box::pin(self.clone_from(offset, source, source_offset, length, permits))
     },
 );
 
@@ -147,6 +148,7 @@ impl FileVolume {
         source: CloneEnd<'_>,
         source_offset: u64,
         length: u64,
+        permits: [SharePermit; 2],
     ) -> Result<CloneStep, CloneRefusal> {
         let CloneEnd::File(source) = source else {
             return Err(CloneRefusal::unsupported());
@@ -158,13 +160,10 @@ impl FileVolume {
         // The thread may outlive both volumes.
         let source = source.try_clone_to_owned().map_err(failed)?;
         let cloned = self.store.change(offset, length, move |file| {
-            Ok(clone_file_range(
-                file,
-                offset,
-                source.as_fd(),
-                source_offset,
-                length,
-            ))
+            let source = source.as_fd();
+            let cloned = clone_file_range(file, offset, source, source_offset, length);
+            drop(permits);
+            Ok(cloned)
         });
         match cloned.await {
             Ok(Ok(())) => Ok(CloneStep {

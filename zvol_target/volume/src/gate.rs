@@ -1,13 +1,14 @@
 //! What writes that need new space meet with in a volume.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{CloneLedger, Growth};
+use crate::Growth;
+use crate::sharing::Sharing;
 
 /// Values of `left` that are no number of bytes.
 const ALLOWED: u64 = u64::MAX;
@@ -38,7 +39,7 @@ pub(crate) struct Gate {
     /// When OpenZFS refused the volume space.
     found_full: Mutex<Option<Instant>>,
     changed: Notify,
-    ledger: Mutex<Option<Arc<dyn CloneLedger>>>,
+    pub(crate) sharing: Sharing,
     /// Of a zvol.
     pub(crate) zvol: Option<Looked>,
 }
@@ -49,7 +50,7 @@ impl Default for Gate {
             left: AtomicU64::new(ALLOWED),
             found_full: Mutex::default(),
             changed: Notify::new(),
-            ledger: Mutex::default(),
+            sharing: Sharing::default(),
             zvol: None,
         }
     }
@@ -143,17 +144,8 @@ impl Gate {
         &self.changed
     }
 
-    pub(crate) fn set_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
-        let before = std::mem::replace(&mut *lock(&self.ledger), ledger.clone());
-        if let Some(before) = before {
-            if !ledger.is_some_and(|ledger| crate::ledger::is_same(&before, &ledger)) {
-                before.replaced();
-            }
-        }
-    }
-
-    pub(crate) fn ledger(&self) -> Option<Arc<dyn CloneLedger>> {
-        lock(&self.ledger).clone()
+    pub(crate) fn is_thick(&self) -> bool {
+        self.sharing.permit().is_none()
     }
 }
 

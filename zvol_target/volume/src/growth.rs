@@ -17,8 +17,11 @@ use crate::store::{Store, Unwritten};
 use crate::zfs::TransactionGroups;
 use crate::{Allocation, Buffer, Stability, Volume, VolumeError, zfs};
 
-/// How long an overwrite is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
+/// How long a write is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The same of a thick volume.
+const THICK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes up to this length are tried again at once after a transaction group, longer ones one after the other: a heartbeat
 /// finds room beside them.
@@ -47,11 +50,19 @@ pub(crate) async fn write<V: Volume>(
         Ok(()) => Ok(()),
         Err(unwritten) => match &store.gate.zvol {
             Some(looked) => {
-                let until = Instant::now() + PATIENCE;
+                let until = Instant::now() + patience(store);
                 write_again(volume, store, looked, offset, unwritten, stability, until).await
             }
             None => Err(unwritten.error),
         },
+    }
+}
+
+fn patience(store: &Store) -> Duration {
+    if store.gate.is_thick() {
+        THICK_PATIENCE
+    } else {
+        PATIENCE
     }
 }
 
@@ -105,7 +116,7 @@ pub(crate) async fn clear<V: Volume>(
         (cleared, _) => return cleared,
     };
     // Only edges are written, in blocks that take space.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience(store);
     while Instant::now() < until {
         let Some(pool) = short_pool(store, &error, looked).await else {
             return Err(error);
@@ -153,7 +164,9 @@ async fn write_again<V: Volume>(
     stability: Stability,
     until: Instant,
 ) -> Result<(), VolumeError> {
-    let mut overwrites = None;
+    // All that a thick volume needs is reserved, new space too.
+    let thick = store.gate.is_thick();
+    let mut overwrites = thick.then_some(true);
     loop {
         let Unwritten { error, buffer } = unwritten;
         let Some(buffer) = buffer else {
@@ -164,20 +177,17 @@ async fn write_again<V: Volume>(
         };
         // What needs new space has one more try: other writes may have been in the way only.
         if overwrites == Some(false) || Instant::now() > until {
-            store.gate.find_full();
+            if !thick {
+                store.gate.find_full();
+            }
             return Err(VolumeError::OutOfSpace);
         }
         if overwrites.is_none() {
             let length = buffer.len() as u64;
             overwrites = Some(require_allocated(volume, offset, length).await.is_ok());
         }
-        let _turn = if buffer.len() > SHORT {
-            match timeout_at(until, pool.turn()).await {
-                Ok(turn) => Some(turn),
-                Err(_) => return Err(VolumeError::OutOfSpace),
-            }
-        } else {
-            None
+        let Ok(_turn) = timeout_at(until, pool.turn(buffer.len() > SHORT)).await else {
+            return Err(VolumeError::OutOfSpace);
         };
         // What comes of it is seen by the write.
         let _ = timeout_at(until, pool.next()).await;

@@ -172,3 +172,55 @@ pub(crate) fn zvol_clone_map(
     extents.truncate(request.count as usize);
     Ok(extents)
 }
+
+/// `struct zvol_clone_space` of `zvol_clone.h`, where each field is explained.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct ZvolCloneSpace {
+    pub version: u32,
+    pub flags: u32,
+    pub fd: i32,
+    pub stopped: u32,
+    pub offset: u64,
+    pub length: u64,
+    pub budget: u64,
+    pub bytes_done: u64,
+    pub allocated: u64,
+    pub shared: u64,
+    pub snapshot: u64,
+    pub deduplicated: u64,
+    pub txg: u64,
+    pub dirty: u32,
+    pub reserved: u32,
+}
+
+const ZVOL_CLONE_SPACE: Opcode = opcode::read_write::<ZvolCloneSpace>(b'z', 0xc3);
+
+/// Counts what the blocks of a beginning of a range use, for `budget` nanoseconds at most.
+///
+/// # Errors
+/// Those of `zvol_clone.h`.
+pub(crate) fn zvol_clone_space(
+    device: &File,
+    volume: &File,
+    offset: u64,
+    length: u64,
+    budget: u64,
+) -> io::Result<ZvolCloneSpace> {
+    let mut request = ZvolCloneSpace {
+        version: ZVOL_CLONE_VERSION,
+        fd: volume.as_raw_fd(),
+        offset,
+        length,
+        budget,
+        ..ZvolCloneSpace::default()
+    };
+    // SAFETY: ZVOL_CLONE_SPACE reads and writes a `struct zvol_clone_space`, and keeps nothing.
+    unsafe {
+        ioctl(
+            device,
+            Updater::<ZVOL_CLONE_SPACE, ZvolCloneSpace>::new(&mut request),
+        )
+    }?;
+    Ok(request)
+}

@@ -17,8 +17,8 @@ mod gate;
 mod growth;
 mod in_place;
 mod ioctl;
-mod ledger;
 mod open;
+mod sharing;
 mod space;
 mod store;
 mod zeroes;
@@ -29,14 +29,13 @@ mod zvol_clone;
 pub use block::BlockVolume;
 pub use buffer::Buffer;
 pub use file::FileVolume;
-pub use ledger::CloneLedger;
 pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
-pub use space::{Allocation, Extent, Growth, Space};
+pub use sharing::{ClonesUnderWay, SharePermit};
+pub use space::{Allocation, BlockUsage, Extent, Growth, Space};
 pub use zvol::ZvolVolume;
 
 use std::future::{Future, ready};
 use std::pin::Pin;
-use std::sync::Arc;
 
 use copy::{CloneEnd, CloneRefusal, CloneStep};
 
@@ -207,6 +206,15 @@ pub trait Volume: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
+    /// Counts what the blocks from `offset` on use, for a part of a second: at least one block. `None` when the backend cannot.
+    ///
+    /// # Errors
+    /// [`VolumeError::Gone`], [`VolumeError::Device`].
+    fn usage(&self, offset: u64) -> LocalBoxFuture<'_, Result<Option<BlockUsage>, VolumeError>> {
+        let _ = offset;
+        Box::pin(ready(Ok(None)))
+    }
+
     /// The dataset of OpenZFS that it is, by its present name, if it is a zvol.
     fn dataset(&self) -> Option<String> {
         None
@@ -222,14 +230,16 @@ pub trait Volume: Send + Sync {
         Growth::Allowed
     }
 
-    /// Who keeps the space that its shared blocks need from now on; `None`: nobody, nothing is reserved for it.
-    fn set_clone_ledger(&self, ledger: Option<Arc<dyn CloneLedger>>) {
-        let _ = ledger;
+    /// Makes it thick or thin. The blocks of a thick volume are never shared, and a write that its store refuses for want of space is
+    /// tried again as an overwrite is. Returns the clones that began before it became thick.
+    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+        let _ = thick;
+        ClonesUnderWay::default()
     }
 
-    /// Who does.
-    fn clone_ledger(&self) -> Option<Arc<dyn CloneLedger>> {
-        None
+    /// A permit to share its blocks, for one clone; `None` when it is thick.
+    fn share(&self) -> Option<SharePermit> {
+        Some(SharePermit::default())
     }
 
     /// This volume as an end of a clone; `None` when its backend can't clone blocks.
@@ -238,8 +248,8 @@ pub trait Volume: Send + Sync {
     }
 
     /// Has the range share the blocks of the source, as far as one step goes: no lock of the backend is held for longer. The ranges
-    /// do not overlap. Not stable
-    /// before [`Volume::flush`]. [`copy`](mod@copy) is what calls it.
+    /// do not overlap. `permits` are those of both volumes, and are held until the kernel is done. Not stable before
+    /// [`Volume::flush`]. [`copy`](mod@copy) is what calls it.
     ///
     /// # Errors
     /// [`CloneRefusal`]: nothing beyond what its `done` says was cloned for certain; what follows must be written again.
@@ -249,8 +259,9 @@ pub trait Volume: Send + Sync {
         source: CloneEnd<'a>,
         source_offset: u64,
         length: u64,
+        permits: [SharePermit; 2],
     ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
-        let _ = (offset, source, source_offset, length);
+        let _ = (offset, source, source_offset, length, permits);
         Box::pin(ready(Err(CloneRefusal::unsupported())))
     }
 }

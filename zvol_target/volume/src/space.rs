@@ -33,6 +33,32 @@ pub struct Space {
     pub reserved_bytes: u64,
 }
 
+/// What the blocks of a volume use on disk, as the last synced transaction group has them; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockUsage {
+    /// So much of the volume is counted.
+    pub counted_bytes: u64,
+    /// Compressed, with all copies.
+    pub allocated_bytes: u64,
+    /// Of these, blocks that block cloning shares with other ranges.
+    pub shared_bytes: u64,
+    /// Of the allocated, blocks that a snapshot also has.
+    pub snapshot_bytes: u64,
+    /// Of the allocated, deduplicated blocks. Who else has them is unknown.
+    pub deduplicated_bytes: u64,
+}
+
+impl BlockUsage {
+    /// Adds what the next range uses.
+    pub fn add(&mut self, next: &Self) {
+        self.counted_bytes += next.counted_bytes;
+        self.allocated_bytes += next.allocated_bytes;
+        self.shared_bytes += next.shared_bytes;
+        self.snapshot_bytes += next.snapshot_bytes;
+        self.deduplicated_bytes += next.deduplicated_bytes;
+    }
+}
+
 /// What writes that would take more space meet with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {

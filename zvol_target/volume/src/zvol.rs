@@ -13,8 +13,8 @@ use crate::growth;
 use crate::open::{OpenOptions, Problem};
 use crate::store::{self, Clearing, Store, Way, volume_on_store};
 use crate::{
-    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, Space, VolumeError, buffer, zfs,
-    zvol_clone,
+    Allocation, BlockUsage, Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, Space,
+    VolumeError, buffer, zfs, zvol_clone,
 };
 
 /// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
@@ -41,6 +41,14 @@ impl ZvolVolume {
     }
 
     fn present_size(&self) -> Result<u64, VolumeError> {
+        // While somebody exports its pool a zvol keeps its size, and the export waits until it is closed. Only input and output fail.
+        let mut block = Buffer::new(self.store.geometry().logical_block_bytes as usize);
+        if let Err(error) = rustix::io::pread(self.store.file(), &mut block[..], 0) {
+            let error = classify(error.into());
+            if matches!(error, VolumeError::Gone(_)) {
+                return Err(error);
+            }
+        }
         Ok(device_size(self.store.file())?)
     }
 }
@@ -91,6 +99,16 @@ volume_on_store!(
             }
         })
     },
+    fn usage(&self, offset: u64) -> LocalBoxFuture<'_, Result<Option<BlockUsage>, VolumeError>> {
+        Box::pin(async move {
+            let Some(device) = zvol_clone::device() else {
+                return Ok(None);
+            };
+            let length = self.store.geometry().size_bytes.saturating_sub(offset);
+            let count = move |file: &File| zvol_clone::usage(&device, file, offset, length);
+            self.store.look(offset, length, count).await
+        })
+    },
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
         Some(CloneEnd::Zvol(self.store.file().as_fd()))
     },
@@ -100,6 +118,7 @@ volume_on_store!(
         source: CloneEnd<'a>,
         source_offset: u64,
         length: u64,
+        permits: [SharePermit; 2],
     ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
         Box::pin(async move {
             let (CloneEnd::Zvol(source), Some(device)) = (source, zvol_clone::device()) else {
@@ -113,7 +132,9 @@ volume_on_store!(
             let source = source.try_clone_to_owned().map_err(failed)?;
             let cloned = self.store.change(offset, length, move |file| {
                 let clone = zvol_clone::clone_range;
-                Ok(clone(&device, file, offset, &source, source_offset, length))
+                let cloned = clone(&device, file, offset, &source, source_offset, length);
+                drop(permits);
+                Ok(cloned)
             });
             cloned
                 .await

@@ -11,9 +11,10 @@ use rustix::io::Errno;
 use crate::copy::{CloneRefusal, CloneStep, FallbackReason};
 use crate::ioctl::{
     ZVOL_CLONE_VERSION, ZvolCloneExtent, ZvolCloneRange, zvol_clone_map, zvol_clone_range,
+    zvol_clone_space,
 };
 use crate::store;
-use crate::{Allocation, Extent, VolumeError};
+use crate::{Allocation, BlockUsage, Extent, VolumeError};
 
 /// `ZVOL_CLONE_DEVICE` of `zvol_clone.h`.
 const DEVICE: &str = "/dev/zvol_clone";
@@ -23,6 +24,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Most extents asked for at a time.
 const MOST_EXTENTS: usize = 1024;
+
+/// How long blocks are counted in one call, nanoseconds.
+const COUNTING: u64 = 200_000_000;
 
 /// `enum zvol_clone_stopped` of `zvol_clone.h`.
 mod stopped {
@@ -128,6 +132,32 @@ fn refusal(request: &ZvolCloneRange, done: CloneStep, error: io::Error) -> Clone
         done,
         length_bytes: request.dirty_length,
         error,
+    }
+}
+
+/// Counts what the blocks of a beginning of a range use; the calling thread blocks. `None` when the module is too old for that.
+pub(crate) fn usage(
+    device: &File,
+    volume: &File,
+    offset: u64,
+    length: u64,
+) -> io::Result<Option<BlockUsage>> {
+    loop {
+        match zvol_clone_space(device, volume, offset, length, COUNTING) {
+            Ok(found) if found.bytes_done == 0 => {}
+            Ok(found) => {
+                return Ok(Some(BlockUsage {
+                    counted_bytes: found.bytes_done.min(length),
+                    allocated_bytes: found.allocated,
+                    shared_bytes: found.shared,
+                    snapshot_bytes: found.snapshot,
+                    deduplicated_bytes: found.deduplicated,
+                }));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => return Ok(None),
+            Err(error) => return Err(error),
+        }
     }
 }
 

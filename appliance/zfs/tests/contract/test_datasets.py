@@ -44,6 +44,9 @@ def test_thick_volume_holds_its_space(rig: Rig) -> None:
     assert 64 * MIB < made.refreservation < 80 * MIB
     assert before - rig.engine.filesystem(rig.pool).space.available >= 64 * MIB
     assert made.space.used_by_refreservation > 60 * MIB
+    rig.engine.set_properties(name, {"refreservation": "none"})
+    rig.engine.set_properties(name, {"refreservation": "auto"})
+    assert rig.engine.volume(name).refreservation == made.refreservation, "what OpenZFS computes at create"
     rig.engine.destroy(name)
     with pytest.raises(OutOfSpace):
         rig.engine.create_volume(name, 64 << 30, thick=True)

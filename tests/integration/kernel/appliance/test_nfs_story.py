@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.appliance import GIB, Appliance, running_appliance, running_helper
-from support.ganesha import running_ganesha
+from support.ganesha import Daemon, running_ganesha
 from support.libnfs import Client, mounted
 from support.message_bus import message_bus
 from support.nfs_mount import kernel_mount
@@ -46,7 +46,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
         with contextlib.ExitStack() as stack:
             bus = stack.enter_context(message_bus(tmp_path / "bus"))
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
-            stack.enter_context(running_ganesha(tmp_path / "ganesha", [], environment=environment, blocks=blocks))
+            stack.enter_context(running_ganesha(tmp_path / "ganesha", [], Daemon.PATCHED, environment=environment, blocks=blocks))
             of_nfs = ("--exports", str(exports), "--with-exports", str(block), "--bus", bus)
             stack.enter_context(running_helper(HELPER, *of_nfs))
             statistics = sockets / "vaai-nas.socket"
@@ -148,7 +148,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
         host.write_file("/disk", before)
 
     # A file that the server has cloned for the host shows as an offload of its datastore.
-    ports = ("--nfs-port", "2049", "--mount-port", "20048", "--program-port", "20049")
+    ports = ("--nfs-port", "2049", "--mount-port", "20048")
     cloned = vaai_nas(*ports, "fast-clone", f"{ESX}:/first", "disk", "clone")
     assert cloned.returncode == 0 and read("/first", "/clone") == before, cloned
     (counted,) = [one["offload"] for one in appliance.json("offloads")["exports"] if one["datastore"] == first["id"]]

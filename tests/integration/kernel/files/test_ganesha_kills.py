@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from integration.kernel.zvol_clone.blocks import pool_property
+from support import procedure22
 from support.file_tool import FileTool
-from support.ganesha import Export, mounted_dataset, running_ganesha
+from support.ganesha import Daemon, Export, mounted_dataset, running_ganesha
 from support.nfs_mount import kernel_mount
 from support.onc_rpc import Nfs3, mount
+from support.procedure22 import COMPLETE, Procedure22
 from support.programs import wait_for
 from support.short_pool import MIB, ShortPool
-from support.vaai_nas import COMPLETE, RESERVE, Program, clone_arguments
 
 SIZE = 6 * MIB
 
@@ -36,28 +37,28 @@ class Asker:
         """Until the daemon is gone."""
         name = ""
         try:
-            program, root = Program(), mount("/one")
+            root = mount("/one")
             with Nfs3() as nfs:
                 source = nfs.lookup(root, "source")
                 self.asks.set()
                 while True:
                     name = f"clone{self.choose.randrange(5)}"
-                    self.one(program, nfs, root, source, name)
+                    self.one(nfs, root, source, name)
                     self.done += 1
         except (OSError, EOFError, AssertionError):
             self.reserved[name] = None
 
-    def one(self, program: Program, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
+    def one(self, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
         """A random request about a file."""
         there = name in self.reserved
         match self.choose.choice(["clone", "clone", "reserve", "remove"]):
             case "clone" if not there:
-                job = program.clone(clone_arguments(source, root, name, fast=True))
-                assert job.state == COMPLETE
+                result = Procedure22(nfs).clone(source, root, name)
+                assert (result.status, result.clone_flag) == (0, COMPLETE)
                 self.reserved[name] = False
             case "reserve" if there:
-                *_, reserved = program.statistics(nfs.lookup(root, name), RESERVE)
-                assert reserved >= SIZE
+                result = Procedure22(nfs).command(procedure22.RESERVE, nfs.lookup(root, name))
+                assert (result.status, result.reserved >= SIZE) == (0, True)
                 self.reserved[name] = True
             case "remove" if there:
                 nfs.remove(root, name)
@@ -122,7 +123,7 @@ def test_clients_go_on_and_the_ledger_is_right(
     (store / "source").write_bytes(choose.randbytes(SIZE))
     seconds = []
     with (
-        running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")]) as ganesha,
+        running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")], Daemon.PATCHED) as ganesha,
         kernel_mount("/one", tmp_path / "mnt", "3", "hard", "timeo=10") as client,
         Writer(client / "written") as writer,
     ):
@@ -159,14 +160,14 @@ def check_promises(asker: Asker, store: Path, pool: ShortPool) -> None:
     """What a client was told to be done is so, and what it was not told is known from here on."""
     promised = 0
     with Nfs3() as nfs:
-        program, root = Program(), mount("/one")
+        root = mount("/one")
         for name, wanted in list(asker.reserved.items()):
             if not name or not (store / name).exists():
                 assert wanted is None, f"{name} is gone"
                 del asker.reserved[name]
                 continue
             assert filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
-            *_, reserved = program.statistics(nfs.lookup(root, name))
+            reserved = Procedure22(nfs).command(procedure22.STATISTICS, nfs.lookup(root, name)).reserved
             assert wanted is None or wanted == (reserved >= SIZE), f"{name}: {reserved} promised"
             asker.reserved[name] = reserved > 0
             promised += reserved

@@ -15,6 +15,8 @@ ZVOL_CLONE_RANGE = 0xC0487AC1
 """_IOWR('z', 0xc1, struct zvol_clone_range)"""
 ZVOL_CLONE_MAP = 0xC0387AC2
 """_IOWR('z', 0xc2, struct zvol_clone_map)"""
+ZVOL_CLONE_SPACE = 0xC0607AC3
+"""_IOWR('z', 0xc3, struct zvol_clone_space)"""
 MAP_BLOCKS = 16384
 """ZVOL_CLONE_MAP_BLOCKS"""
 
@@ -43,6 +45,7 @@ class Stopped(enum.IntEnum):
     PAGE_CACHE = 19
     NO_MEMORY = 20
     ZFS = 21
+    NOT_ZFS = 22
 
 
 class Request(ctypes.Structure):
@@ -93,6 +96,43 @@ class MapRequest(ctypes.Structure):
         ("count", ctypes.c_uint32),
         ("stopped", ctypes.c_uint32),
     ]
+
+
+class SpaceRequest(ctypes.Structure):
+    """struct zvol_clone_space"""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("fd", ctypes.c_int32),
+        ("stopped", ctypes.c_uint32),
+        ("offset", ctypes.c_uint64),
+        ("length", ctypes.c_uint64),
+        ("budget", ctypes.c_uint64),
+        ("bytes_done", ctypes.c_uint64),
+        ("allocated", ctypes.c_uint64),
+        ("shared", ctypes.c_uint64),
+        ("snapshot", ctypes.c_uint64),
+        ("deduplicated", ctypes.c_uint64),
+        ("txg", ctypes.c_uint64),
+        ("dirty", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What ZVOL_CLONE_SPACE said: the errno, and bytes."""
+
+    error: int
+    stopped: Stopped
+    bytes_done: int
+    allocated: int
+    shared: int
+    snapshot: int
+    deduplicated: int
+    txg: int
+    dirty: bool
 
 
 @dataclass(frozen=True)
@@ -173,3 +213,12 @@ class ZvolClone:
         found = [(Kind(extent.kind), int(extent.length)) for extent in extents[: request.count]]
         assert sum(length for _, length in found) == request.bytes_done
         return Mapped(ctypes.get_errno() if result else 0, Stopped(request.stopped), found)
+
+    def space(
+        self, fd: int, offset: int = 0, length: int = 1 << 62, *, budget: int = 0, version: int = VERSION, flags: int = 0
+    ) -> Space:
+        """What the blocks of a beginning of the range take."""
+        request = SpaceRequest(version, flags, fd, 0xDEAD, offset, length, budget, *[0xDEAD] * 7, 0)
+        result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_SPACE), ctypes.byref(request))
+        figures = (request.bytes_done, request.allocated, request.shared, request.snapshot, request.deduplicated, request.txg)
+        return Space(ctypes.get_errno() if result else 0, Stopped(request.stopped), *figures, bool(request.dirty))

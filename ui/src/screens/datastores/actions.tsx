@@ -19,7 +19,7 @@ import { Serving } from "./serving";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
-  vmfs: ["grow", "present", "snapshot", "clone", "delete"],
+  vmfs: ["grow", "provisioning", "present", "snapshot", "clone", "delete"],
   nfs: ["quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;

@@ -1,6 +1,6 @@
 import { Grid, GridItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { groupsQuery, poolsQuery, readinessQuery } from "../../api/queries";
+import { groupsQuery, poolsQuery, readinessQuery, spaceQuery } from "../../api/queries";
 import type { Datastore } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
@@ -111,6 +111,34 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
           />
         </Panel>
       </GridItem>
+      {store.kind === "vmfs" && store.state === "active" && <Blocks id={store.id} />}
     </Grid>
+  );
+}
+
+/** What of a VMFS datastore's blocks no clone or copy shares; "at most" unless the target counted exactly. */
+function Blocks({ id }: { readonly id: string }) {
+  const { data } = useQuery(spaceQuery(id));
+  const { blocks } = words.capacity;
+  const { unique } = data ?? {};
+  return (
+    <GridItem span={12} lg={6}>
+      <Panel title={blocks.title} lead={blocks.lead}>
+        <Facts
+          facts={[
+            data?.allocated == null ? null : [blocks.allocated, <Bytes key="allocated" value={data.allocated} />],
+            data?.shared == null ? null : [blocks.shared, <Bytes key="shared" value={data.shared} />],
+            unique == null
+              ? null
+              : [
+                  blocks.unique,
+                  data?.unique_exact ? <Bytes key="unique" value={unique} /> : text.files.atMost(formatBytes(unique)),
+                ],
+            data?.snapshot == null ? null : [blocks.snapshot, <Bytes key="snapshot" value={data.snapshot} />],
+            data?.as_of == null ? null : [blocks.asOf, <Time key="as-of" at={data.as_of} />],
+          ]}
+        />
+      </Panel>
+    </GridItem>
   );
 }

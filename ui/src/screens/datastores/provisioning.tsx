@@ -41,7 +41,7 @@ function formOf({ thick }: Datastore) {
   return { thick };
 }
 
-/** Of an NFS datastore, while hosts use it. */
+/** While hosts use it. */
 export function ChangeProvisioning({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
   return (
@@ -49,7 +49,7 @@ export function ChangeProvisioning({ store, ...job }: DialogProps) {
       {...job}
       known={known}
       title={words.title(store.name)}
-      lead={words.lead}
+      lead={store.kind === "nfs" ? words.leadNfs : words.lead}
       submit={words.submit}
       asked={() => changedOf(first, form)}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}

@@ -227,11 +227,6 @@ impl Connection {
         }
         self.release(management.immediate);
         self.push_task_management_response(management.initiator_task_tag, response);
-        if management.cold_reset && response == response::FUNCTION_COMPLETE {
-            if let Some((target, _)) = &self.registration.record.target {
-                self.registry.end_sessions_of(&target.name);
-            }
-        }
     }
 
     fn finish_command(&mut self, tag: u32, outcome: Outcome) {

@@ -45,6 +45,9 @@ const ROUNDS: usize = 8;
 /// ends: twice the interval at least. An initiator that is there but leaves a command without its data would hold up
 /// what is behind it in the logical unit for ever; at `ErrorRecoveryLevel` 0 there is no other recovery (7.1.5).
 const DATA_OUT_INTERVALS: u32 = 3;
+/// How long the end of a session waits for its commands: those of a volume that works end within it, so that the next session of
+/// the initiator finds no unit fenced off.
+const END_OF_COMMANDS: Duration = Duration::from_millis(200);
 /// How long a message that goes before a close may take.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -186,8 +189,14 @@ impl Connection {
         }
     }
 
-    /// Serves the initiator until the connection ends, and leaves no command behind.
-    pub async fn run(mut self) {
+    /// Serves the initiator until the connection ends. Ready when the last command has ended too; the initiator may log in before.
+    pub async fn run(self) {
+        let mut running = self.serve().await;
+        while running.next().await.is_some() {}
+    }
+
+    /// Serves the initiator until the connection ends, and returns the commands that have not ended.
+    async fn serve(mut self) -> FuturesUnordered<Running> {
         let end = poll_fn(|context| self.poll_turn(context)).await;
         let initiator = &self.registration.record.initiator;
         match &end {
@@ -198,14 +207,17 @@ impl Connection {
                 warn!(%initiator, %end, "session ends");
             }
         }
+        let lingers = !matches!(
+            end,
+            End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_)
+        );
         match end {
             End::Logout(request) => {
                 self.end_nexus().await;
                 self.push_logout_response(&request);
                 self.flush_last_words().await;
             }
-            End::DataOutMissing
-            | End::Ended(EndReason::Shutdown | EndReason::Removed | EndReason::ColdReset) => {
+            End::DataOutMissing | End::Ended(EndReason::Shutdown | EndReason::Removed) => {
                 self.push_connections_dropped();
                 self.flush_last_words().await;
                 self.end_nexus().await;
@@ -216,18 +228,24 @@ impl Connection {
                 self.end_nexus().await;
             }
             End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_) => {
-                return self.end_nexus().await;
+                self.end_nexus().await;
             }
         }
-        // From here on the initiator may log in again.
+        // From here on the initiator may log in again: units in which commands still run are fenced off from it.
         let Self {
             stream,
             inbound,
             registration,
+            running,
+            memory,
             ..
         } = self;
+        memory.set_unread(0);
         drop(registration);
-        linger(stream, inbound).await;
+        if lingers {
+            linger(stream, inbound).await;
+        }
+        running
     }
 
     async fn flush_last_words(&mut self) {
@@ -239,7 +257,8 @@ impl Connection {
         let _ = timeout(LAST_WORDS_TIMEOUT, flush).await;
     }
 
-    /// Ends the nexus; returns when its last command has ended, so that none can touch the disk later.
+    /// Ends the nexus, and gives its commands [`END_OF_COMMANDS`] to end. One that runs longer is in an operation of a volume that
+    /// hangs, which nobody can call back.
     async fn end_nexus(&mut self) {
         for task in self.tasks.values() {
             if let Some(transfer) = &task.transfer {
@@ -247,7 +266,8 @@ impl Connection {
             }
         }
         self.nexus = None;
-        while self.running.next().await.is_some() {}
+        let ended = async { while self.running.next().await.is_some() {} };
+        let _ = timeout(END_OF_COMMANDS, ended).await;
         self.tasks.clear();
     }
 

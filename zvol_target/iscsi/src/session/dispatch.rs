@@ -52,6 +52,7 @@ pub(super) mod response {
     pub const LUN_DOES_NOT_EXIST: u8 = 2;
     pub const TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
     pub const FUNCTION_NOT_SUPPORTED: u8 = 5;
+    pub const FUNCTION_AUTHORIZATION_FAILED: u8 = 6;
     pub const FUNCTION_REJECTED: u8 = 255;
 }
 
@@ -184,7 +185,6 @@ impl Connection {
         let management = Management {
             initiator_task_tag: request.initiator_task_tag,
             immediate: request.immediate,
-            cold_reset: request.function == function::TARGET_COLD_RESET,
         };
         let logical_unit = LogicalUnitNumber(request.lun);
         let function = match request.function {
@@ -206,8 +206,12 @@ impl Connection {
             function::CLEAR_ACA => TaskManagementFunction::ClearAca(logical_unit),
             function::CLEAR_TASK_SET => TaskManagementFunction::ClearTaskSet(logical_unit),
             function::LOGICAL_UNIT_RESET => TaskManagementFunction::LogicalUnitReset(logical_unit),
-            function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
-                TaskManagementFunction::TargetReset
+            function::TARGET_WARM_RESET => TaskManagementFunction::TargetReset,
+            // It would end the sessions of hosts that share no logical unit with this one.
+            function::TARGET_COLD_RESET => {
+                let response = response::FUNCTION_AUTHORIZATION_FAILED;
+                self.finish_management(management, response);
+                return Ok(());
             }
             function::TASK_REASSIGN => {
                 let response = response::TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED;

@@ -39,8 +39,6 @@ pub(crate) struct Task {
 pub(crate) struct Management {
     pub initiator_task_tag: u32,
     pub immediate: bool,
-    /// TARGET COLD RESET: all sessions end with it.
-    pub cold_reset: bool,
 }
 
 /// What the SCSI target runs for a connection.

@@ -403,6 +403,25 @@ fn sessions_are_limited() {
     fixture.log_in();
 }
 
+#[test]
+fn sessions_of_one_initiator_name_are_limited() {
+    let options = ServerOptions {
+        max_sessions_per_initiator: 2,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let _first = fixture.log_in();
+    let mut second = Initiator::connect(fixture.address);
+    second.isid[5] = 1;
+    second.log_in(HOST, TARGET, FAST);
+    let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
+    refused(&fixture, |request| request.isid[5] = 2, &keys, 0x0302);
+    // Other hosts, and the initiator's own ports once more, are let in.
+    let mut other = Initiator::connect(fixture.address);
+    other.log_in("iqn.2001-04.com.example:other", TARGET, FAST);
+    fixture.log_in().ping();
+}
+
 fn discovery(fixture: &Fixture, keys: &[(&str, &str)]) -> Initiator {
     let mut initiator = Initiator::connect(fixture.address);
     let mut all = vec![("InitiatorName", HOST), ("SessionType", "Discovery")];

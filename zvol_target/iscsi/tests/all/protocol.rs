@@ -1,6 +1,6 @@
 //! The full feature phase beyond reading and writing: order, task management, errors, the end of sessions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, definition, only, wait_until};
 use iscsi::ServerOptions;
@@ -9,6 +9,7 @@ use iscsi::pdu::{
 };
 
 const WAIT: u8 = 0xc0;
+const HANG: u8 = 0xc1;
 const ABORT_TASK: u8 = 1;
 const ABORT_TASK_SET: u8 = 2;
 const CLEAR_ACA: u8 = 3;
@@ -223,21 +224,20 @@ fn sets_and_units_are_managed_whole() {
 }
 
 #[test]
-fn a_cold_reset_ends_every_session() {
+fn a_cold_reset_is_refused_and_reaches_nobody() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let mut other = Initiator::connect(fixture.address);
     other.isid[5] = 1;
     other.log_in(HOST, TARGET, FAST);
+    let command = other.command(&[WAIT, 0, 0, 0, 0, 0]);
+    other.send(command.encode(), &[]);
+    wait_until("it runs", || fixture.device.task_count() == 1);
     let tag = initiator.manage(TARGET_COLD_RESET, None);
-    assert_eq!(initiator.expect_managed(tag).response, 0);
-    for initiator in [&mut initiator, &mut other] {
-        assert!(
-            matches!(initiator.receive().pdu, TargetPdu::AsynchronousMessage(message) if message.event == 3)
-        );
-        initiator.expect_closed();
-    }
-    wait_until("sessions are gone", || fixture.server.sessions().is_empty());
+    assert_eq!(initiator.expect_managed(tag).response, 6);
+    initiator.ping();
+    other.ping();
+    assert_eq!(fixture.device.task_count(), 1);
 }
 
 /// A write with an R2T for all of its 64 KiB; `send` breaks the rules, and the sense data says how.
@@ -480,6 +480,30 @@ fn a_second_login_replaces_the_session() {
     assert_eq!(again.tsih, new.tsih);
     new.expect_closed();
     again.ping();
+}
+
+#[test]
+fn a_login_does_not_wait_for_a_command_that_hangs() {
+    let options = ServerOptions {
+        max_connections: 1,
+        ..ServerOptions::default()
+    };
+    let fixture = Fixture::with(options, |_| {});
+    let mut old = fixture.log_in();
+    let command = old.command(&[HANG, 0, 0, 0, 0, 0]);
+    old.send(command.encode(), &[]);
+    wait_until("it runs", || fixture.device.task_count() == 1);
+    // The session that only waits for its command takes no other one's place.
+    let began = Instant::now();
+    let mut new = fixture.log_in();
+    assert!(began.elapsed() < Duration::from_secs(3));
+    old.expect_closed();
+    assert_eq!(new.read(0, 1).len(), 512);
+    assert_eq!(fixture.server.sessions().len(), 1);
+    assert_eq!(fixture.device.task_count(), 1);
+    fixture.device.release();
+    wait_until("it has ended", || fixture.device.task_count() == 0);
+    new.ping();
 }
 
 #[test]

@@ -15,6 +15,9 @@ const BLOCK: usize = 512;
 /// Vendor specific opcode: ends when [`MemoryTarget::release`] is called, or when aborted.
 pub const WAIT: u8 = 0xc0;
 
+/// Vendor specific opcode: as [`WAIT`], but an abort does not end it, like an operation of a disk that hangs.
+pub const HANG: u8 = 0xc1;
+
 #[derive(Clone)]
 struct Running {
     logical_unit: LogicalUnitNumber,
@@ -141,7 +144,7 @@ impl MemoryTarget {
                 }
                 good(None, (count * BLOCK) as u64)
             }
-            WAIT => {
+            WAIT | HANG => {
                 let _ = self
                     .released
                     .subscribe()
@@ -227,7 +230,7 @@ impl ScsiTarget for MemoryTarget {
             let mut aborted = task.abort.subscribe();
             let outcome = tokio::select! {
                 biased;
-                _ = aborted.wait_for(|aborted| *aborted) => {
+                _ = aborted.wait_for(|aborted| *aborted), if command.cdb[0] != HANG => {
                     if self.task_aborted_status.load(Ordering::Relaxed) {
                         Outcome::Completed(Completion { status: Status::TaskAborted, ..good(None, 0) })
                     } else {

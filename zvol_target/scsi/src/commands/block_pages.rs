@@ -8,6 +8,9 @@ use crate::provisioning::THRESHOLD_SET_BYTES;
 /// MAXIMUM COMPARE AND WRITE LENGTH, blocks.
 const MAXIMUM_COMPARE_AND_WRITE_LENGTH: u8 = u8::MAX;
 
+/// OPTIMAL TRANSFER LENGTH, bytes. Linux reads ahead twice as much, and `mkfs.xfs` takes it for the width of a stripe.
+const OPTIMAL_TRANSFER_BYTES: u32 = 1 << 20;
+
 /// Block Limits. Limits of commands that the host is not offered are zero. WSNZ is zero: WRITE SAME takes zero blocks for all.
 pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     const UGAVALID: u32 = 1 << 31;
@@ -22,8 +25,7 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     page[2..4].copy_from_slice(&u16::try_from(granularity).unwrap_or(0).to_be_bytes());
     let mut set = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_be_bytes());
     set(4, maximum);
-    // The larger a command, the less of it is overhead; QEMU copies by this many blocks, each command a block of the intent log.
-    set(8, maximum);
+    set(8, OPTIMAL_TRANSFER_BYTES / block_bytes);
     if let Some(granule) = execution.unmap_granularity() {
         set(16, unmap::MAXIMUM_LBA_COUNT);
         set(20, unmap::MAXIMUM_BLOCK_DESCRIPTOR_COUNT);

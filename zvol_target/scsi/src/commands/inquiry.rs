@@ -1,5 +1,6 @@
 //! INQUIRY (SPC-5).
 
+use crate::address::Address;
 use crate::cdb::Cdb;
 use crate::commands::vital_product_data;
 use crate::device::Device;
@@ -14,6 +15,9 @@ pub(crate) const DIRECT_ACCESS: u8 = 0x00;
 pub(crate) const WELL_KNOWN: u8 = 0x1e;
 /// Nothing is, nor can be.
 pub(crate) const NOT_PRESENT: u8 = 0x7f;
+
+/// Nothing is now, but could be: for LUN 0, which Windows and boot code ask first and give the whole target up at [`NOT_PRESENT`].
+pub(crate) const NOT_CONNECTED: u8 = 0x3f;
 
 const EVPD: u8 = 0x01;
 
@@ -48,9 +52,13 @@ pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
 pub(crate) fn inquiry_without_unit(
     device: &Device,
     cdb: Cdb,
-    well_known: bool,
+    address: Address,
 ) -> Result<Reply, Sense> {
-    let peripheral = if well_known { WELL_KNOWN } else { NOT_PRESENT };
+    let peripheral = match address {
+        Address::ReportLuns => WELL_KNOWN,
+        Address::Number(0) => NOT_CONNECTED,
+        _ => NOT_PRESENT,
+    };
     let data = if cdb.bit(1, EVPD) {
         vital_product_data::page_without_unit(peripheral, cdb.byte(2))
             .ok_or(Sense::invalid_field_in_cdb(2, None))?

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::{
-    Initiator, Sent, TEST_UNIT_READY, UNIT, block_on, has_status, is_aborted, is_good, manage,
-    pattern, poll, read, setup, stuck_write, write_10,
+    BLOCKS, Initiator, RamVolume, Sent, TEST_UNIT_READY, UNIT, block_on, has_status, is_aborted,
+    is_good, manage, options, pattern, poll, read, read_10, setup, stuck_write, write_10,
 };
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};
-use crate::sam::{FunctionResponse, ScsiTarget, Status, TaskAttribute, TaskManagementFunction};
+use crate::sam::{
+    FunctionResponse, Nexus, ScsiTarget, Status, TaskAttribute, TaskManagementFunction,
+};
+use crate::{LogicalUnit, LogicalUnitAccess};
 
 #[test]
 fn abort_task_ends_a_dormant_task_and_what_waited_for_it_runs() {
@@ -209,6 +212,66 @@ fn a_lost_nexus_takes_its_tasks_along_even_on_a_removed_unit() {
         )),
         FunctionResponse::IncorrectLogicalUnit
     );
+}
+
+#[test]
+fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
+    let (volume, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    let second: Arc<dyn ::volume::Volume> = RamVolume::new(BLOCKS);
+    let unit = LogicalUnit::new(second, options()).unwrap();
+    let device = &initiator.device;
+    device
+        .insert_logical_unit(1, unit, LogicalUnitAccess::Any)
+        .unwrap();
+    while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
+    volume.hold();
+    let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+    assert!(poll(&mut hanging).is_pending());
+    device.nexus_lost(&initiator.nexus);
+    // The same initiator port comes back.
+    let nexus = Arc::new(Nexus {
+        id: u64::MAX,
+        ..(*initiator.nexus).clone()
+    });
+    device.nexus_established(&nexus);
+    let again = Initiator {
+        device: Arc::clone(device),
+        nexus,
+        logical_unit: UNIT,
+        data_in_buffer_size: u32::MAX,
+    };
+    let on_other_unit = again.to(logical_unit_number(1));
+    while on_other_unit.run(&TEST_UNIT_READY).status != Status::Good {}
+    assert_eq!(on_other_unit.run(&read_10(0, 1)).status, Status::Good);
+    for cdb in [&TEST_UNIT_READY[..], &read_10(0, 1), &write_10(0, 1)] {
+        assert_eq!(again.run(cdb).status, Status::Busy);
+    }
+    for cdb in [
+        &[0x12, 0, 0, 0, 36, 0][..],
+        &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+    ] {
+        assert_eq!(again.run(cdb).status, Status::Good, "{cdb:x?}");
+    }
+    // Also of a unit that takes its place.
+    let unit = device.remove_logical_unit(0).unwrap();
+    let third: Arc<dyn ::volume::Volume> = RamVolume::new(BLOCKS);
+    device
+        .insert_logical_unit(
+            0,
+            LogicalUnit::new(third, options()).unwrap(),
+            LogicalUnitAccess::Any,
+        )
+        .unwrap();
+    assert_eq!(again.run(&TEST_UNIT_READY).status, Status::Busy);
+    // Other hosts go on.
+    while other.run(&TEST_UNIT_READY).status != Status::Good {}
+    assert_eq!(other.run(&read_10(0, 1)).status, Status::Good);
+    volume.release(1);
+    assert!(is_aborted(&poll(&mut hanging)));
+    drop((hanging, unit));
+    while again.run(&TEST_UNIT_READY).status != Status::Good {}
+    assert_eq!(again.run(&read_10(0, 1)).status, Status::Good);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! EXTENDED COPY(LID1) (SPC-4 6.5).
 
-use super::MAXIMUM_SEGMENT_BYTES;
 use super::copy_manager::{CopyEnd, resolve};
 use super::operations::RunningOperation;
 use super::parameter_list::{self, Cscd, LENGTH_ERROR, MAXIMUM_LIST_BYTES, ParameterList};
@@ -8,6 +7,7 @@ use super::segment_descriptors::{
     Amount, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
 };
 use super::transfer::{Stop, Transfer, check_end, transfer};
+use super::{MAXIMUM_COPY_BYTES, MAXIMUM_SEGMENT_BYTES};
 use crate::additional_sense::AdditionalSense;
 use crate::commands::inquiry::DIRECT_ACCESS;
 use crate::execution::{Execution, Failure, Reply};
@@ -63,6 +63,7 @@ async fn copy(
         .map(|cscd| resolve(execution, cscd))
         .collect();
     let mut transfers = Vec::with_capacity(list.segments.len());
+    let mut total = 0;
     for (number, segment) in list.segments.iter().enumerate() {
         // At most a few dozen segments.
         let checking = Checking {
@@ -71,7 +72,13 @@ async fn copy(
             segment,
             number: number as u16,
         };
-        transfers.push((checking.check(execution)?, checking));
+        let transfer = checking.check(execution)?;
+        total += transfer.length;
+        if number > 0 && total > MAXIMUM_COPY_BYTES {
+            let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
+            return Err(checking.invalid(code, segment.amount.at()));
+        }
+        transfers.push((transfer, checking));
     }
     for (what, checked) in &transfers {
         let before = operation.progress().bytes;

@@ -32,12 +32,15 @@ pub(crate) use tokens::Tokens;
 const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
 
 /// MAXIMUM SEGMENT DESCRIPTOR COUNT.
-const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 64;
+const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 16;
 
-/// MAXIMUM SEGMENT LENGTH, bytes. With the largest number of segments that makes 2 GiB for one command: two seconds of cloning, ten
-/// of reading and writing, where hosts wait thirty. A segment of blocks may be longer nevertheless, as some hosts do not look at this: 65,535
+/// MAXIMUM SEGMENT LENGTH, bytes. A segment of blocks may be longer nevertheless, as some hosts do not look at this: 65,535
 /// of them, which is all that its field holds.
-const MAXIMUM_SEGMENT_BYTES: u32 = 32 << 20;
+const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
+
+/// Most bytes that one EXTENDED COPY with several segments copies. What can't be cloned is read and written, on hard disks at 100 MB/s or less,
+/// and hosts wait thirty seconds.
+const MAXIMUM_COPY_BYTES: u64 = 256 << 20;
 
 /// MAXIMUM IDENTIFIED CONCURRENT COPIES: copies with a list identifier, under way or with results kept, of one nexus in one unit.
 const MAXIMUM_IDENTIFIED_COPIES: usize = 64;

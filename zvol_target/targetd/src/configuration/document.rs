@@ -301,14 +301,14 @@ pub struct Lun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<PathBuf>,
     /// How it gets its space.
-    #[serde(default, skip_serializing_if = "ProvisioningChoice::is_automatic")]
+    #[serde(default)]
     pub provisioning: ProvisioningChoice,
     /// When its hosts are told that space gets short, of what it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_threshold: Option<Threshold>,
-    /// What is held for its overwrites when the pool is full; absent: a part of the pool's size.
+    /// What is reserved for its overwrites when the pool is full; absent: a part of the pool's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slack_bytes: Option<u64>,
+    pub headroom_bytes: Option<u64>,
 }
 
 /// Names that a logical unit had before it was served here: vendor, unit serial number and designators. They never change.

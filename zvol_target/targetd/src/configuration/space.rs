@@ -1,24 +1,25 @@
 //! What is configured of space: how a LUN gets it, when hosts are warned, how much of a pool is kept back.
 
+use scsi::Provisioning;
 use serde::{Deserialize, Serialize};
 
 /// How a LUN gets its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProvisioningChoice {
-    /// As the zvol is: thick with a `refreservation` of its size or more, else thin.
+    /// When it is written. Its blocks may be shared.
     #[default]
-    Automatic,
-    /// When it is written.
     Thin,
-    /// All of it is reserved.
+    /// From the `refreservation` of its zvol. Its blocks are never shared.
     Thick,
 }
 
-impl ProvisioningChoice {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-    pub(super) fn is_automatic(&self) -> bool {
-        *self == Self::Automatic
+impl From<ProvisioningChoice> for Provisioning {
+    fn from(choice: ProvisioningChoice) -> Self {
+        match choice {
+            ProvisioningChoice::Thin => Self::Thin,
+            ProvisioningChoice::Thick => Self::Thick,
+        }
     }
 }
 

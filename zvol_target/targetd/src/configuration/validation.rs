@@ -10,13 +10,13 @@ use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
 
-/// Least of `slack_bytes`: half of it lets one write of 1 MiB through, 24 times and what it changes beside.
-const LEAST_SLACK: u64 = 64 << 20;
+/// Least `headroom_bytes` of a LUN: half of it lets one write of 1 MiB through, which OpenZFS counts 24 times, and its metadata.
+const LEAST_LUN_HEADROOM: u64 = 64 << 20;
 
-/// Most of `slack_bytes`: 1 GiB is for what is under way in a fast pool, and it is held for each LUN.
-const MOST_SLACK: u64 = 64 << 30;
+/// Most `headroom_bytes` of a LUN: 1 GiB is for what is under way in a fast pool, and it is reserved for each LUN.
+const MOST_LUN_HEADROOM: u64 = 64 << 30;
 
-/// Most of `headroom_bytes`: more than any pool has.
+/// Most `headroom_bytes` of a pool: more than any pool has.
 const MOST_HEADROOM: u64 = 1 << 60;
 
 /// Most names of one host: an `ESXi` host has one, one with independent adapters some more.
@@ -309,13 +309,20 @@ fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
         validate_kept_names(kept).map_err(|error| within("designation", error))?;
     }
     validate_threshold(lun.soft_threshold)?;
-    if lun.slack_bytes.is_some_and(|bytes| bytes < LEAST_SLACK) {
-        let reason = format!("must be {LEAST_SLACK} or more: less lets no overwrite through");
-        return Err(invalid("slack_bytes", reason));
+    if lun
+        .headroom_bytes
+        .is_some_and(|bytes| bytes < LEAST_LUN_HEADROOM)
+    {
+        let reason =
+            format!("must be {LEAST_LUN_HEADROOM} or more: less lets no overwrite through");
+        return Err(invalid("headroom_bytes", reason));
     }
-    if lun.slack_bytes.is_some_and(|bytes| bytes > MOST_SLACK) {
-        let reason = format!("must be {MOST_SLACK} or less");
-        return Err(invalid("slack_bytes", reason));
+    if lun
+        .headroom_bytes
+        .is_some_and(|bytes| bytes > MOST_LUN_HEADROOM)
+    {
+        let reason = format!("must be {MOST_LUN_HEADROOM} or less");
+        return Err(invalid("headroom_bytes", reason));
     }
     if !lun.path.is_absolute() {
         return Err(invalid("path", "must be absolute"));

@@ -102,6 +102,17 @@ pub enum ServiceError {
         /// Its number.
         number: u16,
     },
+    /// It is thick, and clones that began before have not ended.
+    #[error(
+        "LUN {number} of target {target} is thick, but clones that began before have not ended: they may still share blocks of it. Make \
+         it thin, and try again when the pool answers"
+    )]
+    StillSharing {
+        /// Target of the logical unit.
+        target: String,
+        /// Its number.
+        number: u16,
+    },
     /// That nothing is reserved could not be stored.
     #[error("what is reserved on LUN {number} of target {target} is as it was: {error}")]
     ReservationsNotStored {

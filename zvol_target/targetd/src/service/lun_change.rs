@@ -71,8 +71,8 @@ pub struct LunChange {
     pub provisioning: Option<ProvisioningChoice>,
     /// When hosts are told that space gets short.
     pub soft_threshold: Setting<Option<Threshold>>,
-    /// What is held for overwrites.
-    pub slack_bytes: Setting<Option<u64>>,
+    /// What is reserved for overwrites.
+    pub headroom_bytes: Setting<Option<u64>>,
 }
 
 impl LunChange {
@@ -91,7 +91,7 @@ impl LunChange {
             reservations,
             provisioning,
             soft_threshold,
-            slack_bytes,
+            headroom_bytes,
         } = lun.clone();
         Lun {
             number,
@@ -111,7 +111,7 @@ impl LunChange {
             },
             provisioning: self.provisioning.unwrap_or(provisioning),
             soft_threshold: self.soft_threshold.or(soft_threshold),
-            slack_bytes: self.slack_bytes.or(slack_bytes),
+            headroom_bytes: self.headroom_bytes.or(headroom_bytes),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use volume::ClonesUnderWay;
+
 use super::place::Place;
 use super::running::{Running, open_within};
-use super::thick::require_reserved;
 use super::{Closing, LunChange, LunState, RunningLun, Service, ServiceError, Shared, Unusable};
 use super::{lun_of, maintenance, target_of};
-use crate::configuration::Lun;
+use crate::configuration::{Configuration, Lun};
 use crate::reservations::Beginning;
 
 /// How long a caller waits for the system to open a path.
@@ -44,7 +45,6 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     luns.sort_unstable_by_key(|lun| lun.number);
     candidate.validate()?;
     let opened = open_within(lun, OPENING_TIMEOUT, Beginning::New).await?;
-    require_reserved(&opened, lun).await?;
     let mut service = service.borrow_mut();
     service.store(candidate)?;
     service.running_target(target)?.insert(lun, Ok(opened))?;
@@ -84,63 +84,24 @@ pub async fn change_lun(
     if new.path == old.path && new.guid != old.guid {
         place.check_identity(&new).await?;
     }
-    let _becoming_thick = if new.path == old.path && new.provisioning != old.provisioning {
-        place.require_reserved(&new).await?
+    let changes_kind = new.path == old.path && new.provisioning != old.provisioning;
+    let clones = if changes_kind {
+        place.set_thick(&new)?
     } else {
-        None
+        ClonesUnderWay::default()
     };
-    let reopen = |lun: &Lun| {
-        let reservations = lun.reservations.clone();
-        (lun.path.clone(), lun.read_only, lun.caching, reservations)
-    };
-    let cache_ends = old.write_cache && !new.write_cache;
-    let closing = if !place.is_serving()? {
-        place.store(candidate)?;
-        // With the reason it had; the new path, if there is one, is tried soon.
-        place.exchange_failed(&new)?;
-        Closing::default()
-    } else if reopen(&new) != reopen(&old) {
-        let mut is_closed = true;
-        let opened = if new.path == old.path || new.reservations != old.reservations {
-            place.reopen(&old, &new).await?
-        } else {
-            match open_within(&new, OPENING_TIMEOUT, Beginning::Present).await {
-                // By this very unit, perhaps, after its volume was renamed.
-                Err(error) if error.is_in_use() => place.reopen(&old, &new).await?,
-                opened => {
-                    is_closed = false;
-                    opened?
-                }
-            }
-        };
-        let reserved = if new.path == old.path {
-            Ok(())
-        } else {
-            require_reserved(&opened, &new).await.map_err(Into::into)
-        };
-        if let Err(error) = reserved.and_then(|()| place.store(candidate)) {
-            drop(opened);
-            if is_closed {
-                place.fail(&old, Unusable::Description(error.to_string()))?;
-                maintenance::retry_lun(service, target, number).await;
-            }
-            return Err(error);
-        }
-        place.exchange(opened.into())?
-    } else {
-        place.store(candidate)?;
-        let closing = place.exchange_options(&new)?;
-        // Others may run on: they have the volume they began with.
-        if cache_ends {
-            closing
-        } else {
-            Closing::default()
-        }
-    };
+    let changed = exchange(&place, &old, &new, candidate).await;
+    if changed.is_err() && changes_kind {
+        place.set_thick(&old)?;
+    }
+    let closing = changed?;
     place.set_access(&new)?;
+    place.end_clones(clones).await?;
+    // A count that began while clones still ran would miss what they share.
+    service.borrow_mut().space.usage.remove(&new.uuid);
     // What began with the write cache may use it to its end.
     let ended = closing.wait(CLOSING_TIMEOUT).await;
-    if cache_ends {
+    if old.write_cache && !new.write_cache {
         place.flush().await?;
         if !ended {
             return Err(ServiceError::StillCaching {
@@ -150,6 +111,58 @@ pub async fn change_lun(
         }
     }
     Ok(true)
+}
+
+/// Puts the changed unit in the place of the present one, and stores the configuration. Returns what has to close.
+async fn exchange(
+    place: &Place<'_>,
+    old: &Lun,
+    new: &Lun,
+    candidate: Configuration,
+) -> Result<Closing, ServiceError> {
+    let reopen = |lun: &Lun| {
+        let reservations = lun.reservations.clone();
+        (lun.path.clone(), lun.read_only, lun.caching, reservations)
+    };
+    let cache_ends = old.write_cache && !new.write_cache;
+    if !place.is_serving()? {
+        place.store(candidate)?;
+        // With the reason it had; the new path, if there is one, is tried soon.
+        place.exchange_failed(new)?;
+        return Ok(Closing::default());
+    }
+    if reopen(new) != reopen(old) {
+        let mut is_closed = true;
+        let opened = if new.path == old.path || new.reservations != old.reservations {
+            place.reopen(old, new).await?
+        } else {
+            match open_within(new, OPENING_TIMEOUT, Beginning::Present).await {
+                // By this very unit, perhaps, after its volume was renamed.
+                Err(error) if error.is_in_use() => place.reopen(old, new).await?,
+                opened => {
+                    is_closed = false;
+                    opened?
+                }
+            }
+        };
+        if let Err(error) = place.store(candidate) {
+            drop(opened);
+            if is_closed {
+                place.fail(old, Unusable::Description(error.to_string()))?;
+                maintenance::retry_lun(place.service, place.target, place.number).await;
+            }
+            return Err(error);
+        }
+        return place.exchange(opened.into());
+    }
+    place.store(candidate)?;
+    let closing = place.exchange_options(new)?;
+    // Others may run on: they have the volume they began with.
+    Ok(if cache_ends {
+        closing
+    } else {
+        Closing::default()
+    })
 }
 
 /// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.

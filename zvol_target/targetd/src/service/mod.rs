@@ -17,7 +17,6 @@ mod portals;
 mod reservations;
 mod running;
 mod targets;
-mod thick;
 
 pub use accounts::AccountSetting;
 pub use error::ServiceError;

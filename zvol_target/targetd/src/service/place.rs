@@ -1,15 +1,19 @@
 //! Where a logical unit is, and what is done to it there while it is changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use scsi::PersistentReservations;
+use volume::ClonesUnderWay;
 
 use super::luns::{CLOSING_TIMEOUT, OPENING_TIMEOUT};
-use super::running::{Opened, failed, open_within, unit_not_ready, unit_on};
-use super::thick::{BecomingThick, require_reserved};
+use super::running::{Opened, failed, open_within, require_zvol, unit_not_ready, unit_on};
 use super::{Closing, LunState, RunningLun, ServiceError, Shared, Unusable, identity, maintenance};
 use crate::configuration::{Configuration, Invalid, Lun, ProvisioningChoice};
 use crate::reservations::Beginning;
+
+/// Between two checks of whether clones have ended.
+const CLONES_POLL: Duration = Duration::from_millis(2);
 
 /// A logical unit under change.
 pub(super) struct Place<'a> {
@@ -78,31 +82,36 @@ impl Place<'_> {
         Ok(checked.map_err(Unusable::from)?)
     }
 
-    /// [`require_reserved`] of the unit that is served; one that is not comes to it when it is. Its ledger is closed meanwhile, and stays
-    /// so until what this gives is dropped.
-    pub(super) async fn require_reserved(
-        &self,
-        lun: &Lun,
-    ) -> Result<Option<BecomingThick>, ServiceError> {
-        if lun.provisioning != ProvisioningChoice::Thick {
-            return Ok(None);
-        }
-        let opened = {
-            let service = self.service.borrow();
-            match service.running_lun(self.target, self.number) {
-                Some(RunningLun {
-                    unit,
-                    state: LunState::Serving { backend },
-                }) => Opened {
-                    unit: Arc::clone(unit),
-                    backend: *backend,
-                },
-                _ => return Ok(None),
+    /// Makes the volume that is served thick or thin. A copy under way shares no blocks of a thick volume from its next step on; what is
+    /// returned are the steps before. Nothing is done where no volume is served.
+    pub(super) fn set_thick(&self, lun: &Lun) -> Result<ClonesUnderWay, ServiceError> {
+        let service = self.service.borrow();
+        match service.running_lun(self.target, self.number) {
+            Some(RunningLun {
+                unit,
+                state: LunState::Serving { .. },
+            }) => {
+                require_zvol(&**unit.volume(), lun)?;
+                let thick = lun.provisioning == ProvisioningChoice::Thick;
+                Ok(unit.volume().set_thick(thick))
             }
-        };
-        let becoming = BecomingThick::new(self.service, lun, Arc::clone(opened.unit.volume()));
-        require_reserved(&opened, lun).await?;
-        Ok(Some(becoming))
+            _ => Ok(ClonesUnderWay::default()),
+        }
+    }
+
+    /// Waits for the end of clones.
+    pub(super) async fn end_clones(&self, clones: ClonesUnderWay) -> Result<(), ServiceError> {
+        let until = tokio::time::Instant::now() + CLOSING_TIMEOUT;
+        while !clones.is_over() {
+            if tokio::time::Instant::now() >= until {
+                return Err(ServiceError::StillSharing {
+                    target: self.target.to_owned(),
+                    number: self.number,
+                });
+            }
+            tokio::time::sleep(CLONES_POLL).await;
+        }
+        Ok(())
     }
 
     pub(super) fn store(&self, candidate: Configuration) -> Result<(), ServiceError> {
@@ -136,7 +145,7 @@ impl Place<'_> {
 
     /// Another unit on the same volume; what is over when the commands of the one before are.
     pub(super) fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
-        let (volume, backend, closing, store, provisioning) = {
+        let (volume, backend, closing, store) = {
             let service = self.service.borrow();
             let present = service.running_lun(self.target, self.number);
             match present {
@@ -147,7 +156,7 @@ impl Place<'_> {
                     let closing = Closing::of_commands(unit);
                     let store = unit.reservation_store().cloned();
                     let volume = Arc::clone(unit.volume());
-                    (volume, *backend, closing, store, unit.provisioning())
+                    (volume, *backend, closing, store)
                 }
                 _ => return Err(self.absent()),
             }
@@ -155,8 +164,6 @@ impl Place<'_> {
         // The unit goes on with those of the one before.
         let reservations = store.map(|store| (store, PersistentReservations::default()));
         let unit = unit_on(volume, new, reservations)?;
-        // Another only when it is.
-        unit.set_provisioning(provisioning);
         self.exchange(Opened { unit, backend }.into())?;
         Ok(closing)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use scsi::{
     CopyManager, Device, InventoryError, LogicalUnit, LogicalUnitOptions, PersistentReservations,
-    ProductIdentification, Provisioning, ReservationStore,
+    ProductIdentification, ReservationStore,
 };
 use volume::engine::EngineChoice;
 use volume::{Backend, OpenOptions, Problem, Volume};
@@ -17,7 +17,6 @@ use super::identity::{self, IdentityError};
 use crate::configuration::{DatasetGuid, Lun, ProvisioningChoice};
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::{Beginning, ReservationFile, ReservationFileError};
-use crate::space::closed_ledger;
 
 /// T10 VENDOR IDENTIFICATION of everything served.
 const VENDOR: &str = "ZVAAI";
@@ -78,14 +77,11 @@ pub enum Unusable {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// It is to be thick, and can't be.
-    #[error("{path}: {error}; give it space, or make it thin")]
+    /// It should be thick, and is no zvol.
+    #[error("{path}: only a zvol can be thick; make the LUN thin, or serve a zvol")]
     Thick {
         /// The path.
         path: String,
-        /// Why not.
-        #[source]
-        error: crate::space::ThickError,
     },
     /// The number or product cannot be used.
     #[error("{0}")]
@@ -290,6 +286,7 @@ pub(super) fn unit_on(
         error,
     })?;
     let unit = named(unit, lun)?;
+    unit.set_provisioning(lun.provisioning.into());
     Ok(Arc::new(match reservations {
         Some((store, content)) => unit.with_reservation_store(store, content),
         None => unit,
@@ -321,6 +318,15 @@ fn open_reservations(
     Ok(Some((Arc::new(file), content)))
 }
 
+/// A file cannot be thick.
+pub(super) fn require_zvol(volume: &dyn Volume, lun: &Lun) -> Result<(), Unusable> {
+    if lun.provisioning == ProvisioningChoice::Thick && volume.dataset().is_none() {
+        let path = lun.path.display().to_string();
+        return Err(Unusable::Thick { path });
+    }
+    Ok(())
+}
+
 fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
     let options = OpenOptions {
         read_only: lun.read_only,
@@ -331,15 +337,11 @@ fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
         identity::check(&*opened.volume, &lun.path, wanted)?;
     }
     let reservations = open_reservations(lun, beginning)?;
-    let is_zvol = opened.volume.dataset().is_some();
-    if is_zvol {
-        // Until it is known whether the zvol is thick, and what it shares.
-        opened.volume.set_clone_ledger(Some(closed_ledger()));
-    }
+    require_zvol(&*opened.volume, lun)?;
+    opened
+        .volume
+        .set_thick(lun.provisioning == ProvisioningChoice::Thick);
     let unit = unit_on(opened.volume, lun, reservations)?;
-    if is_zvol && lun.provisioning == ProvisioningChoice::Thick {
-        unit.set_provisioning(Provisioning::Thick);
-    }
     Ok(Opened {
         unit,
         backend: opened.backend,

@@ -1,20 +1,17 @@
-//! Space: what LUNs take, what is held for them, and who is refused when it ends.
+//! Space: what LUNs use, what is reserved for their overwrites, and which of them may not allocate more.
 //!
-//! Every few seconds, more often near its end, each pool is looked at ([`keep`]). Thin LUNs may take no more when less than the
-//! headroom is left, and what they overwrite is held by a `reservation` of their own, which other writers of the pool can't
-//! take. Thick LUNs have a `refreservation`, kept by a [`Ledger`]. What was measured, and why it is so: docs/space.md.
+//! Every few seconds, more often near its end, [`monitor`] reads the figures of each pool. When less than the pool's headroom is
+//! available, thin LUNs may not allocate more. What a zvol overwrites comes from a `reservation` of its own, which other writers of
+//! the pool cannot take. The `refreservation` of a thick LUN is never changed here. Measurements and reasons: docs/space.md.
 
-mod act;
-mod backoff;
-mod keeper;
-mod ledger;
-mod look;
+mod monitor;
 mod policy;
-mod release;
 mod report;
-mod zvol;
+mod reservation;
+mod store;
+mod update;
+mod usage;
 
-pub use keeper::{Keeper, keep};
-pub use ledger::{ThickError, closed_ledger, make_thick};
-pub use release::release;
+pub use monitor::monitor;
 pub use report::{LunSpace, PoolSpace, SpaceReport};
+pub use usage::{Counted, LunUsage, Usage, usage};

@@ -8,14 +8,14 @@ use volume::zfs::{Dataset, Pool};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Looks at a pool: at most and at least so far apart.
+/// Between two updates of a pool, at most and at least.
 const LONGEST: Duration = Duration::from_secs(5);
-pub(super) const SHORTEST: Duration = Duration::from_millis(500);
+const SHORTEST: Duration = Duration::from_millis(500);
 
-/// What writers may take of a pool in a second, bytes: the next look comes before they could have taken the headroom.
+/// What writers may take of a pool in a second, bytes: the next update comes before they could have taken the headroom.
 const FASTEST_WRITERS: u64 = 2 * GIB;
 
-/// With less than this above the headroom, writers could take it all in a look or two, also where looks are slow.
+/// With less than this above the headroom, writers could take it all between two updates, also where updates are slow.
 fn near(total: u64) -> u64 {
     (total / 4).min(8 * GIB)
 }
@@ -30,7 +30,7 @@ pub(super) fn is_near(total: u64, left: u64, headroom: u64) -> bool {
 pub(super) struct PoolFigures {
     /// What can be used of it in all.
     pub total: u64,
-    /// What is left for everybody.
+    /// What is left for every user.
     pub available: u64,
     /// What is on its disks free, in the unit of `total`: more than `available` by what is reserved and what OpenZFS keeps back.
     pub free: u64,
@@ -80,8 +80,8 @@ fn slop(size: u64) -> u64 {
     (size / 32).max((128 * MIB).min(size / 2)).min(128 * GIB)
 }
 
-/// What is left when thin LUNs begin to be refused more: a 64th of the pool, 64 MiB to 4 GiB. Above it lies what writers can take
-/// between two looks, below it what is promised to nobody: writes of other users, snapshots, metadata.
+/// With less available than this, thin LUNs may not allocate more: a 64th of the pool, 64 MiB to 4 GiB. It is for writes of other
+/// users, snapshots and metadata.
 pub(super) fn headroom(total: u64) -> u64 {
     (total / 64).clamp(64 * MIB, 4 * GIB).min(total / 8)
 }
@@ -92,35 +92,32 @@ pub(super) fn file_headroom(total: u64) -> u64 {
 }
 
 /// Half of it lets a write of 1 MiB through, and heartbeats beside it.
-const LEAST_SLACK: u64 = 128 * MIB;
+const LEAST_LUN_HEADROOM: u64 = 128 * MIB;
 
-/// What is held for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
+/// What is reserved for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
 /// pool yet: with 1 GiB, 43 MiB go at once, or 150 to 300 random writes that each change an indirect block of their own.
 /// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves each the 128 MiB that it needs to
 /// live on.
-pub(super) fn slack(total: u64, luns: usize) -> u64 {
+pub(super) fn lun_headroom(total: u64, luns: usize) -> u64 {
     let luns = (luns as u64).max(1);
-    (total / 64).min(total / 16 / luns).clamp(LEAST_SLACK, GIB)
+    (total / 64)
+        .min(total / 16 / luns)
+        .clamp(LEAST_LUN_HEADROOM, GIB)
 }
 
-/// The same of a thick LUN, by its size alone: what is reserved beyond its own says after a restart what it shares.
-pub(super) fn thick_slack(size: u64) -> u64 {
-    (size / 64).clamp(LEAST_SLACK, GIB)
-}
-
-/// What a LUN can take of what is nobody's and of its own, for new space.
-pub(super) fn left_for_growth(dataset: &Dataset, slack: u64) -> u64 {
-    let own = dataset.used_by_refreservation.saturating_sub(slack);
+/// What a LUN can take of what is nobody's and of its own `refreservation`, for new space.
+pub(super) fn left_for_growth(dataset: &Dataset) -> u64 {
+    let own = dataset.used_by_refreservation;
     dataset.unreserved_bytes().saturating_add(own)
 }
 
-/// How much a thin LUN may write before the next look near the end of its pool, with `held` bytes held for it.
+/// How much a thin LUN may write before the next update near the end of its pool, with `held` bytes reserved for it.
 ///
-/// A write takes from what is held when nothing else is left. Where others could fill the pool between two looks, growth leaves half of
-/// the slack for overwrites.
-pub(super) fn limit(growth: Growth, held: u64, slack: u64) -> Growth {
+/// A write takes from what is reserved when nothing else is left. Where others could fill the pool between two updates, growth leaves
+/// half of the LUN's headroom for overwrites.
+pub(super) fn limit(growth: Growth, held: u64, headroom: u64) -> Growth {
     match growth {
-        Growth::Allowed => Growth::Limited(held.saturating_sub(slack / 2)),
+        Growth::Allowed => Growth::Limited(held.saturating_sub(headroom / 2)),
         growth => growth,
     }
 }
@@ -138,23 +135,23 @@ pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
     }
 }
 
-/// What `reservation` of a thin LUN is to be, when that is another than it is: what it uses and `slack`. `left` is what is
-/// left for everybody. Not for every change: 3 to 5 quarters of the slack will do.
-pub(super) fn thin_reservation(dataset: &Dataset, slack: u64, left: u64) -> Option<u64> {
+/// What `reservation` of a zvol should be, when it should be another: what the zvol uses and `headroom`. `left` is what is left for
+/// every user. Not for every change: 3 to 5 quarters of the headroom will do.
+pub(super) fn reservation(dataset: &Dataset, headroom: u64, left: u64) -> Option<u64> {
     let held = dataset.reservation.saturating_sub(dataset.used);
-    let wanted = if held < slack - slack / 4 {
-        slack.min(held.saturating_add(left))
-    } else if held > slack.saturating_add(slack / 4) {
-        slack
+    let wanted = if held < headroom - headroom / 4 {
+        headroom.min(held.saturating_add(left))
+    } else if held > headroom.saturating_add(headroom / 4) {
+        headroom
     } else {
         return None;
     };
     // A little more now and then only: each costs a transaction group.
-    let worth = wanted.abs_diff(held) >= (slack / 16).max(1);
+    let worth = wanted.abs_diff(held) >= (headroom / 16).max(1);
     worth.then_some(dataset.used.saturating_add(wanted))
 }
 
-/// Whether reservations promise more than is on the disks.
+/// Whether more is reserved than is free on the disks.
 ///
 /// A write within a reservation is not held against the pool's space. Overwriting a shared block takes new space though, and
 /// with nothing else left that comes from what OpenZFS keeps back for itself; when that is used up the pool is suspended
@@ -167,9 +164,9 @@ pub(super) fn is_overcommitted(before: bool, pool: &PoolFigures, held: u64) -> b
     pool.free < held.saturating_add(pool.slop / 8 * eighths)
 }
 
-/// When to look again: before the fastest writers could have taken half of what is above the headroom; where more is shared than
-/// there is space for, as often as can be.
-pub(super) fn next_look(pool: &PoolFigures, left: u64, headroom: u64, refused: bool) -> Duration {
+/// When the next update is due: before the fastest writers could have taken half of what is above the headroom; where more is shared
+/// than there is space for, as often as can be.
+pub(super) fn next_update(pool: &PoolFigures, left: u64, headroom: u64, refused: bool) -> Duration {
     if refused {
         return if pool.saved > left {
             SHORTEST
@@ -208,17 +205,20 @@ mod tests {
     fn defaults_fit_pools_of_every_size() {
         for total in [256 * MIB, 2 * GIB, 100 * GIB, 10 << 40] {
             assert!(headroom(total) <= total / 8);
-            assert!(slack(total, 1) >= LEAST_SLACK);
+            assert!(lun_headroom(total, 1) >= LEAST_LUN_HEADROOM);
         }
         assert_eq!(headroom(10 << 40), 4 * GIB);
-        assert_eq!((slack(10 << 40, 1), slack(10 << 40, 100)), (GIB, GIB));
-        assert_eq!(slack(256 * GIB, 256), LEAST_SLACK);
+        assert_eq!(
+            (lun_headroom(10 << 40, 1), lun_headroom(10 << 40, 100)),
+            (GIB, GIB)
+        );
+        assert_eq!(lun_headroom(256 * GIB, 256), LEAST_LUN_HEADROOM);
         assert_eq!(slop(2 * GIB), 128 * MIB);
         assert_eq!(slop(8 << 40), 128 * GIB);
     }
 
     #[test]
-    fn near_the_end_growth_leaves_half_of_the_slack() {
+    fn near_the_end_growth_leaves_half_of_the_headroom() {
         let limit = |growth, held| limit(growth, held, 128 * MIB);
         assert_eq!(limit(Growth::Allowed, 128 * MIB), Growth::Limited(64 * MIB));
         assert_eq!(limit(Growth::Allowed, MIB), Growth::Limited(0));
@@ -232,29 +232,23 @@ mod tests {
         let mut own = dataset(400, 0);
         own.available = 300 * MIB;
         own.used_by_refreservation = 300 * MIB;
-        assert_eq!(left_for_growth(&own, 128 * MIB), 172 * MIB);
-        own.used_by_refreservation = 0;
-        assert_eq!(left_for_growth(&own, 128 * MIB), 300 * MIB);
+        assert_eq!(left_for_growth(&own), 300 * MIB);
+        own.used = 700 * MIB;
+        own.reservation = 828 * MIB;
+        own.available = 528 * MIB;
+        assert_eq!(left_for_growth(&own), 400 * MIB);
     }
 
     #[test]
     fn figures_without_bounds_overflow_nothing() {
         assert_eq!(growth(Growth::Refused, 5, u64::MAX), Growth::Refused);
-        assert!(thin_reservation(&dataset(100, 0), u64::MAX, u64::MAX).is_some());
+        assert!(reservation(&dataset(100, 0), u64::MAX, u64::MAX).is_some());
     }
 
     #[test]
-    fn the_slack_of_a_thick_lun_is_of_its_size() {
-        assert_eq!(thick_slack(512 * MIB), LEAST_SLACK);
-        assert_eq!(thick_slack(32 * GIB), GIB / 2);
-        assert_eq!(thick_slack(64 << 40), GIB);
-    }
-
-    #[test]
-    fn what_is_held_follows_what_is_used() {
-        let next = |used, reservation, left: u64| {
-            thin_reservation(&dataset(used, reservation), 64 * MIB, left * MIB)
-                .map(|bytes| bytes / MIB)
+    fn the_reservation_follows_what_is_used() {
+        let next = |used, reserved, left: u64| {
+            reservation(&dataset(used, reserved), 64 * MIB, left * MIB).map(|bytes| bytes / MIB)
         };
         assert_eq!(next(100, 0, 1000), Some(164));
         assert_eq!(next(100, 164, 1000), None);
@@ -311,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_as_frequent_as_the_pool_is_full() {
+    fn updates_are_as_frequent_as_the_pool_is_full() {
         let next = |left, refused, saved| {
             let pool = PoolFigures {
                 total: 2 << 40,
                 saved,
                 ..PoolFigures::default()
             };
-            next_look(&pool, left, GIB, refused)
+            next_update(&pool, left, GIB, refused)
         };
         assert_eq!(next(1 << 40, false, GIB), LONGEST);
         assert_eq!(next(13 * GIB, false, 0), Duration::from_secs(3));

@@ -1,29 +1,31 @@
-//! What was found and done at the last look, for the control socket.
+//! Space at the last update, for the control socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 use volume::Growth;
 
-/// Space of all pools and LUNs as last looked at.
-#[derive(Debug, Default)]
+use super::LunUsage;
+
+/// Space of all pools and LUNs at the last update.
+#[derive(Default)]
 pub struct SpaceReport {
     /// Pools by name, file systems by mount point.
     pub pools: BTreeMap<String, PoolSpace>,
-    /// LUNs by their UUID. One whose space is not known is not there.
+    /// LUNs by UUID. A LUN whose space is unknown is absent.
     pub luns: BTreeMap<Uuid, LunSpace>,
-    /// LUNs that are being made thick: their ledger stays closed meanwhile.
-    pub becoming_thick: BTreeSet<Uuid>,
+    /// What blocks of LUNs share, by UUID.
+    pub usage: BTreeMap<Uuid, LunUsage>,
 }
 
 /// A pool, or a file system with volumes; bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpace {
-    /// What can be used of it in all.
+    /// What its users can have in all.
     pub total_bytes: u64,
-    /// What is left for everybody.
+    /// What is left for every user.
     pub available_bytes: u64,
-    /// With less left, thin LUNs take no more.
+    /// With less available, thin LUNs may not allocate more.
     pub headroom_bytes: u64,
     /// What is wrong.
     pub problem: Option<String>,
@@ -36,20 +38,20 @@ pub struct LunSpace {
     pub pool: String,
     /// The zvol.
     pub dataset: Option<String>,
-    /// All of it is reserved.
-    pub thick: bool,
-    /// Whether it may take more.
+    /// Whether it may allocate more.
     pub growth: Growth,
-    /// What it takes.
+    /// What it uses.
     pub used_bytes: u64,
-    /// What it can take in addition.
+    /// What it can use in addition.
     pub available_bytes: u64,
-    /// What is reserved for it and not taken.
+    /// What is reserved for it and unused.
     pub held_bytes: u64,
-    /// What is to be held for overwrites.
-    pub slack_bytes: u64,
-    /// What is reserved for blocks that it shares.
-    pub shared_bytes: u64,
+    /// What should be reserved for its overwrites.
+    pub headroom_bytes: u64,
+    /// `refreservation` of the zvol.
+    pub refreservation_bytes: Option<u64>,
+    /// Of a thick LUN: whether the `refreservation` covers its size.
+    pub covered: Option<bool>,
     /// What is wrong.
     pub problem: Option<String>,
 }

@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::job::Job;
-use super::leave::Leave;
 use super::{
     CloneEnd, CloneRefusal, CloneStep, CopyError, CopyRange, CopyReport, FallbackReason, transfer,
 };
-use crate::Growth;
+use crate::{Growth, SharePermit};
 
 /// Longest step: no lock is held for more.
 pub(super) const STEP: u64 = 4 << 20;
@@ -20,7 +19,6 @@ pub(super) struct Cloning {
     unit: u64,
     /// Why they can't.
     given_up: Option<FallbackReason>,
-    leave: Leave,
 }
 
 impl Cloning {
@@ -29,7 +27,9 @@ impl Cloning {
         let destination = range.destination.geometry().physical_block_bytes;
         let unit = u64::from(source.max(destination));
         let ends = (range.source.clone_end(), range.destination.clone_end());
-        let given_up = if !matches!(ends, (Some(_), Some(_))) {
+        let given_up = if permits(range).is_none() {
+            Some(FallbackReason::Thick)
+        } else if !matches!(ends, (Some(_), Some(_))) {
             Some(FallbackReason::Unsupported)
         } else if source != destination {
             Some(FallbackReason::OtherBlockSize)
@@ -38,11 +38,7 @@ impl Cloning {
         } else {
             None
         };
-        Self {
-            unit,
-            given_up,
-            leave: Leave::default(),
-        }
+        Self { unit, given_up }
     }
 
     /// Whether one step clones it all, and tells what were holes: then a look at the map would be one call more. Where no new space
@@ -102,14 +98,11 @@ impl Cloning {
         part: Range<u64>,
         report: &mut CopyReport,
     ) -> Result<u64, CopyError> {
-        let rest = job.range.length - part.start;
-        let prepared = self.leave.prepare(job.range, part.end - part.start, rest);
-        prepared.await;
         let _locked = job.steps.lock(job.step(&part)).await?;
         let mut at = part.start;
         let mut refusals = 0;
         while at < part.end {
-            let refusal = match self.clone(job, at..part.end).await {
+            let refusal = match clone(job, at..part.end).await {
                 Ok(step) => {
                     at += count(step, report);
                     continue;
@@ -129,7 +122,7 @@ impl Cloning {
                         known => known.next_multiple_of(self.unit).min(rest),
                     }
                 }
-                (FallbackReason::Dirty | FallbackReason::Reservation, _) => rest,
+                (FallbackReason::Dirty, _) => rest,
                 (reason, error) => {
                     if let Some(error) = error {
                         tracing::warn!(%error, "a clone failed; the rest of the copy is read and written");
@@ -143,30 +136,26 @@ impl Cloning {
         }
         Ok(at)
     }
+}
 
-    async fn clone(&mut self, job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusal> {
-        let step = job.step(&part);
-        let Some(source) = job.range.source.clone_end() else {
-            return Err(CloneRefusal::unsupported());
-        };
-        let Some(spent) = self.leave.spend(job.range, step.length) else {
-            return Err(CloneRefusal::before_all(FallbackReason::Reservation));
-        };
-        let cloned = job.range.destination.clone_range(
-            step.destination_offset,
-            source,
-            step.source_offset,
-            step.length,
-        );
-        let cloned = cloned.await;
-        let shared = match &cloned {
-            // How far it came is not known.
-            Err(CloneRefusal { error: Some(_), .. }) => step.length,
-            Err(CloneRefusal { done, .. }) | Ok(done) => done.done_bytes - done.hole_bytes,
-        };
-        self.leave.settle(spent, shared);
-        cloned
-    }
+/// Those of both ends; `None` when one of them is thick.
+fn permits(range: &CopyRange) -> Option<[SharePermit; 2]> {
+    Some([range.source.share()?, range.destination.share()?])
+}
+
+async fn clone(job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusal> {
+    let step = job.step(&part);
+    let Some(source) = job.range.source.clone_end() else {
+        return Err(CloneRefusal::unsupported());
+    };
+    // An end may have become thick since the step before.
+    let Some(permits) = permits(job.range) else {
+        return Err(CloneRefusal::before_all(FallbackReason::Thick));
+    };
+    let (from, to) = (step.source_offset, step.destination_offset);
+    let destination = &job.range.destination;
+    let cloned = destination.clone_range(to, source, from, step.length, permits);
+    cloned.await
 }
 
 fn count(step: CloneStep, report: &mut CopyReport) -> u64 {

@@ -13,7 +13,6 @@ mod clone;
 mod cloning;
 mod holes;
 mod job;
-mod leave;
 mod range;
 mod report;
 mod transfer;

@@ -18,8 +18,8 @@ pub enum FallbackReason {
     Dirty,
     /// Source and destination overlap.
     Overlap,
-    /// What a clone in a thick volume would cost can't be reserved.
-    Reservation,
+    /// Source or destination is thick: its blocks are never shared.
+    Thick,
     /// The backend failed a clone; the log says how.
     Failed,
 }
@@ -34,7 +34,7 @@ impl FallbackReason {
         Self::OtherKey,
         Self::Dirty,
         Self::Overlap,
-        Self::Reservation,
+        Self::Thick,
         Self::Failed,
     ];
 }

@@ -50,6 +50,8 @@ pub(crate) struct Store {
     flushed: AtomicU64,
     /// Whether the kernel's page cache is used.
     page_cache: bool,
+    /// An operation found that the device is gone, as a zvol is when somebody exports its pool. The export waits until it is closed.
+    gone: AtomicBool,
     /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
     /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
     lost: AtomicBool,
@@ -83,6 +85,13 @@ impl Doubt<'_> {
             std::mem::forget(self);
         }
         result
+    }
+}
+
+impl Doubt<'_> {
+    /// The operation failed for want of space, before it was told of anything.
+    fn dismiss(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -130,6 +139,7 @@ impl Store {
             flushed: AtomicU64::new(u64::from(matches!(left_behind, Some(Ok(()))))),
             page_cache,
             in_place: (page_cache && facts.prompt).then(InPlace::default),
+            gone: AtomicBool::new(false),
             lost: AtomicBool::new(matches!(left_behind, Some(Err(_)))),
             errors: RwLock::new(()),
             backing: Arc::new(backing),
@@ -197,6 +207,12 @@ impl Store {
                     let _alongside = self.errors.read().await;
                     let doubt = Doubt(self);
                     let result = self.try_run(Action::WriteStable, offset, buffer).await;
+                    if let Err(unwritten) = &result {
+                        if matches!(unwritten.error, VolumeError::OutOfSpace) {
+                            doubt.dismiss();
+                            return result.map(drop);
+                        }
+                    }
                     doubt.settle(result)?;
                 } else {
                     self.try_run(Action::WriteStable, offset, buffer).await?;
@@ -217,7 +233,7 @@ impl Store {
             Some(in_place) if in_place.admits(buffer.len()) => {
                 let mut operation = self.operation(Action::Write, offset, buffer);
                 let written = in_place.run(|| operation.run_blocking());
-                Ok(written.map_err(self.classify)?)
+                Ok(written.map_err(|error| self.classified(error))?)
             }
             _ => self.try_run(Action::Write, offset, buffer).await.map(drop),
         }
@@ -234,9 +250,13 @@ impl Store {
             return Ok(());
         }
         let written = self.written.load(Ordering::Acquire);
-        let doubt = Doubt(self);
+        // Without the page cache nothing is lost by a flush that fails: the next one covers the same writes.
+        let doubt = self.page_cache.then(|| Doubt(self));
         let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
-        doubt.settle(result)?;
+        match doubt {
+            Some(doubt) => doubt.settle(result)?,
+            None => result?,
+        };
         self.flushed.fetch_max(written, Ordering::AcqRel);
         Ok(())
     }
@@ -244,11 +264,32 @@ impl Store {
     /// Whether the first `written` cached writes are stable.
     fn is_flushed(&self, written: u64) -> Result<bool, VolumeError> {
         if self.lost.load(Ordering::Acquire) {
-            return Err(VolumeError::Device(io::Error::other(
-                "cached writes were lost when an earlier flush failed; serve the volume anew once its cause is mended",
-            )));
+            return Err(lost_writes());
         }
         Ok(self.flushed.load(Ordering::Acquire) >= written)
+    }
+
+    /// Whether the volume can go on as it is.
+    ///
+    /// # Errors
+    /// Why it has to be closed, and opened again.
+    pub(crate) fn check_usable(&self) -> Result<(), VolumeError> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(VolumeError::Gone(Errno::NXIO.into()));
+        }
+        if self.lost.load(Ordering::Acquire) {
+            return Err(lost_writes());
+        }
+        Ok(())
+    }
+
+    /// What an error of the system means here.
+    fn classified(&self, error: io::Error) -> VolumeError {
+        let error = (self.classify)(error);
+        if matches!(error, VolumeError::Gone(_)) {
+            self.gone.store(true, Ordering::Release);
+        }
+        error
     }
 
     fn note_loss(&self) {
@@ -273,7 +314,7 @@ impl Store {
         self.written.fetch_add(1, Ordering::AcqRel);
         let changed = engine::call(&self.backing, move |backing| work(backing.file())).await;
         self.written.fetch_add(1, Ordering::AcqRel);
-        changed.map_err(self.classify)
+        changed.map_err(|error| self.classified(error))
     }
 
     /// Looks at the file by a call in a thread.
@@ -285,7 +326,7 @@ impl Store {
     ) -> Result<T, VolumeError> {
         self.check(offset, length)?;
         let seen = engine::call(&self.backing, move |backing| work(backing.file())).await;
-        seen.map_err(self.classify)
+        seen.map_err(|error| self.classified(error))
     }
 
     async fn run(
@@ -307,7 +348,7 @@ impl Store {
         let operation = self.operation(action, offset, buffer);
         let run = engine::run(operation).await;
         run.map_err(|failed| Unwritten {
-            error: (self.classify)(failed.error),
+            error: self.classified(failed.error),
             buffer: failed.buffer,
         })
     }
@@ -354,6 +395,12 @@ pub(crate) fn classify(error: io::Error) -> VolumeError {
     }
 }
 
+fn lost_writes() -> VolumeError {
+    VolumeError::Device(io::Error::other(
+        "cached writes were lost when an earlier flush failed; the volume has to be opened again",
+    ))
+}
+
 /// [`Volume`](crate::Volume) for a backend with a `store` and a `present_size`.
 macro_rules! volume_on_store {
     ($backend:ty $(, $more:item)* $(,)?) => {
@@ -363,6 +410,7 @@ macro_rules! volume_on_store {
             }
 
             fn refresh(&self) -> Result<$crate::Geometry, $crate::VolumeError> {
+                self.store.check_usable()?;
                 Ok(self.store.resize(self.present_size()?))
             }
 
@@ -421,12 +469,12 @@ macro_rules! volume_on_store {
                 self.store.gate.growth()
             }
 
-            fn set_clone_ledger(&self, ledger: Option<std::sync::Arc<dyn $crate::CloneLedger>>) {
-                self.store.gate.set_ledger(ledger);
+            fn set_thick(&self, thick: bool) -> $crate::ClonesUnderWay {
+                self.store.gate.sharing.set_thick(thick)
             }
 
-            fn clone_ledger(&self) -> Option<std::sync::Arc<dyn $crate::CloneLedger>> {
-                self.store.gate.ledger()
+            fn share(&self) -> Option<$crate::SharePermit> {
+                self.store.gate.sharing.permit()
             }
 
             $($more)*

@@ -17,8 +17,14 @@ pub(crate) struct TransactionGroups {
     /// How many were asked for.
     asked: AtomicU64,
     asking: tokio::sync::Mutex<()>,
-    turn: tokio::sync::Mutex<()>,
+    /// Short writes that wait.
+    short: tokio::sync::Semaphore,
+    /// The long write that waits.
+    long: tokio::sync::Semaphore,
 }
+
+/// Most short writes of a pool that wait for a transaction group at a time. The others wait for these.
+const MOST_SHORT: usize = 32;
 
 static POOLS: Mutex<BTreeMap<String, Arc<TransactionGroups>>> = Mutex::new(BTreeMap::new());
 
@@ -31,15 +37,17 @@ impl TransactionGroups {
                 pool: pool.to_owned(),
                 asked: AtomicU64::new(0),
                 asking: tokio::sync::Mutex::default(),
-                turn: tokio::sync::Mutex::default(),
+                short: tokio::sync::Semaphore::new(MOST_SHORT),
+                long: tokio::sync::Semaphore::new(1),
             })
         });
         Arc::clone(known)
     }
 
-    /// For those that go one after the other.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    /// Waits until few enough writes of the pool wait for a transaction group.
+    pub(crate) async fn turn(&self, long: bool) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        let turns = if long { &self.long } else { &self.short };
+        turns.acquire().await.ok()
     }
 
     /// Waits until a transaction group has ended that began to end after this call. All that wait share one.

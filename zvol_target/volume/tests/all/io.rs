@@ -247,6 +247,12 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
             let again = volume.flush().await;
             assert!(matches!(again, Err(VolumeError::Device(_))), "{again:?}");
         }
+        // Who looks after the volume finds that it has to be opened again, which mends it.
+        assert!(matches!(volume.refresh(), Err(VolumeError::Device(_))));
+        drop(volume);
+        let volume = open(&device.0, options(Caching::PageCache));
+        volume.flush().await.unwrap();
+        volume.refresh().unwrap();
     });
 }
 

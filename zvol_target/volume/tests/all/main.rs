@@ -7,5 +7,6 @@ mod copy;
 mod copy_bytes;
 mod growth;
 mod io;
-mod leave;
+
 mod open;
+mod sharing;

@@ -12,7 +12,7 @@ fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
     assert_eq!(
         parameters,
         [
-            0, 0, 0, 43, 1, 0, 0, 0, 0, 16, 0, 64, 0, 0, 10, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 43, 1, 0, 0, 0, 0, 16, 0, 16, 0, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0, 0, 0, 0, 2, 0, 64, 0, 0, 0, 0, 0, 0, 3, 0x02, 0x0a, 0xe4
         ]
     );
@@ -36,7 +36,7 @@ fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
     assert_eq!(body(0x0004)[4..12], parameters[8..16]);
     assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);
     assert_eq!(body(0x8001)[2..4], parameters[34..36]);
-    assert_eq!(body(0x8001)[8..13], [2, 0, 0, 0, 0]);
+    assert_eq!(body(0x8001)[8..13], [1, 0, 0, 0, 0]);
     // Every command that is there, and no other.
     let commands = body(0x0001);
     let list = &commands[1..=usize::from(commands[0])];

@@ -172,6 +172,17 @@ fn every_segment_is_checked_before_anything_is_written() {
 }
 
 #[test]
+fn several_segments_copy_at_most_256_mib() {
+    let volumes = [0, 1].map(|_| RamVolume::new(u64::from(u16::MAX)));
+    let Pair { volumes, initiator } = pair_on(volumes);
+    let whole = Segment(0, 1, u16::MAX, 0, 0);
+    let completion = send(&initiator, &anonymous(&names(), &[whole; 9]));
+    assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
+    assert_eq!(completion.sense[8..12], [0, 0, 0, 8]);
+    assert!(volumes.iter().all(|volume| volume.events().is_empty()));
+}
+
+#[test]
 fn a_descriptor_that_does_not_fit_the_unit_is_refused() {
     let Pair { initiator, .. } = pair();
     let segment = [Segment(0, 1, 1, 0, 0)];

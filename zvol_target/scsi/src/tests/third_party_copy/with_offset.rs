@@ -14,7 +14,7 @@ use super::{
 use crate::address::logical_unit_number;
 use crate::sam::TaskAttribute;
 
-const MAXIMUM_SEGMENT_BYTES: u32 = 32 << 20;
+const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
 
 /// Source and destination by index, number of bytes, and both addresses with the byte in the block.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ fn nothing_and_the_longest_there_is() {
     );
     volumes[0].events();
     copy(&initiator, &long(MAXIMUM_SEGMENT_BYTES));
-    assert_eq!(volumes[0].bytes(32 << 20, data.len()), data);
+    assert_eq!(volumes[0].bytes(16 << 20, data.len()), data);
     assert!(volumes[1].events().is_empty());
 }
 

@@ -28,11 +28,11 @@ pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> 
 
 pub(super) fn show_all(service: &Service, target: &Target) -> Vec<Value> {
     let luns = target.luns.iter();
-    luns.map(|lun| show(lun, service.running_lun(&target.name, lun.number)))
+    luns.map(|lun| show(service, lun, service.running_lun(&target.name, lun.number)))
         .collect()
 }
 
-fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
+fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
     let mut shown = json!({
         "number": lun.number,
         "uuid": lun.uuid,
@@ -42,6 +42,7 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
         "product": lun.product,
         "caching": lun.caching,
         "initiators": lun.initiators,
+        "provisioning": lun.provisioning,
     });
     if let Some(guid) = lun.guid {
         shown["guid"] = json!(guid);
@@ -52,14 +53,11 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
     if let Some(directory) = &lun.reservations {
         shown["reservations"] = json!(directory);
     }
-    if lun.provisioning != ProvisioningChoice::Automatic {
-        shown["provisioning"] = json!(lun.provisioning);
-    }
     if let Some(threshold) = lun.soft_threshold {
         shown["soft_threshold"] = json!(threshold);
     }
-    if let Some(bytes) = lun.slack_bytes {
-        shown["slack_bytes"] = json!(bytes);
+    if let Some(bytes) = lun.headroom_bytes {
+        shown["headroom_bytes"] = json!(bytes);
     }
     let Some(RunningLun { unit, state }) = running else {
         return shown;
@@ -79,6 +77,13 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
             shown["size_bytes"] = json!(geometry.size_bytes);
             shown["logical_block_bytes"] = json!(geometry.logical_block_bytes);
             shown["physical_block_bytes"] = json!(geometry.physical_block_bytes);
+            let space = service.space.luns.get(&lun.uuid);
+            if let Some(reserved) = space.and_then(|space| space.refreservation_bytes) {
+                shown["refreservation_bytes"] = json!(reserved);
+                let thick = lun.provisioning == ProvisioningChoice::Thick;
+                let covered = thick.then_some(reserved >= geometry.size_bytes);
+                shown["covered"] = json!(covered);
+            }
         }
         LunState::Failed { reason } => {
             shown["state"] = json!("failed");
@@ -94,7 +99,7 @@ fn show(lun: &Lun, running: Option<&RunningLun>) -> Value {
 
 fn show_one(service: &Service, target: &str, number: u16) -> Result<Value, RpcError> {
     let lun = service.lun(target, number)?;
-    Ok(show(lun, service.running_lun(target, number)))
+    Ok(show(service, lun, service.running_lun(target, number)))
 }
 
 #[derive(Deserialize)]
@@ -131,7 +136,7 @@ pub(super) struct Change {
     #[serde(default)]
     soft_threshold: Setting<Option<Threshold>>,
     #[serde(default)]
-    slack_bytes: Setting<Option<u64>>,
+    headroom_bytes: Setting<Option<u64>>,
 }
 
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ReservationPlace>, D::Error> {
@@ -152,7 +157,7 @@ pub(super) async fn change(service: &Shared, params: Change) -> Result<Value, Rp
         reservations: params.reservations,
         provisioning: params.provisioning,
         soft_threshold: params.soft_threshold,
-        slack_bytes: params.slack_bytes,
+        headroom_bytes: params.headroom_bytes,
     };
     let changed = service::change_lun(service, &target, number, change).await?;
     let lun = show_one(&service.borrow(), &target, number)?;

@@ -46,7 +46,9 @@ impl Methods for ControlMethods {
         let result = self.dispatch(method, params).await;
         match &result {
             // The parameters may hold secrets, and are not logged.
-            Ok(_) if is_question(method) => tracing::debug!(method, "control"),
+            Ok(_) if is_question(method) || method == "lun.space" => {
+                tracing::debug!(method, "control");
+            }
             Ok(_) => tracing::info!(method, "control"),
             Err(error) => tracing::info!(method, %error, "control refused"),
         }
@@ -56,6 +58,9 @@ impl Methods for ControlMethods {
 
 impl ControlMethods {
     async fn dispatch(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
+        if method == "lun.space" {
+            return space::of_lun(&self.service, parse(params)?).await;
+        }
         if is_question(method) {
             return self.ask(method, params);
         }
@@ -187,7 +192,9 @@ impl From<ServiceError> for RpcError {
             ServiceError::NotStored(_) => code::NOT_STORED,
             ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,
             ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,
-            ServiceError::Busy { .. } | ServiceError::StillCaching { .. } => code::BUSY,
+            ServiceError::Busy { .. }
+            | ServiceError::StillCaching { .. }
+            | ServiceError::StillSharing { .. } => code::BUSY,
         };
         Self::new(number, error.to_string())
     }

@@ -1,13 +1,17 @@
 //! `space.*`
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 use volume::Growth;
 
 use super::RpcError;
 use crate::configuration::{Lun, PoolSettings, Target, Threshold};
-use crate::service::Service;
-use crate::space::LunSpace;
+use crate::control::json_rpc::code;
+use crate::service::{Service, Shared};
+use crate::space::{Counted, LunSpace, Usage, usage};
 
 pub(super) fn get(service: &Service) -> Value {
     let report = &service.space;
@@ -37,7 +41,7 @@ fn show(target: &Target, lun: &Lun, space: &LunSpace) -> Value {
         "uuid": lun.uuid,
         "pool": space.pool,
         "dataset": space.dataset,
-        "provisioning": if space.thick { "thick" } else { "thin" },
+        "provisioning": lun.provisioning,
         "growth": match space.growth {
             Growth::Allowed | Growth::Limited(_) => "allowed",
             Growth::Refused => "refused",
@@ -45,9 +49,49 @@ fn show(target: &Target, lun: &Lun, space: &LunSpace) -> Value {
         "used_bytes": space.used_bytes,
         "available_bytes": space.available_bytes,
         "held_bytes": space.held_bytes,
-        "slack_bytes": space.slack_bytes,
-        "shared_bytes": space.shared_bytes,
+        "headroom_bytes": space.headroom_bytes,
         "problem": space.problem,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfLun {
+    uuid: Uuid,
+}
+
+/// `lun.space`
+pub(super) async fn of_lun(service: &Shared, params: OfLun) -> Result<Value, RpcError> {
+    let uuid = params.uuid;
+    let found = usage(service, uuid).await.ok_or_else(|| {
+        RpcError::new(
+            code::NOT_FOUND,
+            format!("no LUN with the UUID {uuid} is served"),
+        )
+    })?;
+    let seconds = |time: SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_secs_f64()
+    };
+    Ok(match found {
+        Usage::Counted(Counted { as_of, usage }) => json!({
+            "allocated_bytes": usage.allocated_bytes,
+            "shared_bytes": usage.shared_bytes,
+            "unique_bytes": usage.allocated_bytes.saturating_sub(usage.shared_bytes),
+            "unique_exact": true,
+            "snapshot_bytes": usage.snapshot_bytes,
+            "deduplicated_bytes": usage.deduplicated_bytes,
+            "as_of": seconds(as_of),
+        }),
+        Usage::AtMost(bytes) => json!({
+            "allocated_bytes": bytes,
+            "shared_bytes": null,
+            "unique_bytes": bytes,
+            "unique_exact": false,
+            "snapshot_bytes": null,
+            "deduplicated_bytes": null,
+            "as_of": seconds(SystemTime::now()),
+        }),
     })
 }
 

@@ -132,7 +132,7 @@ fn reason_name(reason: FallbackReason) -> &'static str {
         FallbackReason::OtherKey => "other_key",
         FallbackReason::Dirty => "dirty",
         FallbackReason::Overlap => "overlap",
-        FallbackReason::Reservation => "reservation",
+        FallbackReason::Thick => "thick",
         FallbackReason::Failed => "failed",
     }
 }

@@ -1,0 +1,137 @@
+"""Thick VMFS datastores: their refreservation, and the change between thick and thin."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.target import LunSpace
+from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.testing import GIB, Appliance
+from appliance.worker import thick
+from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.model import Volume
+
+
+def volume(appliance: Appliance, name: str) -> Volume:
+    store = next(one for one in appliance.service.context.datastores() if one.name == name)
+    return appliance.simulator.volume(store.dataset)
+
+
+def provisioning(appliance: Appliance, store: str) -> str:
+    (lun,) = [lun.lun for target in appliance.target.targets() for lun in target.luns if lun.lun.uuid == store]
+    return lun.provisioning
+
+
+def change(appliance: Appliance, store: str, body: dict[str, Any], expect: str = "succeeded") -> Any:
+    return appliance.job("PATCH", f"/datastores/{store}", body, expect=expect)
+
+
+def shares(appliance: Appliance, store: str, shared: int | None, *, exact: bool = True) -> None:
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.spaces[store] = LunSpace(GIB, shared, GIB - (shared or 0), exact, 0, time.time())
+
+
+def test_thin_is_the_default(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
+
+
+def test_a_missing_refreservation_is_set_again_once(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    usual = volume(appliance, "first").refreservation
+    assert usual > GIB and provisioning(appliance, store) == "thick"
+    appliance.simulator.set_properties(volume(appliance, "first").name, {"refreservation": "none"})
+    appliance.request("POST", "/reconcile")
+    assert volume(appliance, "first").refreservation == usual
+    found = appliance.request("POST", "/reconcile").json
+    assert found is not None and found["differences"] == []
+
+
+def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.simulator.set_properties(volume(appliance, "first").name, {"refreservation": "none"})
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank"), times=1)
+    appliance.request("POST", "/reconcile")
+    appliance.service._capacity()
+    (alert,) = appliance.get("/alerts")["items"]
+    assert alert["subject"] == store and f"0 of {GIB} bytes reserved" in alert["text"]
+
+
+def test_thick_and_thin_again(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    shares(appliance, store, 0)
+    change(appliance, store, {"thick": True})
+    assert volume(appliance, "first").refreservation > GIB and provisioning(appliance, store) == "thick"
+    change(appliance, store, {"thick": False})
+    assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
+
+
+@pytest.mark.parametrize(("shared", "exact", "says"), [(65536, True, "65536 of its bytes are shared"), (None, False, "exactly")])
+def test_what_shares_blocks_stays_thin(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, shared: int | None, exact: bool, says: str
+) -> None:
+    monkeypatch.setattr(thick, "COUNT_SECONDS", 0)
+    store = appliance.datastore("first")
+    shares(appliance, store, shared, exact=exact)
+    problem = change(appliance, store, {"thick": True}, expect="failed")["problem"]
+    assert says in problem["text"]
+    assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
+    assert appliance.get(f"/datastores/{store}")["thick"] is False
+
+
+def test_a_target_that_cannot_count_refuses(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    assert "exactly" in change(appliance, store, {"thick": True}, expect="failed")["problem"]["text"]
+    assert provisioning(appliance, store) == "thin"
+
+
+def test_no_room_names_what_is_missing(appliance: Appliance) -> None:
+    store = appliance.datastore("first", size=8192 * GIB)
+    shares(appliance, store, 0)
+    text = change(appliance, store, {"thick": True}, expect="failed")["problem"]["text"]
+    assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
+    assert (volume(appliance, "first").refreservation, provisioning(appliance, store)) == (0, "thin")
+
+
+def test_it_is_changed_alone(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    answer = appliance.request("PATCH", f"/datastores/{store}", {"thick": True, "name": "other"})
+    assert answer.status_code == 422 and "not with name" in answer.text
+
+
+def test_a_thick_clone_is_reserved_too(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})
+    assert volume(appliance, "second").refreservation == volume(appliance, "first").refreservation
+
+
+def test_snapshots_and_clones_say_what_they_need(appliance: Appliance) -> None:
+    store = appliance.datastore("first", thick=True)
+    appliance.simulator.write(volume(appliance, "first").name, GIB // 2)
+    appliance.service.context.look()
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+    body = {"name": "one", "datastores": [store]}
+    text = appliance.job("POST", "/snapshots", body, expect="failed")["problem"]["text"]
+    needed = volume(appliance, "first").space.used_by_dataset
+    assert f"it needs {needed} bytes for" in text
+    appliance.simulator.fail_next("clone", OutOfSpace("tank"))
+    problem = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"}, expect="failed")["problem"]
+    assert f"needs {volume(appliance, 'first').refreservation} bytes reserved" in problem["text"]
+
+
+def test_unique_bytes_of_a_lun(appliance: Appliance) -> None:
+    store = appliance.datastore("first")
+    appliance.simulator.write(volume(appliance, "first").name, GIB // 2)
+    appliance.service.context.look()
+    unknown = appliance.get(f"/datastores/{store}/space")
+    assert int(unknown["unique"]) >= GIB // 2 and not unknown["unique_exact"] and unknown["as_of"] is None
+    shares(appliance, store, 65536)
+    found = appliance.get(f"/datastores/{store}/space")
+    assert (found["shared"], found["unique"], found["unique_exact"]) == ("65536", str(GIB - 65536), True)
+
+
+def test_unique_bytes_of_files_are_elsewhere(appliance: Appliance) -> None:
+    assert appliance.request("GET", f"/datastores/{appliance.nfs_datastore('files')}/space").status_code == 409

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Procedure 22, as the public plug-in for ESXi speaks it. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../vaai_nas/procedure22_codec.h"
+#include "session.h"
+
+#define TEMPORARY_NAME_SIZE 32u
+
+/* Bytes that are XDR already. */
+struct encoded {
+    uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
+    size_t length;
+};
+
+static bool_t xdr_encoded(XDR *xdrs, struct encoded *encoded)
+{
+    return xdrs->x_op != XDR_ENCODE || xdr_opaque(xdrs, (char *)encoded->bytes, (u_int)encoded->length);
+}
+
+static bool_t xdr_answer(XDR *xdrs, uint8_t *bytes)
+{
+    return xdrs->x_op != XDR_DECODE || xdr_opaque(xdrs, (char *)bytes, PROCEDURE22_ENCODED_RESULT_SIZE);
+}
+
+static void to_wire(const struct handle *from, struct procedure22_handle *to)
+{
+    to->length = from->length;
+    memcpy(to->bytes, from->bytes, from->length);
+}
+
+/* What the answer says went wrong; OK where nothing did. */
+static enum vaainas_error error_of_result(const struct procedure22_result *result)
+{
+    if (result->status == 0)
+        return VAAINAS_OK;
+    switch (result->result) {
+    case PROCEDURE22_DISK_FULL:
+        return VAAINAS_NO_SPACE;
+    case PROCEDURE22_BUSY:
+        return VAAINAS_BUSY;
+    case PROCEDURE22_HIERARCHY_TOO_DEEP:
+    case PROCEDURE22_TOO_MANY_SNAPSHOTS:
+        return VAAINAS_NOT_SUPPORTED;
+    default:
+        return error_of_nfs(result->status);
+    }
+}
+
+/* A clone that makes a name would say EXISTS of what it made itself: all else may be said again. */
+static enum vaainas_error exchange(struct vaainas_session *session, struct procedure22_request *request, enum repetition repetition,
+                                   struct procedure22_result *result, struct vaainas_failure *failure)
+{
+    uint8_t answer[PROCEDURE22_ENCODED_RESULT_SIZE];
+    struct encoded encoded;
+
+    request->version = PROCEDURE22_VERSION;
+    encoded.length = procedure22_encode_request(request, encoded.bytes);
+    enum vaainas_error error =
+        call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer,
+             sizeof(answer), failure);
+    if (error != VAAINAS_OK)
+        return error;
+    if (!procedure22_decode_result(answer, sizeof(answer), result))
+        return fail(failure, VAAINAS_PROTOCOL, "the server's answer has another shape than procedure 22 has");
+    error = error_of_result(result);
+    return error == VAAINAS_OK ? error : fail(failure, error, "the server answered %s", vaainas_error_name(error));
+}
+
+static enum vaainas_error command(struct vaainas_session *session, enum procedure22_command number, const struct handle *handle,
+                                  struct procedure22_result *result, struct vaainas_failure *failure)
+{
+    struct procedure22_request request = {.kind = PROCEDURE22_OTHER, .command = number};
+
+    to_wire(handle, &request.destination);
+    return exchange(session, &request, REPEATABLE, result, failure);
+}
+
+enum vaainas_error ask_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities, struct vaainas_failure *failure)
+{
+    static const enum procedure22_command asked[] = {PROCEDURE22_CLONE_SUPPORTED, PROCEDURE22_RESERVE_SUPPORTED,
+                                                     PROCEDURE22_STATISTICS_SUPPORTED};
+    bool answers[3];
+
+    for (size_t i = 0; i < 3; i++) {
+        struct procedure22_result result;
+        const enum vaainas_error error = command(session, asked[i], &session->root, &result, failure);
+        if (error != VAAINAS_OK)
+            return error;
+        answers[i] = result.result == 0;
+    }
+    *capabilities = (struct vaainas_capabilities){.clone = answers[0], .reserve = answers[1], .statistics = answers[2]};
+    return VAAINAS_OK;
+}
+
+/*
+ * The destination gets its name when the clone is complete:
+ *
+ *              destination exists                        it does not
+ *     fast     the server makes a temporary name,        the server makes the name
+ *              which then replaces the destination
+ *     full     into a file with a temporary name, which then gets the name
+ */
+struct way {
+    struct handle handle;                /* full: the file; fast: the directory that the server makes the file in */
+    char temporary[TEMPORARY_NAME_SIZE]; /* in the destination's directory; empty: none */
+};
+
+static bool is_fast(const struct vaainas_clone *clone)
+{
+    return (clone->flags & VAAINAS_FAST) != 0;
+}
+
+static enum vaainas_error choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                     const struct found *source, const struct found *destination, struct way *way, struct vaainas_failure *failure)
+{
+    uint64_t random;
+
+    memset(way, 0, sizeof(*way));
+    way->handle = destination->parent;
+    if (is_fast(clone) && !destination->exists)
+        return VAAINAS_OK;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
+    snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
+    return is_fast(clone) ? VAAINAS_OK : make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
+}
+
+/* The path of a fast clone: the destination's, with the temporary name in place of its last one. */
+static bool name_path(const struct vaainas_clone *clone, const struct way *way, struct procedure22_request *request)
+{
+    const char *last = strrchr(clone->destination, '/');
+    size_t length = way->temporary[0] == 0 ? strlen(clone->destination) : last == NULL ? 0 : (size_t)(last + 1 - clone->destination);
+
+    if (length + strlen(way->temporary) + 1 > PROCEDURE22_NAME_SIZE)
+        return false;
+    memcpy(request->name, clone->destination, length);
+    strcpy(request->name + length, way->temporary);
+    request->name_length = (uint32_t)strlen(request->name) + 1;
+    return true;
+}
+
+/* A file that replaces a reserved one is reserved too. */
+static enum vaainas_error keep_reservation(struct vaainas_session *session, const struct found *destination, const struct way *way,
+                                           struct vaainas_failure *failure)
+{
+    struct procedure22_result result;
+    struct handle made;
+    enum vaainas_error error = command(session, PROCEDURE22_EXTENDED_STATISTICS, &destination->object, &result, failure);
+
+    if (error != VAAINAS_OK || result.reserved == 0)
+        return error;
+    error = find_name(session, &destination->parent, way->temporary, &made, failure);
+    return error != VAAINAS_OK ? error : command(session, PROCEDURE22_RESERVE_SPACE, &made, &result, failure);
+}
+
+/* LINK fails if another file got the name meanwhile, RENAME replaces it. */
+static enum vaainas_error give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                    const struct found *destination, const struct way *way, bool *renamed,
+                                    struct vaainas_failure *failure)
+{
+    if ((clone->flags & VAAINAS_GUARDED) != 0)
+        return link_file(session, &way->handle, &destination->parent, destination->name, failure);
+    enum vaainas_error error = destination->exists ? keep_reservation(session, destination, way, failure) : VAAINAS_OK;
+    if (error == VAAINAS_OK)
+        error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
+    *renamed = error == VAAINAS_OK;
+    return error;
+}
+
+/* Gives the complete clone its name, or removes what a failed one made. `error` is how the clone ended, with `failure` set. */
+static enum vaainas_error finish(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *destination,
+                                 const struct way *way, enum vaainas_error error, struct vaainas_failure *failure)
+{
+    struct vaainas_failure why, ignored;
+    bool renamed = false;
+
+    if (way->temporary[0] == 0)
+        return error;
+    if (error == VAAINAS_OK)
+        error = give_name(session, clone, destination, way, &renamed, failure);
+    if (renamed)
+        return error;
+    enum vaainas_error left = remove_file(session, &destination->parent, way->temporary, &ignored);
+    if (error != VAAINAS_OK && left != VAAINAS_OK && left != VAAINAS_NOT_FOUND) {
+        why = *failure;
+        fail(failure, error, "%.400s; remove %s from the destination's folder", why.message, way->temporary);
+    }
+    return error;
+}
+
+static enum vaainas_error abort_clone(struct vaainas_session *session, const struct handle *file, enum vaainas_error error,
+                                      const char *why, struct vaainas_failure *failure)
+{
+    struct procedure22_result result;
+    enum vaainas_error answer = command(session, PROCEDURE22_ABORT_CLONE, file, &result, failure);
+
+    if (answer == VAAINAS_BUSY)
+        return fail(failure, error, "%s; the clone was cancelled and has not ended yet", why);
+    if (answer != VAAINAS_OK)
+        return fail(failure, error, "%s; the clone could not be aborted, and may continue", why);
+    if (result.clone_flag == PROCEDURE22_COMPLETE)
+        return fail(failure, error, "%s; the clone was already complete", why);
+    return fail(failure, error, "%s; the clone was aborted; nothing was changed", why);
+}
+
+static enum vaainas_error poll_until_done(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                          const struct handle *file, uint64_t *done, struct vaainas_failure *failure)
+{
+    time_t moved = time(NULL);
+    unsigned int failing = 0;
+
+    for (;;) {
+        struct procedure22_result result;
+        enum vaainas_error error = command(session, PROCEDURE22_CLONE_PROGRESS, file, &result, failure);
+        if (error == VAAINAS_OK && result.clone_flag == PROCEDURE22_COMPLETE) {
+            *done = result.clone_offset;
+            return VAAINAS_OK;
+        }
+        if (error != VAAINAS_OK && (error != VAAINAS_UNREACHABLE || ++failing > FAILING_POLLS_MAX))
+            return error;
+        if (error == VAAINAS_OK) {
+            failing = 0;
+            if (result.clone_offset != *done) {
+                *done = result.clone_offset;
+                moved = time(NULL);
+            }
+            if (clone->progress != NULL && !clone->progress(clone->context, *done))
+                return abort_clone(session, file, VAAINAS_CANCELLED, "cancelled", failure);
+        }
+        if (time(NULL) - moved > STUCK_SECONDS)
+            return abort_clone(session, file, VAAINAS_STUCK, "the clone did not move for 300 s", failure);
+        sleep(1);
+    }
+}
+
+enum vaainas_error ask_clone(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
+                             const struct found *destination, uint64_t *done, bool *begun, struct vaainas_failure *failure)
+{
+    struct procedure22_request request = {.kind = PROCEDURE22_NEED_SOURCE, .command = PROCEDURE22_CLONE_FILE};
+    struct procedure22_result answer;
+    struct way way;
+    enum vaainas_error error = choose_way(session, clone, source, destination, &way, failure);
+
+    if (error == VAAINAS_OK && is_fast(clone) && !name_path(clone, &way, &request))
+        error = fail(failure, VAAINAS_NAME_TOO_LONG, "a fast clone's path has at most 255 bytes; nothing was changed: use a shorter path");
+    if (error != VAAINAS_OK)
+        return finish(session, clone, destination, &way, error, failure);
+    to_wire(&way.handle, &request.destination);
+    to_wire(&source->object, &request.source);
+    error = exchange(session, &request, is_fast(clone) ? ONCE : REPEATABLE, &answer, failure);
+    *begun = error == VAAINAS_OK;
+    if (error == VAAINAS_OK) {
+        *done = answer.clone_offset;
+        if (answer.clone_flag != PROCEDURE22_COMPLETE && is_fast(clone)) /* no handle to poll with */
+            error = fail(failure, VAAINAS_PROTOCOL, "the server did not say that the clone is complete: do not use %s", clone->destination);
+        else if (answer.clone_flag != PROCEDURE22_COMPLETE)
+            error = poll_until_done(session, clone, &way.handle, done, failure);
+    }
+    return finish(session, clone, destination, &way, error, failure);
+}
+
+enum vaainas_error ask_statistics(struct vaainas_session *session, const struct handle *file, struct vaainas_statistics *statistics,
+                                  struct vaainas_failure *failure)
+{
+    struct procedure22_result result;
+    const enum vaainas_error error = command(session, PROCEDURE22_EXTENDED_STATISTICS, file, &result, failure);
+
+    if (error == VAAINAS_OK)
+        *statistics = (struct vaainas_statistics){.total_bytes = result.total,
+                                                  .allocated_bytes = result.allocated,
+                                                  .unique_bytes = result.unique,
+                                                  .unique_exact = result.unique_exact,
+                                                  .reserved_bytes = result.reserved,
+                                                  .as_of = result.as_of};
+    return error;
+}
+
+enum vaainas_error ask_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure)
+{
+    struct procedure22_result result;
+
+    return command(session, PROCEDURE22_RESERVE_SPACE, file, &result, failure);
+}

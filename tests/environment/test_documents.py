@@ -1,0 +1,48 @@
+"""Documents agree with the tree: links lead somewhere, and what docs/ARCHITECTURE.md names is there."""
+
+from __future__ import annotations
+
+import re
+
+import prose
+import pytest
+from support.programs import REPOSITORY
+
+ARCHITECTURE = REPOSITORY / "docs" / "ARCHITECTURE.md"
+FOLDERS = (
+    "", "appliance", "appliance/worker", "ganesha_fsal", "ganesha_fsal/vaai_nas", "ganesha_fsal/fileops", "zvol_target",
+    "zvol_target/volume/src", "zvol_target/scsi/src/third_party_copy",
+)  # fmt: skip
+"""Where the page's paths begin."""
+LINK = re.compile(r"\]\(([^)#]+)")
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(REPOSITORY)) for page in prose.listed()])
+def test_links_lead_somewhere(page: str) -> None:
+    path = REPOSITORY / page
+    links = [link for link in LINK.findall(path.read_text()) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_architecture_names_files_that_are_there() -> None:
+    names = set(re.findall(r"`([\w/.]+\.(?:rs|py|c|md))`", ARCHITECTURE.read_text()))
+    assert len(names) > 30
+    assert sorted(name for name in names if not any((REPOSITORY / folder / name).exists() for folder in FOLDERS)) == []
+
+
+def test_the_architecture_names_functions_that_are_there() -> None:
+    flows = ARCHITECTURE.read_text().partition("## Flow 1")[2].partition("## Invariants")[0]
+    folders = [REPOSITORY / name for name in ("appliance", "ganesha_fsal", "zvol_target")]
+    files = [file for folder in folders for suffix in ("py", "c", "rs") for file in folder.rglob(f"*.{suffix}")]
+    defined = set(re.findall(r"^ *(?:pub(?:\([a-z]+\))? )?(?:async )?(?:fn|def) (\w+)|^[a-z].*?\b(\w+)\(", "\n".join(
+        file.read_text() for file in files if "node_modules" not in file.parts
+    ), re.MULTILINE))  # fmt: skip
+    functions = {name for pair in defined for name in pair}
+    named = {
+        name.rpartition("::")[2].rpartition(".")[2]
+        for name in re.findall(r"`([\w:.]+)`", flows)
+        if not name.endswith((".rs", ".py", ".c"))
+    }
+    named = {name for name in named if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)} - {"zvol_clone", "copy_file_range"}
+    assert len(named) > 15
+    assert sorted(named - functions) == []

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check of prose: what it counts as a sentence and as a word, and that the pages on its list pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import prose
+import pytest
+
+
+def found(text: str) -> list[tuple[int, str]]:
+    return [(line, problem.split(":")[0]) for line, problem in prose.problems(text)]
+
+
+def sentence(words: int) -> str:
+    return " ".join(["Word", *["word"] * (words - 1)]) + "."
+
+
+def test_a_sentence_of_25_words_passes_and_one_of_26_fails() -> None:
+    assert not found(sentence(25))
+    assert found(f"# Title\n\n{sentence(26)}\n") == [(3, "26 words in a sentence (at most 25)")]
+
+
+def test_a_sentence_may_go_over_lines_and_ends_with_its_paragraph() -> None:
+    half = " ".join(["word"] * 13)
+    assert found(f"Word {half}\n{half}\n") == [(1, "27 words in a sentence (at most 25)")]
+    assert not found(f"{half}\n\n{half}\n")
+    assert not found(f"- {half}\n- {half}\n")
+    assert not found(f"{sentence(20)} {sentence(20)}")
+
+
+def test_code_headings_and_links_are_no_prose() -> None:
+    many = "told " * 30
+    assert not found(f"# {many}\n\nRun this:\n\n    {many}\n\n```\n{many}\n```\n\nThen `{many}` ends.\n")
+    assert not found(f"A list:\n\n    + {many}\n    - {many}\n")
+    assert not found(f"{' '.join(['word'] * 24)} [link](a-very-long-page.md#with-words)")
+
+
+def test_code_after_a_list_item_is_its_text() -> None:
+    assert found("- An item\n\n    that was told.\n") == [(3, '"told" (write')]
+
+
+@pytest.mark.parametrize(
+    "text", ["The worker is told.", "It promises space.", "Under way: 2.", "a look at pools", "| told | x |"]
+)
+def test_banned_words_fail_in_text_and_tables(text: str) -> None:
+    assert len(found(text)) == 1
+
+
+def test_long_table_rows_pass() -> None:
+    assert not found(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
+
+
+def test_abbreviations_do_not_end_a_sentence() -> None:
+    half = " ".join(["word"] * 13)
+    assert found(f"{half}, e.g. Word {half}") == [(1, "28 words in a sentence (at most 25)")]
+
+
+def test_a_missing_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prose.check([tmp_path / "none.md"]) == 1
+    assert "no such page" in capsys.readouterr().out
+
+
+def test_unknown_options_are_refused() -> None:
+    assert prose.main(["--nonsense"]) == 2
+
+
+def test_the_listed_pages_pass() -> None:
+    assert prose.listed()
+    assert prose.main([]) == 0

@@ -1,0 +1,51 @@
+"""`lun.space`: allocated and shared bytes of LUNs, compared with the blocks that zdb finds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from integration.kernel.conftest import VolumeOf
+from integration.kernel.offload.disks import luns
+from integration.kernel.zvol_clone.blocks import dvas, shared
+from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
+from support.target import IQN, Target
+from support.zfs import Pool
+
+MIB = 1 << 20
+BLOCK = 16384
+
+
+def test_shared_bytes_of_luns_are_those_of_zdb(pool: Pool, volume: VolumeOf, target: Target, device: ZvolClone) -> None:
+    """After a copy, an overwrite and UNMAP. A LUN that becomes thick is counted anew, and shares nothing after UNMAP."""
+    volumes = [volume(32, volblocksize="16K", compression="off") for _ in range(2)]
+    uuids = [target.add_lun(number, path) for number, path in enumerate(volumes)]
+
+    def check() -> list[dict[str, Any]]:
+        found = [target.call("lun.space", {"uuid": uuid}) for uuid in uuids]
+        # zdb prints blocks that were unmapped as holes.
+        blocks = [{at: dva for at, dva in dvas(f"{pool.name}/{path.name}").items() if ":" in dva} for path in volumes]
+        common = shared(blocks[0], blocks[1])
+        for known, its in zip(found, blocks, strict=True):
+            assert known["unique_exact"] and abs(known["as_of"] - time.time()) < 60, known
+            assert known["allocated_bytes"] == len(its) * BLOCK
+            assert known["shared_bytes"] == common * BLOCK
+            assert known["unique_bytes"] == known["allocated_bytes"] - known["shared_bytes"]
+        return found
+
+    async def scenario() -> None:
+        async with luns(target, 2) as disks:
+            await disks.write(0, os.urandom(16 * MIB), 0)
+            await disks.write(1, os.urandom(MIB), 24 * MIB)
+            assert (await asyncio.to_thread(check))[0]["shared_bytes"] == 0
+            await disks.copy(16 * MIB, source=0, destination=1)
+            assert (await asyncio.to_thread(check))[1]["shared_bytes"] == 16 * MIB
+            await disks.write(0, os.urandom(4 * MIB), 2 * MIB)
+            assert (await asyncio.to_thread(check))[1]["shared_bytes"] == 12 * MIB
+            await disks.unmap(1, 0, 16 * MIB)
+            target.call("luns.change", {"target": IQN, "number": 1, "provisioning": "thick"})
+            assert (await asyncio.to_thread(check))[1]["shared_bytes"] == 0
+
+    asyncio.run(scenario())

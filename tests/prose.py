@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the prose of Markdown pages: short sentences, and none of the words that docs/GLOSSARY.md replaces.
+
+usage: prose.py [--all] [PAGE]...
+
+Without pages it checks those of tests/prose-pages. A page on that list must pass, so a page can only get better.
+With --all it prints figures of every page of the repository and always succeeds. Add a page to the list as soon as it passes.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = REPOSITORY / "tests" / "prose-pages"
+MOST_WORDS = 25
+
+BANNED = {
+    r"told": "say who reports what",
+    r"asked|asks": "request, or the verb that is meant",
+    r"promis(?:e|es|ed|ing)": "reservation, guarantee",
+    r"books": "space accounting",
+    r"doors?": "interface, frontend",
+    r"settl(?:e|es|ed|ing)": "commit, reconcile",
+    r"besides?": "next to, concurrent, also",
+    r"aside": "in the trash",
+    r"(?:a|the|each|one|every) looks?": "scan, check",
+    r"is looked at|are looked at": "say who checks",
+    r"unless told": "by default",
+    r"stays? as it is": "does not change",
+    r"(?:has|have|had) (?:it|them) done": "say who does it",
+    r"comes? true": "completes",
+    r"under way": "running",
+    r"what is (?:said|given|asked|sent|there)": "a noun",
+    r"(?:is|are|would be) to be": "must be, will be",
+    r"of old|of before": "earlier",
+    r"who(?:ever)? (?:asks|wants|mends|waits)": "a noun",
+}
+_BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
+_CODE = re.compile(r"``.+?``|`[^`]*`")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*\w)")
+_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|Fig|approx)\.")
+_WORD = re.compile(r"\w")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence or a table row, with the number of its first line."""
+
+    line: int
+    text: str
+    is_table: bool = False
+
+    @property
+    def words(self) -> int:
+        """Words as a reader counts them: a code span is one."""
+        return sum(1 for word in self.text.split() if _WORD.search(word))
+
+
+def plain(text: str) -> str:
+    """Text without markup. A code span becomes one word, a link its text."""
+    text = _LINK.sub(r"\1", _CODE.sub("CODE", text))
+    return _ABBREVIATION.sub(lambda found: found[1].replace(".", ""), text)
+
+
+def blocks(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Paragraphs, list items and table rows: first line, text, whether it is a row. Code and headings are left out."""
+    start, held, fenced, was_blank, in_list = 0, list[str](), False, True, False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if _FENCE.match(line):
+            fenced = not fenced
+        blank = not line.strip()
+        indented = line.startswith(("    ", "\t")) and not in_list
+        code = fenced or _FENCE.match(line) or (indented and was_blank and not held)
+        row = line.lstrip().startswith("|")
+        if held and (blank or code or row or line.startswith("#") or _ITEM.match(line)):
+            yield start, " ".join(held), False
+            held = []
+        if not blank and not (code or line.startswith(("#", "<!--"))):
+            if row:
+                yield number, line, True
+            else:
+                start = start if held else number
+                held.append(_ITEM.sub("", line).strip().lstrip("> "))
+        if _ITEM.match(line) and not code:
+            in_list = True
+        elif not blank and not line.startswith(" "):
+            in_list = False
+        was_blank = blank or (bool(code) and was_blank)
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """All sentences of a page, and the rows of its tables."""
+    for line, block, is_table in blocks(text):
+        if is_table:
+            yield Sentence(line, plain(block), True)
+        else:
+            yield from (Sentence(line, one) for one in _SENTENCE_END.split(plain(block)) if one)
+
+
+def problems(text: str) -> Iterator[tuple[int, str]]:
+    """What is wrong with a page: line and text."""
+    for sentence in sentences(text):
+        if sentence.words > MOST_WORDS and not sentence.is_table:
+            yield sentence.line, f"{sentence.words} words in a sentence (at most {MOST_WORDS}): {sentence.text[:60]}..."
+        for pattern, instead in _BANNED:
+            if found := pattern.search(sentence.text):
+                yield sentence.line, f'"{found[0]}" (write: {instead}): {sentence.text[:60]}'
+
+
+def listed() -> list[Path]:
+    """The pages that must pass."""
+    return [REPOSITORY / line for line in PAGES.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def check(pages: list[Path]) -> int:
+    """Prints the problems of these pages. Returns how many there are."""
+    count = 0
+    for page in pages:
+        if not page.is_file():
+            print(f"{page}: no such page: remove it from {PAGES.relative_to(REPOSITORY)}")
+            count += 1
+            continue
+        for line, problem in problems(page.read_text()):
+            print(f"{page.resolve().relative_to(REPOSITORY)}:{line}: {problem}")
+            count += 1
+    return count
+
+
+def figures() -> None:
+    """Prints figures of every page: sentences, median, those that are too long, all problems, whether it is on the list."""
+    skipped = {".cache", ".demo", ".git", "node_modules", "target"}
+    pages = [page for page in REPOSITORY.rglob("*.md") if not skipped & set(page.relative_to(REPOSITORY).parts)]
+    required, total = set(listed()), list[int]()
+    print("sentences  median  >25  problems  listed  page")
+    for page in sorted(pages):
+        text = page.read_text()
+        lengths = [one.words for one in sentences(text) if not one.is_table]
+        total += lengths
+        median, too_long = statistics.median(lengths or [0]), sum(length > MOST_WORDS for length in lengths)
+        found, mark = sum(1 for _ in problems(text)), "yes" if page in required else "-"
+        print(f"{len(lengths):9}  {median:6.0f}  {too_long:3}  {found:8}  {mark:>6}  {page.relative_to(REPOSITORY)}")
+    print(f"{len(total):9}  {statistics.median(total):6.0f}  {sum(length > MOST_WORDS for length in total):3}")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 1 if a page has problems, 2 for a wrong command line."""
+    if arguments == ["--all"]:
+        figures()
+        return 0
+    if any(argument.startswith("-") for argument in arguments):
+        print(__doc__, file=sys.stderr)
+        return 2
+    return 1 if check([Path(argument).absolute() for argument in arguments] or listed()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,242 @@
+//! When each pool is updated: again and again, and at once when a LUN is new.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use scsi::LogicalUnit;
+use uuid::Uuid;
+use volume::Growth;
+
+use super::store::{Store, StoreError, read};
+use super::update::{Known, update};
+use crate::configuration::Lun;
+use crate::service::{LunState, Shared};
+
+/// Between two checks of what is due.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How often it is tried again to find the store of a volume.
+const PLACE_PAUSE: Duration = Duration::from_secs(10);
+
+/// Until the next update of a store whose figures could not be read.
+const AFTER_ERROR: Duration = Duration::from_secs(2);
+
+/// Where units are, and the state of each store.
+#[derive(Default)]
+struct Monitor {
+    places: BTreeMap<Uuid, Place>,
+    stores: BTreeMap<Store, Known>,
+}
+
+type SharedMonitor = Rc<RefCell<Monitor>>;
+
+/// Where the volume of a unit is.
+struct Place {
+    unit: Weak<LogicalUnit>,
+    /// `None` until it is found, or when it cannot be.
+    store: Option<Store>,
+    tried: Instant,
+}
+
+/// Monitors the space of all that is served; for ever.
+pub async fn monitor(service: &Shared) {
+    let monitor = SharedMonitor::default();
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let changed = Rc::clone(&service.borrow().units_changed);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = changed.notified() => {}
+        }
+        find_places(service, &monitor);
+        let due = monitor.borrow_mut().take_due();
+        for store in due {
+            let (service, monitor) = (Rc::clone(service), Rc::clone(&monitor));
+            tokio::task::spawn_local(async move { update_store(&service, &monitor, store).await });
+        }
+    }
+}
+
+impl Monitor {
+    fn take_due(&mut self) -> Vec<Store> {
+        let now = Instant::now();
+        let due = self
+            .stores
+            .iter_mut()
+            .filter(|(_, known)| !known.busy && known.due <= now);
+        due.map(|(store, known)| {
+            known.busy = true;
+            store.clone()
+        })
+        .collect()
+    }
+
+    fn found(&mut self, uuid: Uuid, unit: &Weak<LogicalUnit>, store: Option<Store>) {
+        let place = self.places.get_mut(&uuid);
+        let Some(place) = place.filter(|place| place.unit.ptr_eq(unit)) else {
+            return;
+        };
+        place.store.clone_from(&store);
+        if let Some(store) = store {
+            self.stores.entry(store).or_default().due = Instant::now();
+        }
+    }
+
+    /// Takes the state of a store for an update: no other update takes it, as the store is busy.
+    fn take_known(&mut self, store: &Store) -> Option<Known> {
+        let present = self.stores.get_mut(store)?;
+        let stand_in = Known {
+            due: present.due,
+            busy: true,
+            ..Known::default()
+        };
+        Some(std::mem::replace(present, stand_in))
+    }
+
+    /// Puts it back. A store without LUNs, of which nothing has to be released, is forgotten: then this returns false.
+    fn put_known(&mut self, store: Store, mut known: Known, began: Instant) -> bool {
+        known.busy = false;
+        let mut places = self.places.values();
+        let is_used = places.any(|place| place.store.as_ref() == Some(&store));
+        // A unit may have come during the update.
+        let present = self.stores.remove(&store);
+        if present.is_some_and(|present| present.due >= began) {
+            known.due = Instant::now();
+        }
+        let stays = is_used || !known.luns.is_empty();
+        if stays {
+            self.stores.insert(store, known);
+        }
+        stays
+    }
+}
+
+/// Units that are served, with their LUNs.
+fn serving(service: &Shared) -> Vec<(Lun, Weak<LogicalUnit>)> {
+    let service = service.borrow();
+    let targets = service.configuration().targets.iter();
+    let luns = targets.flat_map(|target| target.luns.iter().map(move |lun| (target, lun)));
+    luns.filter_map(|(target, lun)| {
+        let running = service.running_lun(&target.name, lun.number)?;
+        matches!(running.state, LunState::Serving { .. })
+            .then(|| (lun.clone(), Arc::downgrade(&running.unit)))
+    })
+    .collect()
+}
+
+/// Finds the stores of new units. The store of a unit that is gone is due at once: its reservation may have to be released.
+fn find_places(service: &Shared, monitor: &SharedMonitor) {
+    let serving = serving(service);
+    let now = Instant::now();
+    let mut added = Vec::new();
+    let Monitor { places, stores } = &mut *monitor.borrow_mut();
+    places.retain(|uuid, place| {
+        let stays = serving.iter().any(|(lun, _)| lun.uuid == *uuid);
+        if !stays {
+            let known = place.store.as_ref().and_then(|store| stores.get_mut(store));
+            known.into_iter().for_each(|known| known.due = now);
+        }
+        stays
+    });
+    for (lun, unit) in serving {
+        let is_known = places.get(&lun.uuid).is_some_and(|place| {
+            let is_tried = place.store.is_some() || now < place.tried + PLACE_PAUSE;
+            place.unit.ptr_eq(&unit) && is_tried
+        });
+        if !is_known {
+            let place = Place {
+                unit: unit.clone(),
+                store: None,
+                tried: now,
+            };
+            places.insert(lun.uuid, place);
+            added.push((lun, unit));
+        }
+    }
+    for (lun, unit) in added {
+        let monitor = Rc::clone(monitor);
+        let changed = Rc::clone(&service.borrow().units_changed);
+        tokio::task::spawn_local(async move {
+            let Some(volume) = unit.upgrade().map(|unit| Arc::clone(unit.volume())) else {
+                return;
+            };
+            let path = lun.path.clone();
+            let store = tokio::task::spawn_blocking(move || Store::of(&*volume, &path)).await;
+            let store = store.ok().flatten();
+            monitor.borrow_mut().found(lun.uuid, &unit, store);
+            changed.notify_one();
+        });
+    }
+}
+
+async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
+    let began = Instant::now();
+    let (members, sync) = {
+        let monitor = monitor.borrow();
+        let mut members = serving(service);
+        members.retain(|(lun, unit)| {
+            let place = monitor.places.get(&lun.uuid);
+            place.is_some_and(|place| {
+                place.store.as_ref() == Some(&store) && place.unit.ptr_eq(unit)
+            })
+        });
+        let known = monitor.stores.get(&store);
+        let sync = known.is_some_and(|known| were_written(known, &members));
+        (members, sync)
+    };
+    let volumes: Vec<_> = members
+        .iter()
+        .map(|(_, unit)| unit.upgrade().map(|unit| Arc::clone(unit.volume())))
+        .collect();
+    let found = {
+        let store = store.clone();
+        tokio::task::spawn_blocking(move || read(&store, volumes, sync)).await
+    };
+    let found = found.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
+    let Some(mut known) = monitor.borrow_mut().take_known(&store) else {
+        return;
+    };
+    let next = match found {
+        Ok(found) => update(service, &store, &mut known, members, found).await,
+        Err(error) => {
+            report_unknown(service, &store, &mut known, &error);
+            if error.is_gone() && members.is_empty() {
+                // There is nothing left to release.
+                known.luns.clear();
+            }
+            AFTER_ERROR
+        }
+    };
+    known.due = Instant::now() + next;
+    let name = store.name();
+    if !monitor.borrow_mut().put_known(store, known, began) {
+        service.borrow_mut().space.pools.remove(&name);
+    }
+}
+
+/// Whether any LUN may have been written since its limit was set.
+fn were_written(known: &Known, members: &[(Lun, Weak<LogicalUnit>)]) -> bool {
+    members.iter().any(|(lun, unit)| {
+        let of_lun = known.luns.get(&lun.uuid);
+        let limit = of_lun.map_or(Growth::Allowed, |known| known.limit);
+        unit.upgrade().is_some_and(|unit| {
+            let growth = unit.volume().growth();
+            growth == Growth::Allowed || growth != limit
+        })
+    })
+}
+
+/// The figures could not be read: limits and reservations do not change, and the problem is reported.
+fn report_unknown(service: &Shared, store: &Store, known: &mut Known, error: &StoreError) {
+    let text = error.to_string();
+    if known.problem.as_ref() != Some(&text) {
+        tracing::warn!(pool = store.name(), %error, "its space is unknown: LUNs may use what there is");
+    }
+    let pools = &mut service.borrow_mut().space.pools;
+    pools.entry(store.name()).or_default().problem = Some(text.clone());
+    known.problem = Some(text);
+}

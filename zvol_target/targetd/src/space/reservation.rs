@@ -1,0 +1,186 @@
+//! The `reservation` of a zvol: what it uses and the headroom for its overwrites. Other writers of the pool cannot take it.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use scsi::LogicalUnit;
+use uuid::Uuid;
+use volume::zfs::{self, Dataset, ProgramError};
+use volume::{Growth, Volume};
+
+use super::policy;
+use super::update::{Known, Terms};
+use crate::configuration::{Lun, ProvisioningChoice};
+use crate::service::Shared;
+
+/// How long a reservation that could not be set is not tried again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// State of a LUN between updates.
+#[derive(Default)]
+pub(super) struct KnownLun {
+    volume: Option<Weak<dyn Volume>>,
+    pub growth: Growth,
+    /// The limit that the volume has.
+    pub limit: Growth,
+    /// The zvol whose `reservation` this LUN has.
+    reserved_on: Option<String>,
+    pub problem: Option<String>,
+    failed: Option<Instant>,
+}
+
+impl KnownLun {
+    /// Starts anew when the LUN is on another volume. Its old reservation is released by [`release_unused`].
+    pub fn follow(&mut self, volume: &Arc<dyn Volume>) {
+        let address = |volume: *const dyn Volume| volume.cast::<()>();
+        let known = self.volume.as_ref().map(|known| address(known.as_ptr()));
+        if known != Some(address(Arc::as_ptr(volume))) {
+            *self = Self {
+                volume: Some(Arc::downgrade(volume)),
+                reserved_on: self.reserved_on.take(),
+                ..Self::default()
+            };
+        }
+    }
+
+    fn may_try(&self) -> bool {
+        self.failed.is_none_or(|failed| failed.elapsed() >= RETRY)
+    }
+
+    /// Sets the reservation of the zvol, if it should be another. Returns what is then reserved and unused.
+    pub async fn reserve(&mut self, terms: &Terms, lun: &Lun, dataset: &Dataset) -> u64 {
+        let mut present = dataset.clone();
+        let problem = self.set_reservation(terms, lun, &mut present).await.err();
+        if problem.is_some() && problem != self.problem {
+            tracing::warn!(dataset = dataset.name, problem, "space of a LUN");
+        }
+        self.problem = problem;
+        present.reserved_bytes()
+    }
+
+    async fn set_reservation(
+        &mut self,
+        terms: &Terms,
+        lun: &Lun,
+        present: &mut Dataset,
+    ) -> Result<(), String> {
+        if !self.may_try() {
+            return self.problem.clone().map_or(Ok(()), Err);
+        }
+        let headroom = terms.headroom_of(lun);
+        let is_thin = lun.provisioning == ProvisioningChoice::Thin;
+        let ends = terms.overcommitted && is_thin;
+        let wanted = if ends {
+            (present.reservation > 0).then_some(0)
+        } else {
+            let left = present.unreserved_bytes();
+            policy::reservation(present, headroom, left.saturating_sub(terms.taken.get()))
+        };
+        self.reserved_on = Some(present.name.clone());
+        if let Some(bytes) = wanted {
+            match set_reservation(&present.name, bytes).await {
+                Ok(()) => {
+                    let more = bytes.saturating_sub(present.reservation.max(present.used));
+                    terms.taken.set(terms.taken.get().saturating_add(more));
+                    present.reservation = bytes;
+                    self.failed = None;
+                }
+                // Another writer took it since the figures were read. The next update sees what is left.
+                Err(error) if error.is_no_space() => {}
+                Err(error) => {
+                    self.failed = Some(Instant::now());
+                    return Err(format!("no space is reserved for its overwrites: {error}"));
+                }
+            }
+        }
+        if ends {
+            return Err(
+                "no space is reserved for its overwrites: the pool shares more than it can hold apart. Add vdevs, or delete data".into(),
+            );
+        }
+        // A `refreservation` that is not written yet is for new data.
+        let held = present.reservation.saturating_sub(present.used);
+        if held < headroom / 4 {
+            return Err(format!(
+                "of {headroom} bytes for its overwrites only {held} are reserved: the pool is full. Add vdevs, or delete data"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Sets `reservation` on a thread that may block; 0: none.
+async fn set_reservation(dataset: &str, bytes: u64) -> Result<(), ProgramError> {
+    let name = dataset.to_owned();
+    let set = tokio::task::spawn_blocking(move || zfs::set(&name, "reservation", bytes)).await;
+    set.unwrap_or_else(|error| {
+        Err(ProgramError::NotRun {
+            program: "zfs",
+            error: std::io::Error::other(error),
+        })
+    })
+}
+
+/// Releases the reservations of LUNs of a pool that are deleted, or are on another zvol now.
+pub(super) async fn release_unused(
+    service: &Shared,
+    pool: &str,
+    known: &mut Known,
+    members: &[(Lun, Weak<LogicalUnit>)],
+) {
+    let (configured, elsewhere): (Vec<Uuid>, Vec<Uuid>) = {
+        let service = service.borrow();
+        let targets = service.configuration().targets.iter();
+        let luns = targets.flat_map(|target| target.luns.iter());
+        let others = service.space.luns.iter();
+        let others = others.filter(|(_, space)| space.pool != pool);
+        (
+            luns.map(|lun| lun.uuid).collect(),
+            others.map(|(uuid, _)| *uuid).collect(),
+        )
+    };
+    let present: Vec<_> = members
+        .iter()
+        .filter_map(|(lun, unit)| Some((lun.uuid, unit.upgrade()?.volume().dataset())))
+        .collect();
+    let mut gone = Vec::new();
+    for (uuid, lun) in &mut known.luns {
+        let member = present.iter().find(|(present, _)| present == uuid);
+        let stays = match member {
+            Some((_, dataset)) => lun.reserved_on.is_none() || lun.reserved_on == *dataset,
+            // It may not be ready now.
+            None => configured.contains(uuid) && !elsewhere.contains(uuid),
+        };
+        if stays {
+            continue;
+        }
+        // Another LUN may be on the zvol now, or this one under a new name.
+        let zvol = lun.reserved_on.clone();
+        let zvol = zvol.filter(|zvol| !present.iter().any(|(_, used)| used.as_ref() == Some(zvol)));
+        if let Some(zvol) = zvol {
+            if !lun.may_try() {
+                continue;
+            }
+            match set_reservation(&zvol, 0).await {
+                Err(error) if !error.is_absent() => {
+                    tracing::warn!(dataset = zvol, %error, "the reservation of a LUN that is gone stays for now");
+                    lun.failed = Some(Instant::now());
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        lun.reserved_on = None;
+        if member.is_none() {
+            gone.push(*uuid);
+        }
+    }
+    for uuid in gone {
+        known.luns.remove(&uuid);
+        if !configured.contains(&uuid) {
+            let space = &mut service.borrow_mut().space;
+            space.luns.remove(&uuid);
+            space.usage.remove(&uuid);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Reads the figures of a pool or a file system. All of it blocks.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::statvfs;
+use volume::Volume;
+use volume::zfs::{self, Dataset, ProgramError};
+
+use super::policy::{self, PoolFigures};
+
+/// What volumes are in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Store {
+    /// A pool, by its name.
+    Pool(String),
+    /// A file system, by its mount point.
+    FileSystem(PathBuf),
+}
+
+impl Store {
+    /// What the volume at `path` is in; `None` when that is unknown, as for block devices.
+    pub fn of(volume: &dyn Volume, path: &Path) -> Option<Self> {
+        if let Some(dataset) = volume.dataset() {
+            return Some(Self::Pool(zfs::pool_of(&dataset).to_owned()));
+        }
+        let path = std::fs::canonicalize(path).ok()?;
+        let file = std::fs::metadata(&path).ok()?;
+        file.is_file()
+            .then(|| Self::FileSystem(mount_point(&path, file.dev())))
+    }
+
+    /// By which it is configured and shown.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Pool(name) => name.clone(),
+            Self::FileSystem(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// The outermost folder of `path` that is of the file system `device`.
+fn mount_point(path: &Path, device: u64) -> PathBuf {
+    let folders = path.ancestors().skip(1);
+    let of_it =
+        |folder: &&Path| std::fs::metadata(folder).is_ok_and(|folder| folder.dev() == device);
+    let outermost = folders.take_while(of_it).last();
+    outermost.unwrap_or(path).to_owned()
+}
+
+/// Why the figures are unknown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error("its space cannot be read: {0}")]
+    System(#[from] io::Error),
+    #[error("the pool {0} is not imported")]
+    Gone(String),
+}
+
+impl StoreError {
+    /// Whether the store is not there any more.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Program(error) => error.is_absent(),
+            Self::System(_) => false,
+            Self::Gone(_) => true,
+        }
+    }
+}
+
+/// Figures of a store.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub pool: PoolFigures,
+    /// For each volume, in the given order.
+    pub datasets: Vec<Option<Dataset>>,
+}
+
+/// Reads the figures of a store and of the volumes in it. The volumes are dropped before anything blocks. With `sync`, a transaction
+/// group of a pool that is near its end is synced first: the figures lack what is not in the pool yet.
+pub(super) fn read(
+    store: &Store,
+    volumes: Vec<Option<Arc<dyn Volume>>>,
+    sync: bool,
+) -> Result<Found, StoreError> {
+    let names: Vec<_> = volumes
+        .into_iter()
+        .map(|volume| volume.and_then(|volume| volume.dataset()))
+        .collect();
+    match store {
+        Store::FileSystem(mount) => {
+            let found = statvfs(mount).map_err(io::Error::from)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+            Ok(Found {
+                pool: PoolFigures::of_file_system(bytes(found.f_blocks), bytes(found.f_bavail)),
+                datasets: names.iter().map(|_| None).collect(),
+            })
+        }
+        Store::Pool(pool) => {
+            let mut wanted = vec![pool.clone()];
+            wanted.extend(names.iter().flatten().cloned());
+            let mut found = zfs::datasets(&wanted)?;
+            let is_near = |found: &[Dataset]| {
+                let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
+                roots.any(|root| {
+                    let total = root.used.saturating_add(root.available);
+                    policy::is_near(total, root.available, policy::headroom(total))
+                })
+            };
+            if sync && is_near(&found) {
+                zfs::sync(pool)?;
+                found = zfs::datasets(&wanted)?;
+            }
+            let of = |name: &str| found.iter().find(|dataset| dataset.name == name);
+            let root = of(pool).ok_or_else(|| StoreError::Gone(pool.clone()))?;
+            let figures = PoolFigures::of_pool(root, &zfs::pool(pool)?);
+            let datasets = names.iter().map(|name| of(name.as_ref()?).cloned());
+            Ok(Found {
+                pool: figures,
+                datasets: datasets.collect(),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_in_the_file_system_that_is_mounted_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("volume");
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let volume = volume::open(&path, volume::OpenOptions::default()).unwrap();
+        let store = Store::of(&*volume.volume, &path).unwrap();
+        let Store::FileSystem(mount) = &store else {
+            panic!("{store:?}");
+        };
+        assert!(path.starts_with(mount));
+        let found = read(&store, vec![Some(volume.volume)], true).unwrap();
+        assert!(found.pool.total >= found.pool.available);
+        assert_eq!(found.datasets, [None]);
+        let above = mount.parent();
+        let device = std::fs::metadata(&path).unwrap().dev();
+        assert!(above.is_none_or(|above| std::fs::metadata(above).unwrap().dev() != device));
+    }
+}

@@ -1,0 +1,305 @@
+//! What follows from the figures of a store: limits of its LUNs, their reservations, and what hosts and administrators see.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use scsi::{LogicalUnit, SpaceFigures};
+use uuid::Uuid;
+use volume::Growth;
+use volume::zfs::Dataset;
+
+use super::policy::{self, PoolFigures};
+use super::reservation::{KnownLun, release_unused};
+use super::store::{Found, Store};
+use super::{LunSpace, PoolSpace};
+use crate::configuration::{Lun, PoolSettings, ProvisioningChoice};
+use crate::service::Shared;
+
+/// How long a file may take to report its own space.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// State of a store between updates.
+pub(super) struct Known {
+    pub due: Instant,
+    /// An update is under way.
+    pub busy: bool,
+    pub overcommitted: bool,
+    pub problem: Option<String>,
+    pub luns: BTreeMap<Uuid, KnownLun>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            due: Instant::now(),
+            busy: false,
+            overcommitted: false,
+            problem: None,
+            luns: BTreeMap::new(),
+        }
+    }
+}
+
+/// What holds for all LUNs of a store.
+pub(super) struct Terms {
+    name: String,
+    pool: PoolFigures,
+    headroom: u64,
+    settings: Option<PoolSettings>,
+    /// Of a LUN without a setting of its own.
+    lun_headroom: u64,
+    pub overcommitted: bool,
+    /// What this update has reserved so far.
+    pub taken: Cell<u64>,
+}
+
+impl Terms {
+    /// What should be reserved for the overwrites of a LUN.
+    pub fn headroom_of(&self, lun: &Lun) -> u64 {
+        lun.headroom_bytes.unwrap_or(self.lun_headroom)
+    }
+}
+
+/// A served LUN, with its unit and the figures of its zvol.
+type Member = ((Lun, Weak<LogicalUnit>), Option<Dataset>);
+
+/// Applies what follows from the figures. Returns when the next update is due.
+pub(super) async fn update(
+    service: &Shared,
+    store: &Store,
+    known: &mut Known,
+    members: Vec<(Lun, Weak<LogicalUnit>)>,
+    found: Found,
+) -> Duration {
+    release_unused(service, &store.name(), known, &members).await;
+    let mut members: Vec<Member> = members.into_iter().zip(found.datasets).collect();
+    let terms = terms(service, store, known, found.pool, &members);
+    // Reservations that become smaller go first.
+    members.sort_by_key(|((lun, _), dataset)| {
+        let wanted = |used: u64| used.saturating_add(terms.headroom_of(lun));
+        dataset
+            .as_ref()
+            .is_none_or(|dataset| dataset.reservation < wanted(dataset.used))
+    });
+    // All volumes have their limits before anything is reserved: that takes its time.
+    let (left, refused) = limit_all(service, &terms, known, &members).await;
+    for ((lun, unit), dataset) in &members {
+        let (Some(dataset), Some(of_lun)) = (dataset, known.luns.get_mut(&lun.uuid)) else {
+            continue;
+        };
+        let held = of_lun.reserve(&terms, lun, dataset).await;
+        if served(service, lun, unit).is_some() {
+            if let Some(shown) = service.borrow_mut().space.luns.get_mut(&lun.uuid) {
+                shown.held_bytes = held;
+                shown.problem = problem(shown, of_lun);
+            }
+        }
+    }
+    known.problem = terms.overcommitted.then(|| {
+        "shared blocks were overwritten until nothing was left: no space is reserved for thin LUNs. Add vdevs, or delete data".to_owned()
+    });
+    let shown = PoolSpace {
+        total_bytes: terms.pool.total,
+        available_bytes: terms.pool.available,
+        headroom_bytes: terms.headroom,
+        problem: known.problem.clone(),
+    };
+    service.borrow_mut().space.pools.insert(store.name(), shown);
+    policy::next_update(&terms.pool, left, terms.headroom, refused)
+}
+
+fn terms(
+    service: &Shared,
+    store: &Store,
+    known: &mut Known,
+    pool: PoolFigures,
+    members: &[Member],
+) -> Terms {
+    let name = store.name();
+    let settings = {
+        let service = service.borrow();
+        let mut pools = service.configuration().pools.iter();
+        pools.find(|pool| pool.name == name).cloned()
+    };
+    let headroom = settings
+        .as_ref()
+        .and_then(|settings| settings.headroom_bytes)
+        .unwrap_or_else(|| match store {
+            Store::Pool(_) => policy::headroom(pool.total),
+            Store::FileSystem(_) => policy::file_headroom(pool.total),
+        });
+    let lun_headroom = policy::lun_headroom(pool.total, members.len());
+    let held = |(_, dataset): &Member| dataset.as_ref().map_or(0, Dataset::reserved_bytes);
+    let mut held: u64 = members.iter().map(held).sum();
+    if known.overcommitted {
+        // What was released counts as if it were reserved: it is to come back.
+        let thin = |((lun, _), _): &&Member| lun.provisioning == ProvisioningChoice::Thin;
+        let thin = members.iter().filter(thin).count() as u64;
+        held = held.saturating_add(lun_headroom.saturating_mul(thin));
+    }
+    let overcommitted = policy::is_overcommitted(known.overcommitted, &pool, held);
+    if overcommitted && !known.overcommitted {
+        tracing::error!(
+            pool = name,
+            "more is shared than can be overwritten: no space is reserved for thin LUNs until there is space again"
+        );
+    }
+    known.overcommitted = overcommitted;
+    Terms {
+        name,
+        pool,
+        headroom,
+        settings,
+        lun_headroom,
+        overcommitted,
+        taken: Cell::new(0),
+    }
+}
+
+/// Sets the limit of each volume. Returns the least that any LUN has left, and whether any may not allocate more.
+async fn limit_all(
+    service: &Shared,
+    terms: &Terms,
+    known: &mut Known,
+    members: &[Member],
+) -> (u64, bool) {
+    let mut refused = false;
+    let mut left = terms.pool.available;
+    for ((lun, unit), dataset) in members {
+        let Some(unit) = served(service, lun, unit) else {
+            continue;
+        };
+        let of_lun = known.luns.entry(lun.uuid).or_default();
+        of_lun.follow(unit.volume());
+        let space = match dataset {
+            Some(dataset) => Some(zvol_space(terms, lun, &unit, dataset, of_lun)),
+            // A file; or a zvol that was renamed or destroyed this moment.
+            None => file_space(terms, &unit, of_lun).await,
+        };
+        let Some(space) = space else {
+            continue;
+        };
+        refused |= space.growth == Growth::Refused;
+        left = left.min(
+            dataset
+                .as_ref()
+                .map_or(terms.pool.available, Dataset::unreserved_bytes),
+        );
+        unit.volume().set_growth(space.growth);
+        publish(service, terms, lun, &unit, space);
+    }
+    (left, refused)
+}
+
+fn zvol_space(
+    terms: &Terms,
+    lun: &Lun,
+    unit: &LogicalUnit,
+    dataset: &Dataset,
+    known: &mut KnownLun,
+) -> LunSpace {
+    let size = unit.volume().geometry().size_bytes;
+    let covered =
+        (lun.provisioning == ProvisioningChoice::Thick).then_some(dataset.refreservation >= size);
+    let headroom = terms.headroom_of(lun);
+    let held = dataset.reserved_bytes();
+    let (available, limit) = if covered == Some(true) {
+        known.growth = Growth::Allowed;
+        let available = size.saturating_sub(dataset.used_by_dataset);
+        (available, Growth::Allowed)
+    } else {
+        let left = policy::left_for_growth(dataset);
+        known.growth = policy::growth(known.growth, left, terms.headroom);
+        let is_near = policy::is_near(terms.pool.total, left, terms.headroom);
+        // Where nothing may be reserved, there is nothing to spare.
+        let may_reserve = known.problem.is_none() || held > 0;
+        let limit = if is_near && may_reserve {
+            policy::limit(known.growth, held, headroom)
+        } else {
+            known.growth
+        };
+        (left.saturating_sub(terms.headroom), limit)
+    };
+    known.limit = limit;
+    let mut space = LunSpace {
+        pool: terms.name.clone(),
+        dataset: Some(dataset.name.clone()),
+        growth: limit,
+        used_bytes: dataset.used_by_dataset,
+        available_bytes: available,
+        held_bytes: held,
+        headroom_bytes: headroom,
+        refreservation_bytes: Some(dataset.refreservation),
+        covered,
+        problem: None,
+    };
+    space.problem = problem(&space, known);
+    space
+}
+
+fn problem(space: &LunSpace, known: &KnownLun) -> Option<String> {
+    if space.covered != Some(false) {
+        return known.problem.clone();
+    }
+    let reserved = space.refreservation_bytes.unwrap_or(0);
+    Some(format!(
+        "its refreservation of {reserved} bytes does not cover its size: set it with `zfs set refreservation=auto`, or make the LUN thin"
+    ))
+}
+
+async fn file_space(terms: &Terms, unit: &LogicalUnit, known: &mut KnownLun) -> Option<LunSpace> {
+    let volume = unit.volume();
+    if volume.dataset().is_some() {
+        return None;
+    }
+    let space = tokio::time::timeout(FILE_PATIENCE, volume.space()).await;
+    let space = space.ok()?.ok()??;
+    known.growth = policy::growth(known.growth, space.available_bytes, terms.headroom);
+    known.limit = known.growth;
+    Some(LunSpace {
+        pool: terms.name.clone(),
+        dataset: None,
+        growth: known.growth,
+        used_bytes: space.used_bytes,
+        available_bytes: space.available_bytes.saturating_sub(terms.headroom),
+        held_bytes: 0,
+        headroom_bytes: 0,
+        refreservation_bytes: None,
+        covered: None,
+        problem: None,
+    })
+}
+
+/// The unit, if it still is the LUN's: another may have replaced it during the update.
+fn served(service: &Shared, lun: &Lun, unit: &Weak<LogicalUnit>) -> Option<Arc<LogicalUnit>> {
+    let unit = unit.upgrade()?;
+    let service = service.borrow();
+    let mut targets = service.configuration().targets.iter();
+    let is_served = targets.any(|target| {
+        let running = service.running_lun(&target.name, lun.number);
+        running.is_some_and(|running| Arc::ptr_eq(&running.unit, &unit))
+    });
+    is_served.then_some(unit)
+}
+
+/// Gives the figures to the unit, which warns its hosts, and to the control socket.
+fn publish(service: &Shared, terms: &Terms, lun: &Lun, unit: &LogicalUnit, space: LunSpace) {
+    let size = unit.volume().geometry().size_bytes;
+    // The users of the pool together reach its threshold when so much is left.
+    let of_pool = terms.settings.as_ref().and_then(|pool| pool.soft_threshold);
+    let left_at = |threshold: u64| {
+        let left = terms.pool.total.saturating_sub(threshold);
+        left.saturating_sub(terms.headroom)
+    };
+    unit.set_space(SpaceFigures {
+        used_bytes: space.used_bytes,
+        available_bytes: space.available_bytes,
+        used_threshold_bytes: lun.soft_threshold.map(|threshold| threshold.of(size)),
+        available_threshold_bytes: of_pool
+            .filter(|_| lun.provisioning == ProvisioningChoice::Thin)
+            .map(|threshold| left_at(threshold.of(terms.pool.total))),
+    });
+    service.borrow_mut().space.luns.insert(lun.uuid, space);
+}

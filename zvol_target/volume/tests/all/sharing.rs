@@ -1,0 +1,187 @@
+//! Copies of thick volumes: nothing of them is shared, also where one becomes thick during a copy.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::common::{on_each_engine, open, pattern, sparse_file};
+use volume::copy::{
+    Cancelled, CloneEnd, CloneRefusal, CloneStep, CopyRange, CopyReport, FallbackReason, Step,
+    Steps, copy,
+};
+use volume::{
+    Allocation, Buffer, ClonesUnderWay, Extent, Geometry, LocalBoxFuture, OpenOptions, SharePermit,
+    Stability, Volume, VolumeError,
+};
+
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 32 * MIB;
+const STEP: u64 = 4 * MIB;
+
+/// A volume that can clone, in that it writes the pattern that its source has. It keeps the permits of the last clone.
+struct Cloning {
+    below: Arc<dyn Volume>,
+    file: std::fs::File,
+    permits: Mutex<Option<[SharePermit; 2]>>,
+}
+
+impl Volume for Cloning {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>> {
+        self.below.read(offset, buffer)
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        buffer: Buffer,
+        stability: Stability,
+    ) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        self.below.write(offset, buffer, stability)
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>> {
+        self.below.flush()
+    }
+
+    fn allocation(
+        &self,
+        offset: u64,
+        length: u64,
+        _: usize,
+    ) -> LocalBoxFuture<'_, Result<Vec<Extent>, VolumeError>> {
+        Box::pin(async move {
+            let allocation = Allocation::Allocated;
+            Ok(vec![Extent {
+                offset,
+                length,
+                allocation,
+            }])
+        })
+    }
+
+    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+        self.below.set_thick(thick)
+    }
+
+    fn share(&self) -> Option<SharePermit> {
+        self.below.share()
+    }
+
+    fn clone_end(&self) -> Option<CloneEnd<'_>> {
+        Some(CloneEnd::File(std::os::fd::AsFd::as_fd(&self.file)))
+    }
+
+    fn clone_range<'a>(
+        &'a self,
+        offset: u64,
+        _: CloneEnd<'a>,
+        _: u64,
+        length: u64,
+        permits: [SharePermit; 2],
+    ) -> LocalBoxFuture<'a, Result<CloneStep, CloneRefusal>> {
+        Box::pin(async move {
+            *self.permits.lock().unwrap() = Some(permits);
+            let data = pattern(length as usize, 1);
+            let written = self.below.write(offset, data, Stability::Cached).await;
+            written.unwrap();
+            Ok(CloneStep {
+                done_bytes: length,
+                hole_bytes: 0,
+            })
+        })
+    }
+}
+
+/// Makes a volume thick before one of its steps.
+struct Thickening {
+    volume: Arc<Cloning>,
+    steps_left: RefCell<usize>,
+    under_way: RefCell<Option<ClonesUnderWay>>,
+}
+
+impl Steps for Thickening {
+    fn lock(&self, _: Step) -> LocalBoxFuture<'_, Result<Box<dyn Any>, Cancelled>> {
+        Box::pin(async move {
+            let mut left = self.steps_left.borrow_mut();
+            if *left == 0 && self.under_way.borrow().is_none() {
+                *self.under_way.borrow_mut() = Some(self.volume.set_thick(true));
+            }
+            *left = left.saturating_sub(1);
+            Ok(Box::new(()) as Box<dyn Any>)
+        })
+    }
+}
+
+fn volume(directory: &Path) -> Arc<Cloning> {
+    let folder = tempfile::tempdir_in(directory).unwrap().keep();
+    let path = sparse_file(&folder, SIZE);
+    Arc::new(Cloning {
+        below: open(&path, OpenOptions::default()),
+        file: std::fs::File::open(&path).unwrap(),
+        permits: Mutex::default(),
+    })
+}
+
+/// Copies a whole volume to another. One of them becomes thick after so many steps. Returns the bytes that were cloned.
+async fn cloned(directory: &Path, source_is_thick: bool, steps: usize) -> u64 {
+    let (source, destination) = (volume(directory), volume(directory));
+    let data = pattern(SIZE as usize, 1);
+    source.write(0, data, Stability::Cached).await.unwrap();
+    let range = CopyRange {
+        source: Arc::clone(&source) as _,
+        source_offset: 0,
+        destination: Arc::clone(&destination) as _,
+        destination_offset: 0,
+        length: SIZE,
+    };
+    let steps = Thickening {
+        volume: Arc::clone(if source_is_thick {
+            &source
+        } else {
+            &destination
+        }),
+        steps_left: RefCell::new(steps),
+        under_way: RefCell::default(),
+    };
+    let mut report = CopyReport::default();
+    let copied = copy(&range, Stability::Cached, &steps, &mut report).await;
+    copied.unwrap();
+    let thick = report.fallback_bytes[FallbackReason::Thick as usize];
+    assert_eq!(report.cloned_bytes + thick, SIZE, "{report:?}");
+    assert_eq!(thick, report.copied_bytes);
+    if let Some(under_way) = steps.under_way.take() {
+        // The last clone keeps its permits until it is known to be over.
+        let permits = destination.permits.lock().unwrap().take();
+        assert_eq!(under_way.is_over(), permits.is_none());
+        drop(permits);
+        assert!(under_way.is_over());
+    }
+    report.cloned_bytes
+}
+
+#[test]
+fn blocks_of_a_thick_volume_are_copied() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    on_each_engine(async || {
+        for source_is_thick in [true, false] {
+            let thin = cloned(directory.path(), source_is_thick, usize::MAX).await;
+            assert_eq!(thin, SIZE);
+            let becomes_thick = cloned(directory.path(), source_is_thick, 3).await;
+            assert_eq!(becomes_thick, 3 * STEP);
+            assert_eq!(cloned(directory.path(), source_is_thick, 0).await, 0);
+        }
+    });
+}
+
+#[test]
+fn a_thin_volume_shares_again() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let volume = volume(directory.path());
+    assert!(volume.set_thick(true).is_over() && volume.share().is_none());
+    assert!(volume.set_thick(false).is_over() && volume.share().is_some());
+}
