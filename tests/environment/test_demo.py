@@ -241,7 +241,7 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
     screen = demo.log.read_text()
     commands = printed(screen, "Try NFS")
     shown = run("bash", "-euc", commands)
-    assert "done: 67108864 bytes, 67108864 cloned, 0 copied" in shown
+    assert "done: 67108864 bytes\n" in shown
     figures = dict(re.findall(r"^(total|allocated|unique): (?:at most )?(\d+)$", shown, re.MULTILINE))
     assert int(figures["total"]) == 64 << 20 <= int(figures["allocated"]), shown
     assert int(figures["unique"]) < 1 << 20, shown

@@ -27,6 +27,7 @@ HEADROOM = 128 * MIB
 """Of a LUN in a small pool."""
 SIZE = 48 * MIB
 UNIT_ATTENTION = 6
+COPY_TARGET_NOT_REACHABLE = (0x0A, 0x0D, 0x02)
 
 
 def change(target: Target, number: int = 0, **settings: object) -> None:
@@ -67,12 +68,12 @@ async def read_whole(disks: Luns, lun: int, length: int) -> bytes:
 
 
 async def copy_in_pieces(disks: Luns, to_mib: int, mebibytes: int) -> None:
-    """Copies the beginning of LUN 0 to LUN 1, a command each 16 MiB, again after a unit attention: LUN 1 may change meanwhile."""
+    """Copies the beginning of LUN 0 to LUN 1, a command each 16 MiB. LUN 1 may change meanwhile, which ends a copy: then again."""
     for at in range(0, mebibytes, 16):
         segment = segments_of(16 * MIB // BLOCK, 0, 1, from_=at * MIB // BLOCK, to=(to_mib + at) * MIB // BLOCK, most=32768)
         parameters = parameter_list(disks.naas, list(segment))
         while (answer := await disks.session.execute(extended_copy(parameters), data_out=parameters, lun=1)).status != GOOD:
-            assert answer.sense_codes[0] == UNIT_ATTENTION, answer
+            assert answer.sense_codes[0] == UNIT_ATTENTION or answer.sense_codes == COPY_TARGET_NOT_REACHABLE, answer
 
 
 def test_every_byte_of_a_thick_lun_is_written_on_a_full_pool(small_pool: ShortPool, small_target: Target) -> None:
@@ -145,7 +146,7 @@ def test_a_lun_that_becomes_thick_shares_nothing_more(small_pool: ShortPool, sma
             await copying
             assert pool_property(small_pool.name, "bclonesaved") <= shared
             counted = offload_of(small_target, 1)
-            assert counted["cloned_bytes"] + counted["fallback_bytes"]["thick"] == 64 * MIB, counted
+            assert counted["cloned_bytes"] + counted["fallback_bytes"]["thick"] >= 64 * MIB, counted
             await copy_in_pieces(disks, 64, 16)
             assert pool_property(small_pool.name, "bclonesaved") <= shared
             before = offload_of(small_target, 1)["cloned_bytes"]
