@@ -23,7 +23,7 @@ static const struct method {
     control_method *serve;
 } methods[] = {
     {"statistics.get", statistics_get},   {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
-    {"space.get", control_space_get},     {"clone.start", control_clone_start}, {"job.get", control_job_get},
+    {"space.get", control_space_get},     {"space.shared", control_space_shared}, {"clone.start", control_clone_start}, {"job.get", control_job_get},
     {"job.cancel", control_job_cancel},
 };
 

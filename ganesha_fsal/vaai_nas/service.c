@@ -12,7 +12,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../fileops/fileops.h"
+#include "../fileops/changes.h"
+#include "../fileops/statistics.h"
 
 struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options)
 {
@@ -246,7 +247,7 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
 static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
 {
     struct fileops_statistics found;
-    int error = fileops_statistics(file->space, file->fd, &found);
+    int error = fileops_statistics(file->dataset, file->fd, &found);
 
     memset(statistics, 0, sizeof(*statistics));
     if (error != 0)
@@ -255,8 +256,10 @@ static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, st
     statistics->allocated_bytes = found.allocated;
     statistics->unique_bytes = found.unique;
     statistics->unique_exact = found.unique_exact;
+    statistics->snapshot_bytes = found.snapshot;
+    statistics->deduplicated_bytes = found.deduplicated;
     statistics->reserved_bytes = found.reserved;
-    statistics->as_of = (uint64_t)time(NULL);
+    statistics->as_of = found.as_of;
     return VAAI_NAS_OK;
 }
 
@@ -268,14 +271,11 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
     enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_WRITE, &file);
 
     if (status == VAAI_NAS_OK) {
-        uint64_t reserved = 0;
-        const int error = file.space == NULL ? ENOSPC : fileops_reserve(file.space, file.fd, &reserved);
-        status = error == EOPNOTSUPP ? VAAI_NAS_NO_SPACE : vaai_nas_status_of_errno(error);
-        if (status == VAAI_NAS_OK) {
-            service->adapter->changed(&file);
-            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, reserved);
+        status = vaai_nas_status_of_errno(fileops_reserve(file.dataset, file.fd));
+        if (status == VAAI_NAS_OK)
             status = read_statistics(&file, statistics);
-        }
+        if (status == VAAI_NAS_OK)
+            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, statistics->reserved_bytes);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);

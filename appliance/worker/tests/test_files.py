@@ -83,8 +83,8 @@ def test_files_in_the_folder_of_a_simulated_export_are_told_and_cloned(appliance
     appliance.job("POST", f"/datastores/{store}/files/clone", body("vm/clone.vmdk", "vm/new.vmdk"))
     told = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
     assert (told["vm/clone.vmdk"]["unique"], told["vm/clone.vmdk"]["unique_exact"]) == ("0", True)
-    answer = appliance.request("POST", f"/datastores/{store}/files/clone", body("nowhere/clone.vmdk"))
-    assert answer.status_code == 422 and "there is no such folder" in answer.text
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", body("nowhere/clone.vmdk"), expect="failed")
+    assert "destination" in job["problem"]["text"] and "there is no such folder" in job["problem"]["text"]
 
 
 def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,19 +119,32 @@ def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Applianc
     for path in ("../first/x.vmdk", "/etc/passwd", "vm/../../x.vmdk", "a//b.vmdk", "./a.vmdk", "a/", "a\nb.vmdk", "x" * 300, ""):
         assert refused(body(source=path)) == (422, "source"), path
         assert refused(body(path)) == (422, "destination"), path
-    assert refused(body(source="vm/missing.vmdk")) == (422, "source")
-    assert refused(body("there.vmdk")) == (409, "destination")
     assert refused(body(fast="x")) == (422, "fast")
     assert refused({"source": DISK}) == (422, "destination")
     assert refused(body(), of=volume) == (409, None)
     assert refused(body(), of="0" * 8) == (404, None)
     assert refused(body(), role="viewer") == (403, None)
-    nas(appliance).cannot_share = True
-    assert refused(body(fast=True)) == (409, "fast")
     listed = appliance.request("GET", f"/datastores/{volume}/files")
     assert listed.status_code == 409 and listed.json is not None and listed.json["blocking"] == ["second"]
     assert appliance.request("GET", f"/datastores/{store}/files", role="viewer").status_code == 200
     assert (dict(files_of(appliance, store)), appliance.get("/jobs")) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (body(source="vm/missing.vmdk"), "source: there is no such file"),
+        (body("there.vmdk"), "destination: the name is taken"),
+        (body(fast=True), "a clone that need not be fast is copied"),
+    ],
+)
+def test_what_the_nfs_server_refuses_is_told_and_changes_nothing(
+    asked: dict[str, Any], says: str, appliance: Appliance, store: str
+) -> None:
+    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    nas(appliance).cannot_share, before = True, dict(files_of(appliance, store))
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", asked, expect="failed")
+    assert says in job["problem"]["text"] and files_of(appliance, store) == before
 
 
 def test_other_jobs_go_on_beside_and_the_datastore_stays(appliance: Appliance, store: str) -> None:
