@@ -11,7 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
+
+#define SECONDS_FOR_STEPS 10
 
 /* Clones that a crash has left half made. What can't be removed is left: no export fails for it. */
 static void remove_clones(int root)
@@ -152,6 +155,19 @@ static void *count_files(void *argument)
     return NULL;
 }
 
+/* Steps that share have ended when it is had. A pool that hangs keeps nobody for longer. */
+static int wait_for_steps(struct fileops_dataset *dataset)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += SECONDS_FOR_STEPS;
+    if (pthread_rwlock_clockwrlock(&dataset->sharing, CLOCK_MONOTONIC, &until) != 0)
+        return EBUSY;
+    pthread_rwlock_unlock(&dataset->sharing);
+    return 0;
+}
+
 static int make_thick(struct fileops_dataset *dataset, uint64_t size)
 {
     pthread_mutex_lock(&dataset->lock);
@@ -160,10 +176,8 @@ static int make_thick(struct fileops_dataset *dataset, uint64_t size)
     pthread_mutex_unlock(&dataset->lock);
     admission_set_limit(&dataset->admission, size);
     atomic_store(&dataset->thick_size, size);
-    /* Steps that share have ended when this is had. */
-    pthread_rwlock_wrlock(&dataset->sharing);
-    pthread_rwlock_unlock(&dataset->sharing);
-    return dataset_in_background(dataset, count_files);
+    const int error = wait_for_steps(dataset);
+    return error != 0 ? error : dataset_in_background(dataset, count_files);
 }
 
 static void make_thin(struct fileops_dataset *dataset)

@@ -27,7 +27,7 @@ void fileops_dataset_ref(struct fileops_dataset *dataset);
 void fileops_dataset_put(struct fileops_dataset *dataset);
 
 /* Makes it thick with so many bytes, or thin (0). Returns when nothing is shared in a thick one any more: a step of a clone that had begun
- * has ended. From thin to thick its files are counted in the background. ENOMEM; EAGAIN: no thread for that; it is as it was then. */
+ * has ended. From thin to thick its files are counted in the background. ENOMEM; EAGAIN: no thread for that; EBUSY: a step does not end. It is thin then. */
 int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size);
 bool fileops_dataset_is_thick(const struct fileops_dataset *dataset);
 

@@ -23,7 +23,7 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
         return NULL;
     service->adapter = options->adapter;
     file_calls_init(&service->file_calls);
-    pthread_mutex_init(&service->probed_lock, NULL);
+    pthread_mutex_init(&service->lock, NULL);
     service->counters = vaai_nas_counters_new();
     if (service->counters != NULL)
         service->jobs = vaai_nas_jobs_new(options, service->counters);
@@ -41,13 +41,27 @@ void vaai_nas_service_free(struct vaai_nas_service *service)
     vaai_nas_jobs_free(service->jobs);
     vaai_nas_counters_free(service->counters);
     file_calls_destroy(&service->file_calls);
-    pthread_mutex_destroy(&service->probed_lock);
+    pthread_mutex_destroy(&service->lock);
     free(service);
 }
 
 const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service)
 {
     return service->counters;
+}
+
+void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem)
+{
+    pthread_mutex_lock(&service->lock);
+    snprintf(service->problem, sizeof(service->problem), "%s", problem);
+    pthread_mutex_unlock(&service->lock);
+}
+
+void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE])
+{
+    pthread_mutex_lock(&service->lock);
+    memcpy(problem, service->problem, VAAI_NAS_REASON_SIZE);
+    pthread_mutex_unlock(&service->lock);
 }
 
 struct counted service_begin(enum vaai_nas_operation operation)
@@ -110,23 +124,23 @@ static bool shares_blocks(struct vaai_nas_service *service, const struct vaai_na
     struct probed *all = service->probed;
     bool shares = false, known = false;
 
-    pthread_mutex_lock(&service->probed_lock);
+    pthread_mutex_lock(&service->lock);
     for (size_t i = 0; i < service->probed_count && !known; i++) {
         known = all[i].device == directory->device;
         shares = all[i].shares;
     }
-    pthread_mutex_unlock(&service->probed_lock);
+    pthread_mutex_unlock(&service->lock);
     if (known)
         return shares;
     shares = probe_sharing(directory->fd, &known);
-    pthread_mutex_lock(&service->probed_lock);
+    pthread_mutex_lock(&service->lock);
     if (known) {
         const size_t place = service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
         all[place] = (struct probed){directory->device, shares};
         if (service->probed_count <= place)
             service->probed_count = place + 1;
     }
-    pthread_mutex_unlock(&service->probed_lock);
+    pthread_mutex_unlock(&service->lock);
     return shares;
 }
 

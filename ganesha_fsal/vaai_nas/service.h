@@ -77,6 +77,10 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
 /* Cancels all jobs and waits for them. No other call may be running. */
 void vaai_nas_service_free(struct vaai_nas_service *service);
 
+/* Why hosts get no VAAI-NAS, and what to do, for people; empty: they get it. */
+void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem);
+void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE]);
+
 const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service);
 
 /* `handle` is a directory of the export. */

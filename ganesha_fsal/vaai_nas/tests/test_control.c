@@ -239,6 +239,14 @@ static void a_thick_dataset_tells_its_size_and_what_is_admitted(void **state)
     expect(*state, "space.get", "{\"export\":1}", "\"thick\":false");
 }
 
+static void why_hosts_get_no_vaai_is_reported(void **state)
+{
+    expect(*state, "service.get", "{}", "\"problem\":\"\"");
+    vaai_nas_service_set_problem(*state, "install the package");
+    expect(*state, "service.get", "{}", "\"problem\":\"install the package\"");
+    expect(*state, "service.get", "{\"export\":1}", "\"status\":\"invalid\"");
+}
+
 /* There is no kernel module beside a unit test. */
 static void what_is_shared_is_asked_of_the_module(void **state)
 {
@@ -490,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
         cmocka_unit_test_setup_teardown(a_thick_dataset_tells_its_size_and_what_is_admitted, begin, end),
+        cmocka_unit_test_setup_teardown(why_hosts_get_no_vaai_is_reported, begin, end),
         cmocka_unit_test_setup_teardown(what_is_shared_is_asked_of_the_module, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
         cmocka_unit_test_setup_teardown(a_repeated_request_needs_no_files, begin, end),

@@ -68,7 +68,7 @@ async def read_whole(disks: Luns, lun: int, length: int) -> bytes:
 
 
 async def copy_in_pieces(disks: Luns, to_mib: int, mebibytes: int) -> None:
-    """Copies the beginning of LUN 0 to LUN 1, a command each 16 MiB. LUN 1 may change meanwhile, which ends a copy."""
+    """Copies the beginning of LUN 0 to LUN 1, a command each 16 MiB. A copy that ends, as LUN 1 changed, is repeated."""
     for at in range(0, mebibytes, 16):
         segment = segments_of(16 * MIB // BLOCK, 0, 1, from_=at * MIB // BLOCK, to=(to_mib + at) * MIB // BLOCK, most=32768)
         parameters = parameter_list(disks.naas, list(segment))
