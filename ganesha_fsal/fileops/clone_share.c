@@ -19,7 +19,7 @@
 #define STEP (UINT64_C(64) << 20)
 #define FIRST_ACROSS (UINT64_C(16) << 20) /* a small one first: when it copies, little was lost */
 #define WAITS 3 /* for transaction groups: of a source with changes, or where those of others have filled the pool for a moment */
-#define PARTS_OF_AVAILABLE 4
+#define PARTS_OF_AVAILABLE 2
 
 struct step {
     uint64_t at, length;
@@ -103,16 +103,17 @@ static bool kernel_settles(const struct clone *clone)
 }
 
 /* OpenZFS counts what clones take before what they save while it syncs: more than is available in one transaction group, and the pool is full for that
- * moment, for all writers. Ends the group of the destination after a quarter of that. */
-static void pace(const struct clone *clone, uint64_t shared, uint64_t *unsynced)
+ * moment, for all writers. So the group is ended when all clones into the dataset have shared a half of that. */
+static void pace(const struct clone *clone, uint64_t shared)
 {
+    atomic_uint_least64_t *unsynced = &clone->request->destination_dataset->unsynced;
+    const uint64_t sum = atomic_fetch_add(unsynced, shared) + shared;
     struct statvfs file_system;
 
-    *unsynced += shared;
     if (fstatvfs(clone->destination, &file_system) == 0 &&
-        *unsynced > (uint64_t)file_system.f_bavail * file_system.f_frsize / PARTS_OF_AVAILABLE) {
+        sum > (uint64_t)file_system.f_bavail * file_system.f_frsize / PARTS_OF_AVAILABLE) {
+        atomic_store(unsynced, 0);
         lseek(clone->destination, 0, SEEK_HOLE);
-        *unsynced = 0;
     }
 }
 
@@ -187,7 +188,7 @@ static void count(struct fileops_clone_result *result, const struct step *step)
 int clone_by_sharing(struct clone *clone)
 {
     struct sharing_proof proof;
-    uint64_t at = 0, size = STEP, unsynced = 0;
+    uint64_t at = 0, size = STEP;
     int error = 0;
 
     if (!kernel_settles(clone)) {
@@ -208,7 +209,7 @@ int clone_by_sharing(struct clone *clone)
         count(clone->result, &step);
         at += step.length;
         size = STEP;
-        pace(clone, step.length, &unsynced);
+        pace(clone, step.length);
         error = clone_goes_on(clone) ? clone_check_source(clone) : ECANCELED;
     }
     return error;

@@ -16,6 +16,7 @@ struct fileops_dataset {
     atomic_uint_least64_t thick_size; /* 0: thin */
     pthread_rwlock_t sharing;         /* read: while a step of a clone shares; write: while it becomes thick */
     struct admission admission;
+    atomic_uint_least64_t unsynced;   /* bytes that clones into it have shared since a transaction group was waited for */
 
     pthread_mutex_t lock; /* of what follows; held for no system call that waits */
     uint64_t count;       /* number of the latest count of files for admission; older ones end */
