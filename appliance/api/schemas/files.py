@@ -22,7 +22,7 @@ class FileQuery(ListQuery):
 class FileTold(Answer):
     """A VMDK file that holds data, by its path in the datastore.
 
-    Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else in the pool shares
+    Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else shares
     (`unique`, an upper bound unless `unique_exact`), that a snapshot also holds (`snapshot`), and that are `deduplicated`. Null
     is what the NFS server had no time to find out.
     """
