@@ -200,7 +200,7 @@ def running(
     elif isinstance(control, TargetSimulator):
         context.device = lambda volume: "/dev/null"  # there at once
     if exports is None:
-        context.files = VaaiNasSimulator(served=nfs.served, thick=context.promises_new_files)
+        context.files = VaaiNasSimulator(served=nfs.served)
     service = Service(context)
     server = WorkerServer(configuration.worker_socket, service)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

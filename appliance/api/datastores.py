@@ -62,7 +62,7 @@ def read_datastore(call: Call, datastore_id: str) -> BaseModel:
 
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, answer=DatastoreSpace, conflicts=True)
 def read_space(call: Call, datastore_id: str) -> BaseModel:
-    """What a VMFS datastore shares with clones and copies. The target counts for about a second."""
+    """What a VMFS datastore shares with clones and copies, or what files of an NFS datastore need. May take a second."""
     return DatastoreSpace.model_validate(call.services.worker.call("space", id=datastore_id))
 
 

@@ -229,11 +229,14 @@ def list_datastores(
 
 @datastore.command("show")
 def show_datastore(context: typer.Context, store: Store) -> None:
-    """A datastore. `unique` of VMFS: bytes on disk that no clone or copy shares; that or less where `unique_exact` is no."""
+    """A datastore. `unique` of VMFS: bytes on disk that no clone or copy shares; that or less where `unique_exact` is no.
+
+    `admitted` of NFS: what its files need, of a thick one at most its size.
+    """
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}"
     found = run.client.call("GET", path)
-    if found["kind"] == "vmfs" and found["state"] == "active":
+    if found["state"] == "active":
         found["space"] = run.client.call("GET", f"{path}/space")
         if not run.output.as_json:
             found |= found.pop("space")
@@ -248,7 +251,7 @@ def create_datastore(
     size: Annotated[str, typer.Option(help="500G, 2T, or bytes; of NFS its quota.")],
     kind: Annotated[str, typer.Option(help="vmfs or nfs.")] = "vmfs",
     group: Groups = None,
-    thick: Annotated[bool, typer.Option("--thick", help="VMFS: reserve its space. NFS: promise each file its size.")] = False,
+    thick: Annotated[bool, typer.Option("--thick", help="Reserve its space, and share no blocks.")] = False,
     block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; 65536 unless told.")] = None,
     soft_threshold: Annotated[int | None, typer.Option(help="Percent at which hosts are told.")] = None,
     lun: Number = None,
@@ -287,7 +290,7 @@ def change_datastore(
     nfs_version: Versions = None,
     squash: Squash = None,
     thick: Annotated[
-        bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. VMFS: thick only if it shares no blocks.")
+        bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. Thick only if it shares no blocks.")
     ] = None,
     force: Force = False,
     wait: Wait = False,

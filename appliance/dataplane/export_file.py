@@ -10,12 +10,14 @@ from appliance.dataplane.ganesha import ClientRights, Export
 _VALUE = re.compile(r'^  (\w+) = "?([^"\n]*?)"?;$', re.MULTILINE)
 _DATASET = re.compile(r"^  # dataset (.*)$", re.MULTILINE)
 _GUID = re.compile(r"^  # guid ([0-9]+)$", re.MULTILINE)
+_THICK = re.compile(r"^  FSAL \{ Name = ZVAAI; Thick_Size = ([0-9]+); \}$", re.MULTILINE)
 _CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); Squash = (\w+); ", re.MULTILINE)
 
 
 def read(text: str) -> Export | None:
     """The export; None for a file that `Export.block` has not written so, such as one that somebody has edited."""
     values, dataset, guid = dict(_VALUE.findall(text)), _DATASET.search(text), _GUID.search(text)
+    thick = _THICK.search(text)
     try:
         found = Export(
             export_id=int(values["Export_Id"]),
@@ -27,6 +29,7 @@ def read(text: str) -> Export | None:
             protocols=tuple(int(version) for version in values["Protocols"].split(", ")),
             dataset=dataset[1] if dataset else "",
             guid=int(guid[1]) if guid else None,
+            thick_size=int(thick[1]) if thick else None,
         )
         return found if found.block() == text else None
     except (KeyError, ValueError):

@@ -100,6 +100,8 @@ class Export:
     """What has to be mounted at the path: packaging/ganesha/mounted-exports."""
     guid: int | None = None
     """Of that dataset: a copy under its name is not exported."""
+    thick_size: int | None = None
+    """Bytes that a thick datastore promises to its files; None for a thin one."""
 
     def block(self) -> str:
         """As ganesha's configuration has it. Raises ValueError for what can't be written there."""
@@ -108,6 +110,8 @@ class Export:
         _check(bool(self.protocols) and set(self.protocols) <= {3, 4}, f"unknown protocols: {self.protocols}")
         _check(self.pseudo.startswith("/"), f"the pseudo path is not absolute: {self.pseudo}")
         _check(self.dataset.isprintable(), f"not a dataset: {self.dataset!r}")
+        _check(self.thick_size is None or self.thick_size > 0, f"not a size: {self.thick_size}")
+        thick = "" if self.thick_size is None else f" Thick_Size = {self.thick_size};"
         protocols = ", ".join(map(str, self.protocols))
         lines = [
             *([f"# dataset {self.dataset}"] if self.dataset else []),
@@ -121,7 +125,7 @@ class Export:
             f"Access_Type = {self.access};",
             f"Squash = {self.squash};",
             *(client.block(protocols) for client in self.clients),
-            "FSAL { Name = ZVAAI; }",
+            f"FSAL {{ Name = ZVAAI;{thick} }}",
         ]
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
 

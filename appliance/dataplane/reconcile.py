@@ -81,8 +81,6 @@ class Failure:
     still_open: bool = False
     """The LUN is taken away, but commands under way have not ended."""
     remedy: str = ""
-    promise: bool = False
-    """The datastore is served; what its files are promised is not as it should be."""
 
 
 class _StillOpenError(TargetRefusedError):

@@ -15,13 +15,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 _LONGEST_ANSWER = 64 << 20
 _WAIT_S = 30.0
 """For the end of a clone that is cancelled it waits 10 s."""
-_SPACE_S = 10.0
-"""For what an export's files are promised."""
 _Told = TypeVar("_Told")
-
-
-class NobodyListensError(GaneshaUnreachableError):
-    """The control socket can't be connected to, whatever is asked: no daemon, or not for this user."""
 
 
 @dataclass(eq=False)
@@ -58,27 +52,45 @@ class FilePage:
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What a file takes, in bytes, with all that was written before the call. Without `unique_exact` an upper bound."""
+    """What a file takes, in bytes; `unique` nothing else in the pool shares. Without `unique_exact` an upper bound."""
 
     total: int
     allocated: int
     unique: int
     unique_exact: bool
-    reserved: int
+    snapshot: int = 0
+    """Of these, what a snapshot also holds."""
+    deduplicated: int = 0
+    as_of: float = 0.0
+    """The moment that the figures are of, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
-class Promises:
-    """What files of an export are promised, as the daemon has read it from the dataset last."""
+class ExportSpace:
+    """What files of an export were admitted, in bytes."""
 
-    thick_default: bool
-    """Whether each file that a client makes larger than 1 MiB is promised its size."""
-    reservations: str
-    """possible, not_now or never: whether files can be promised space."""
-    files: int
-    """How many are promised some."""
+    thick: bool
+    size: int
+    """Of a thick one: its files grow to this together."""
+    admitted: int
+    """The sum over its files: the size, rounded up to the record size, and 16 KiB."""
+    counting: bool
+    """The daemon still counts: a file may grow by 1 MiB only."""
     problem: str
-    """Why not all that is promised may hold; "" while it does."""
+    """Why the count may be wrong; "" while it is right."""
+
+
+@dataclass(frozen=True)
+class SharedSpace:
+    """Bytes of an export's files, by the pool's block reference table."""
+
+    complete: bool
+    """Else it still counts."""
+    shared: int
+    """With any other file or volume."""
+    snapshot: int
+    """Of these files, what a snapshot also holds."""
+    deduplicated: int
 
 
 @dataclass(frozen=True)
@@ -113,17 +125,18 @@ class FileControl(ABC):
 
     @abstractmethod
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        """Of one. May take seconds after it was changed."""
+        """Of one."""
 
     @abstractmethod
-    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
-        """What its files are promised; with `refresh` once the daemon has looked how the dataset is set.
-
-        `timeout_s`, unless told, is 10 s, and 30 s with `refresh`.
-        """
+    def space(self, export: int) -> ExportSpace:
+        """What its files were admitted."""
 
     @abstractmethod
-    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+    def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
+        """What its files share, as far as it is counted; with `restart` it is counted anew, in the background."""
+
+    @abstractmethod
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
         """Starts it, or finds what the same `request` (32 hexadecimal digits) has started."""
 
     @abstractmethod
@@ -154,24 +167,34 @@ class VaaiNas(FileControl):
         """See FileControl."""
 
         def read(told: dict[str, Any]) -> FileStatistics:
-            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "reserved")}
-            return FileStatistics(unique_exact=told["unique_exact"], **sizes)
+            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "snapshot", "deduplicated")}
+            return FileStatistics(unique_exact=told["unique_exact"], as_of=told["as_of"], **sizes)
 
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
-    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
+    def space(self, export: int) -> ExportSpace:
         """See FileControl."""
-        wait = (_WAIT_S if refresh else _SPACE_S) if timeout_s is None else timeout_s
 
-        def read(told: dict[str, Any]) -> Promises:
-            return Promises(bool(told["thick_default"]), str(told["reservations"]), told["thick_files"], str(told["problem"]))
+        def read(told: dict[str, Any]) -> ExportSpace:
+            counted = bool(told["thick"]), told["size_bytes"], told["admitted_bytes"]
+            return ExportSpace(*counted, bool(told["counting"]), str(told["problem"]))
 
-        return self._call("space.get", read, wait, export=export, refresh=refresh)
+        return self._call("space.get", read, export=export)
 
-    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+    def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
+        """See FileControl."""
+
+        def read(told: dict[str, Any]) -> SharedSpace:
+            return SharedSpace(
+                bool(told["complete"]), *(told[f"{name}_bytes"] for name in ("shared", "snapshot", "deduplicated"))
+            )
+
+        return self._call("space.shared", read, export=export, restart=restart)
+
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
         """See FileControl."""
         asked: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
-        return self._call("clone.start", _job, export=export, dry_run=dry_run, **asked)
+        return self._call("clone.start", _job, export=export, **asked)
 
     def job(self, export: int, job: int) -> FileJob:
         """See FileControl."""
@@ -203,20 +226,13 @@ def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) 
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout_s)
-            _connect(connection, path)
+            connection.connect(str(path))
             connection.sendall(json.dumps(request, ensure_ascii=False).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 answer = json.loads(lines.readline(_LONGEST_ANSWER))
         return dict(answer)
     except (OSError, ValueError, TypeError) as error:
         raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error
-
-
-def _connect(connection: socket.socket, path: Path) -> None:
-    try:
-        connection.connect(str(path))
-    except (ConnectionRefusedError, FileNotFoundError, PermissionError) as error:
-        raise NobodyListensError(f"the NFS server does not answer at {path}: {error}") from error
 
 
 def statistics(path: Path, timeout_s: float = 10) -> dict[str, Any]:

@@ -7,13 +7,26 @@ import itertools
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance.dataplane import export_file
 from appliance.dataplane.ganesha import ServedExport
-from appliance.dataplane.vaai_nas import FileControl, FileJob, FilePage, FileRefusedError, FileStatistics, FoundFile, Promises
+from appliance.dataplane.vaai_nas import (
+    ExportSpace,
+    FileControl,
+    FileJob,
+    FilePage,
+    FileRefusedError,
+    FileStatistics,
+    FoundFile,
+    SharedSpace,
+)
+
+_RECORD, _OF_A_FILE = 65536, 16384
+"""What is admitted of a file: its size, rounded up to the record size, and a constant."""
 
 
 @dataclass
@@ -21,8 +34,8 @@ class _Clone:
     asked: tuple[int, str, str, bool]
     request: str
     told: FileJob
-    promised: bool
-    """Its file gets a promise of its size."""
+    why: str
+    """Why its bytes are copied; "" while they are shared."""
 
 
 @dataclass
@@ -36,51 +49,50 @@ class VaaiNasSimulator(FileControl):
     """Where the files of an export lie, if anywhere."""
     served: Callable[[], Iterable[ServedExport]] = tuple
     """What the daemon exports."""
-    thick: Callable[[str], bool] = lambda dataset: False
-    """Whether a dataset is set so that new files are promised their space."""
-    stuck: bool = False
-    """It does not follow what datasets are set to, for tests to set."""
+    counting: bool = False
+    """It has not counted its files yet, for tests to set."""
     problems: dict[int, str] = field(default_factory=dict)
-    """Why promises of an export may not hold, for tests to set."""
+    """Why the count of an export may be wrong, for tests to set."""
+    sharing: dict[int, SharedSpace | FileRefusedError] = field(default_factory=dict)
+    """What files of an export share, for tests to set; nothing unless told."""
     exports: dict[int, dict[str, FileStatistics]] = field(default_factory=dict)
     """Files by export and path, for tests to set."""
     paused: bool = False
     """Clones come half way, for tests to set."""
     cannot_share: bool = False
     """Fast clones are refused, and others copied; for tests to set."""
-    _followed: dict[tuple[int, str], bool] = field(default_factory=dict)
-    """By an export's number and dataset: as it was when it was looked at last, which is when it was exported, and when asked."""
     _jobs: dict[int, _Clone] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1000))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, export: int, path: str, size: int) -> None:
         """A file that shares nothing."""
-        self.exports.setdefault(export, {})[path] = FileStatistics(size, size, size, True, 0)
+        self.exports.setdefault(export, {})[path] = FileStatistics(size, size, size, True)
 
     def restart(self) -> None:
         """As the daemon's: what was under way is not made, and no job is known any more."""
         with self._lock:
             self._jobs.clear()
-            self._followed.clear()
 
-    def space(self, export: int, *, refresh: bool = False, timeout_s: float | None = None) -> Promises:
+    def space(self, export: int) -> ExportSpace:
         """See FileControl."""
         with self._lock:
-            if not self._is_exported(export):
+            if not any(one.served and one.export_id == export for one in self.served()):
                 raise FileRefusedError("stale", "export: stale", "export")
-            dataset = next(_dataset(one) for one in self.served() if one.export_id == export)
-            key = (export, dataset)
-            if key not in self._followed or (refresh and not self.stuck):
-                self._followed[key] = self._is_set(dataset)
-            files = sum(one.reserved > 0 for one in self._there(export).values())
-            return Promises(self._followed[key], "possible", files, self.problems.get(export, ""))
+            size, files = self._thick_size(export), self._there(export).values()
+            admitted = sum(-(-one.total // _RECORD) * _RECORD + _OF_A_FILE for one in files)
+            return ExportSpace(size is not None, size or 0, admitted, self.counting, self.problems.get(export, ""))
 
-    def _is_exported(self, export: int) -> bool:
-        return any(one.served and one.export_id == export for one in self.served())
+    def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
+        """See FileControl."""
+        found = self.sharing.get(export, SharedSpace(True, 0, 0, 0))
+        if isinstance(found, FileRefusedError):
+            raise found
+        return found
 
-    def _is_set(self, dataset: str) -> bool:
-        return bool(dataset) and self.thick(dataset)
+    def _thick_size(self, export: int) -> int | None:
+        there = (export_file.read(one.text or "") for one in self.served() if one.served and one.export_id == export)
+        return next((one.thick_size for one in there if one is not None), None)
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""
@@ -94,12 +106,12 @@ class VaaiNasSimulator(FileControl):
         """See FileControl."""
         return self._file(export, path, "path")
 
-    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool, dry_run: bool = False) -> FileJob:
+    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
         """See FileControl."""
         asked = (export, source, destination, fast)
         with self._lock:
             for clone in self._jobs.values():
-                if clone.request == request and not dry_run:
+                if clone.request == request:
                     if clone.asked != asked:
                         raise FileRefusedError("exists", "the request id belongs to another request", "request_id")
                     return self.job(export, clone.told.job)
@@ -108,13 +120,11 @@ class VaaiNasSimulator(FileControl):
                 raise FileRefusedError("exists", "the name is taken; nothing was changed", "destination")
             if (folder := self.folder(export)) is not None and not Path(folder, destination).parent.is_dir():
                 raise FileRefusedError("not_found", "destination: not_found; nothing was changed", "destination")
-            if fast and self.cannot_share:
+            why = "thick" if self._thick_size(export) is not None else "not_supported" if self.cannot_share else ""
+            if fast and why:
                 raise FileRefusedError("not_supported", "the file system can't share these blocks")
-            told = FileJob(0 if dry_run else next(self._numbers), "running", "ok", "", total, total // 2)
-            if dry_run:
-                return replace(told, state="complete")
-            promised = not fast and self._is_exported(export) and self.space(export).thick_default
-            self._jobs[told.job] = _Clone(asked, request, told, promised)
+            told = FileJob(next(self._numbers), "running", "ok", "", total, total // 2)
+            self._jobs[told.job] = _Clone(asked, request, told, why)
             return told
 
     def job(self, export: int, job: int) -> FileJob:
@@ -124,11 +134,12 @@ class VaaiNasSimulator(FileControl):
             if clone.told.active and not self.paused:
                 _export, source, destination, _fast = clone.asked
                 of, total = self._file(export, source, "source"), clone.told.total_bytes
-                how = {"copied_bytes": total} if self.cannot_share else {"cloned_bytes": total}
-                why = {"reason": "copied: not_supported", "fallback_bytes": {"not_supported": total}} if self.cannot_share else {}
-                clone.told = replace(clone.told, state="complete", done_bytes=total, **how, **why)  # type: ignore[arg-type]
-                made = of if self.cannot_share else replace(of, unique=0, unique_exact=True)
-                self.exports.setdefault(export, {})[destination] = replace(made, reserved=total if clone.promised else 0)
+                clone.told = replace(clone.told, state="complete", done_bytes=total)
+                if why := clone.why:
+                    clone.told = replace(clone.told, copied_bytes=total, reason=f"copied: {why}", fallback_bytes={why: total})
+                else:
+                    clone.told, of = replace(clone.told, cloned_bytes=total), replace(of, unique=0, unique_exact=True)
+                self.exports.setdefault(export, {})[destination] = of
             return clone.told
 
     def cancel(self, export: int, job: int) -> FileJob:
@@ -155,12 +166,6 @@ class VaaiNasSimulator(FileControl):
         return {**_lying_in(self.folder(export)), **self.exports.get(export, {})}
 
 
-def _dataset(export: ServedExport) -> str:
-    """Of one that the appliance made; else ""."""
-    kept = export_file.read(export.text or "")
-    return kept.dataset if kept is not None else ""
-
-
 def _lying_in(folder: Path | None) -> dict[str, FileStatistics]:
     found: dict[str, FileStatistics] = {}
     if folder is None:
@@ -172,5 +177,7 @@ def _lying_in(folder: Path | None) -> dict[str, FileStatistics]:
                 told = path.lstat()
                 if stat.S_ISREG(told.st_mode):
                     allocated = 512 * told.st_blocks
-                    found[str(path.relative_to(folder))] = FileStatistics(told.st_size, allocated, allocated, False, 0)
+                    found[str(path.relative_to(folder))] = FileStatistics(
+                        told.st_size, allocated, allocated, False, as_of=time.time()
+                    )
     return found

@@ -118,8 +118,9 @@ def findings(
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
             found.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away"))
-        if store.state == "active" and store.kind == VMFS and store.thick and store.reserved < store.size:
-            text = f"Thick datastore {store.name} has {store.reserved} of {store.size} bytes reserved: the pool lacks the rest"
+        if store.state == "active" and store.thick and store.reserved < store.guaranteed:
+            had = f"{store.reserved} of {store.guaranteed}"
+            text = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest"
             found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
         if store.state == "missing":
             kept = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"

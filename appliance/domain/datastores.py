@@ -21,6 +21,7 @@ from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
 from appliance.domain.identity import LUN, NAME_PATTERN, Copy, Identity, has_its_guid, judge_all, local_number
+from appliance.domain.thick import with_slack, without_slack
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
 GIB = 1 << 30
@@ -62,13 +63,13 @@ class Datastore:
     guid: int
     uuid: str | None
     size: int
-    """Of an NFS datastore its quota; 0: none but the pool's room."""
+    """Of an NFS datastore its quota, without the slack of a thick one; 0: none but the pool's room."""
     block_size: int
     """Of an NFS datastore its record size."""
     thick: bool
-    """What it is to be; where nobody has said, what it is. Of an NFS datastore: new files are promised their size."""
+    """What it is to be; where nobody has said, what it is."""
     reserved: int
-    """Its refreservation: what the target keeps for a thick one, and ganesha for files that are promised space."""
+    """Its refreservation."""
     used: int
     referenced: int
     snapshot_bytes: int
@@ -105,6 +106,11 @@ class Datastore:
     encryption_root: str | None = None
     key_status: str | None = None
     """"available", or "unavailable": it can't be served."""
+
+    @property
+    def guaranteed(self) -> int:
+        """The least refreservation of a thick one."""
+        return self.size if self.kind == VMFS else with_slack(self.size)
 
 
 @dataclass(frozen=True)
@@ -244,11 +250,13 @@ def _of_volume(volume: Volume, own: Identity | None, shown: Shown, place: str | 
 
 
 def _of_filesystem(filesystem: Filesystem, own: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
+    size = without_slack(filesystem.refquota)
+    thick = own is not None and own.thick is True and size > 0
     return {
         "kind": NFS,
-        "size": filesystem.refquota,
+        "size": size if thick else filesystem.refquota,
         "block_size": filesystem.recordsize,
-        "thick": own is not None and own.thick is True,
+        "thick": thick,
         "path": place or filesystem.mountpoint or "",
         "mounted": filesystem.mounted,
         **shown.export(own.uuid if own else None),

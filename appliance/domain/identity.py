@@ -28,10 +28,7 @@ SHARE = "zvaai:share"
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
-"""Whether it is thick: "on" or "off". Of a VMFS datastore the appliance sets `refreservation` by it.
-
-Of an NFS datastore: whether files that hosts make larger than 1 MiB are promised their whole size. ganesha sees to that.
-"""
+"""Whether it is thick: "on" or "off". The appliance sets `refreservation` by it."""
 DELETED = "zvaai:deleted"
 """When it was deleted, in seconds since 1970."""
 CREATED_BY = "zvaai:job"

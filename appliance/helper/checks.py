@@ -104,6 +104,7 @@ class Policy:
             "snapshots": snapshot_names,
             "squash": squash,
             "tag": names.hold_tag,
+            "thick_size": lambda size: within("thick_size", size, MAX_SIZE),
             "user_properties": _user_property_names,
             "vdevs": self._vdevs,
             "versions": versions,

@@ -424,7 +424,16 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
         return result
 
     def add_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """See Exports."""
         self._ask(
@@ -436,10 +445,20 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
             clients=clients,
             squash=squash,
             versions=versions,
+            thick_size=thick_size,
         )
 
     def change_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """See Exports."""
         self._ask(
@@ -451,6 +470,7 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
             clients=clients,
             squash=squash,
             versions=versions,
+            thick_size=thick_size,
         )
 
     def remove_export(self, number: int) -> None:

@@ -24,18 +24,37 @@ class Exports(ABC):
 
     @abstractmethod
     def add_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """Serves a mounted file system to these addresses and networks, which may read and write; nobody else may.
 
-        `share` is the path that they mount; `squash` and `versions` (as `protocols`) are those of dataplane.ganesha.Export.
+        `share` is the path that they mount; `squash`, `versions` (as `protocols`) and `thick_size` are those of
+        dataplane.ganesha.Export.
         Raises ExportRefusedError where ganesha refuses; NoSuchDataset; Refused when the dataset has another GUID, or is not
         what is seen at its mountpoint, or that is not below the mount directories.
         """
 
     @abstractmethod
     def change_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """Serves it otherwise from now on. Raises as `add_export`, and NoSuchExportError, Refused for somebody else's export."""
 
@@ -64,11 +83,20 @@ class CheckedExports(Exports):
         self._one_after_the_other = threading.Lock()
 
     def add_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """See Exports."""
         with self._one_after_the_other:
-            export = self._export(dataset, guid, number, share, clients, squash, versions)
+            export = self._export(dataset, guid, number, share, clients, squash, versions, thick_size)
             self._control.add(export)
             try:  # ganesha holds it by now; before, the same caller could unmount it on another connection
                 if self._place(dataset, guid) != export.path:
@@ -78,12 +106,21 @@ class CheckedExports(Exports):
                 raise
 
     def change_export(
-        self, dataset: str, guid: int, number: int, share: str, *, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        *,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None = None,
     ) -> None:
         """See Exports."""
         with self._one_after_the_other:
             self._ours(number)
-            self._control.change(self._export(dataset, guid, number, share, clients, squash, versions))
+            self._control.change(self._export(dataset, guid, number, share, clients, squash, versions, thick_size))
 
     def remove_export(self, number: int) -> None:
         """See Exports."""
@@ -101,7 +138,15 @@ class CheckedExports(Exports):
             self._control.forget(number)
 
     def _export(
-        self, dataset: str, guid: int, number: int, share: str, clients: Sequence[str], squash: str, versions: Sequence[int]
+        self,
+        dataset: str,
+        guid: int,
+        number: int,
+        share: str,
+        clients: Sequence[str],
+        squash: str,
+        versions: Sequence[int],
+        thick_size: int | None,
     ) -> Export:
         rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
         place = self._place(dataset, guid)
@@ -115,6 +160,7 @@ class CheckedExports(Exports):
             protocols=tuple(versions),
             dataset=dataset,
             guid=guid,
+            thick_size=thick_size,
         )
 
     def _place(self, dataset: str, guid: int) -> Path:

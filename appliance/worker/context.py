@@ -19,7 +19,7 @@ from appliance.database.models import Export
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
-from appliance.dataplane.vaai_nas import FileControl, FileRefusedError, VaaiNas
+from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import capacity, exports, identity, jobs
 from appliance.domain import datastores as domain
@@ -31,10 +31,9 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
 from appliance.worker.settling import Settling
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import ZfsError
 from appliance.zfs.job_notes import JobNotes, NotesFile, PoolMarks
 from appliance.zfs.keys import KeptKeys, Keys
-from appliance.zfs.model import Filesystem, Pool, Snapshot, Source, Volume
+from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume
 
 _LOOKS = 3
 
@@ -91,7 +90,7 @@ class Context:
         self.reconciling = Reconciling(self)
         self.files = VaaiNas(nfs.statistics)
         if nfs.simulated:
-            self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served, thick=self.promises_new_files)
+            self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
         self.notes = engine if isinstance(engine, JobNotes) else NotesFile(self.configuration.jobs_under_way, PoolMarks(engine))
@@ -100,14 +99,6 @@ class Context:
     def _exported_folder(self, export: int) -> Path | None:
         """Of the NFS server."""
         return next((Path(one.path) for one in self.nfs.served() if one.export_id == export), None)
-
-    def promises_new_files(self, dataset: str) -> bool:
-        """Whether it is set so on the dataset itself: what a simulated NFS server follows. Raises FileRefusedError."""
-        try:
-            found = self.engine.properties(dataset).get(identity.THICK)
-        except ZfsError as error:
-            raise FileRefusedError("busy", str(error)) from error
-        return found is not None and (found.value, found.source) == ("on", Source.LOCAL)
 
     # --- looking
 

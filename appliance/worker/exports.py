@@ -45,7 +45,7 @@ class ExportsByHelper(ExportControl):
         with _refused():
             self._helper.add_export(
                 export.dataset, export.guid or 0, export.export_id, export.pseudo,
-                clients=clients, squash=export.squash, versions=export.protocols,
+                clients=clients, squash=export.squash, versions=export.protocols, thick_size=export.thick_size,
             )  # fmt: skip
 
     def change(self, export: Export) -> None:
@@ -54,7 +54,7 @@ class ExportsByHelper(ExportControl):
         with _refused():
             self._helper.change_export(
                 export.dataset, export.guid or 0, export.export_id, export.pseudo,
-                clients=clients, squash=export.squash, versions=export.protocols,
+                clients=clients, squash=export.squash, versions=export.protocols, thick_size=export.thick_size,
             )  # fmt: skip
 
     def remove(self, export_id: int) -> None:

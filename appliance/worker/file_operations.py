@@ -19,8 +19,7 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, Parameters, Plan
 
 MEASURING_SECONDS = 10.0
-"""For the statistics of a page's files. The NFS server waits for what was written lately: what has no time is told as unknown."""
-_DRY_RUN = "0" * 31 + "1"
+"""For the statistics of a page's files: what has no time is told as unknown."""
 _FORGOTTEN = ("interrupted", "not_found")
 """The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
 
@@ -31,6 +30,17 @@ def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Da
     if store.kind != domain.NFS or store.export is None:
         raise ConflictError("a VMFS datastore has its files inside of VMFS, where only hosts see them", [store.name])
     return store, store.export
+
+
+def admitted(context: Context, store: Datastore) -> dict[str, Any]:
+    """What the files of an NFS datastore need, as the NFS server counts it; null where it does not tell."""
+    try:
+        space = context.files.space(store.export or 0)
+    except (FileRefusedError, GaneshaUnreachableError) as error:
+        return {"admitted": None, "counting": False, "problem": str(error)}
+    wrong = (space.thick, space.size if space.thick else 0) != (store.thick, store.size if store.thick else 0)
+    problem = "the NFS server has another size of it" if wrong else space.problem
+    return {"admitted": space.admitted, "counting": space.counting, "problem": problem}
 
 
 def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> DomainError:  # noqa: PLR0911  # a table
@@ -55,7 +65,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
 
 
 def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of an NFS datastore's VMDK files. `unique` and `reserved` are null where they were not measured in time."""
+    """A page of an NFS datastore's VMDK files. What was not measured in time is null."""
     store, export = exported(context, asked["id"], context.configuration.worker.inventory_seconds)
     try:
         with as_domain_errors():
@@ -66,7 +76,7 @@ def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
     told = []
     for one in page.files:
         row: dict[str, Any] = {"path": one.path, "total": one.total, "allocated": one.allocated}
-        row |= {"unique": None, "unique_exact": False, "reserved": None}
+        row |= {"unique": None, "unique_exact": False, "snapshot": None, "deduplicated": None, "as_of": None}
         left = until - time.monotonic()
         if left > 0:
             try:
@@ -86,16 +96,12 @@ class CloneFile(Operation):
     beside = True
 
     def plan(self, context: Context, asked: Parameters) -> Plan:
-        """The NFS server checks what it can without beginning."""
+        """The NFS server checks the rest when it begins."""
         paths = {field: asked[field] for field in ("source", "destination")}
         store, export = exported(context, asked["id"])
         for field, path in paths.items():
             check_path(field, path)
         fast = bool(asked.get("fast"))
-        try:
-            context.files.clone(export, asked["source"], asked["destination"], request=_DRY_RUN, fast=fast, dry_run=True)
-        except FileRefusedError as error:
-            raise refusal(error, store.name, paths) from error
         # About the datastore, which must not be taken away meanwhile; what else is done with it may go on.
         decided = {"about": [store.id], "datastore": store.id, "name_of": store.name, "export_of": export, "fast": fast, **paths}
         return Plan(f"{store.id}/{paths['destination']}", decided)

@@ -18,11 +18,12 @@ from appliance.domain import exports, identity
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.identity import Identity
+from appliance.domain.thick import with_slack
+from appliance.worker import thick
 from appliance.worker.context import Context
 from appliance.worker.nfs_serving import covered, kept_by_files
 from appliance.worker.steps import Parameters, choose_lun, pending_values
-from appliance.zfs.errors import NoSuchDataset
-from appliance.zfs.model import Filesystem, Pool, Property, Volume
+from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
 
 
@@ -36,10 +37,6 @@ class Kind(ABC):
     @abstractmethod
     def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
         """Of a new one: its dataset. Raises DomainError."""
-
-    @abstractmethod
-    def can_be_thick(self, context: Context, dataset: str) -> None:
-        """Refuses a dataset, or the name of a new one, where what is promised can't be held."""
 
     @abstractmethod
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
@@ -96,12 +93,9 @@ class Vmfs(Kind):
         """See Kind."""
         size, block_size = asked["size"], asked.get("block_size") or domain.BLOCK_SIZE
         domain.check_size(size, block_size)
-        if asked.get("thick") and size > pool.free:
-            raise ConflictError(f"the pool has not the space for a thick datastore: {pool.free} bytes are free", [pool.name])
-        return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick"))}
-
-    def can_be_thick(self, context: Context, dataset: str) -> None:
-        """See Kind. OpenZFS refuses the refreservation where there is no room."""
+        reserved = thick_refreservation(size, block_size) if asked.get("thick") else 0
+        thick.check_room(pool, reserved)
+        return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick")), "refreservation": reserved}
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -158,15 +152,9 @@ class Nfs(Kind):
         """See Kind."""
         domain.check_quota(asked["size"])
         record_size = asked.get("record_size") or domain.RECORD_SIZE
-        return {"size": asked["size"], "record_size": record_size, "thick": bool(asked.get("thick"))}
-
-    def can_be_thick(self, context: Context, dataset: str) -> None:
-        """See Kind. Of deduplicated blocks nobody knows which are shared (ganesha_fsal/fileops/space.md)."""
-        there, properties = _there(context, dataset)
-        told = properties.get("dedup")
-        if told is not None and told.value != "off":
-            reason = f"its blocks would be deduplicated (dedup={told.value}), so that what files are promised may not hold"
-            raise ConflictError(f"{reason}: zfs set dedup=off {there}, or have it thin", [there])
+        reserved = with_slack(asked["size"]) if asked.get("thick") else 0
+        thick.check_room(pool, reserved)
+        return {"size": asked["size"], "record_size": record_size, "thick": bool(asked.get("thick")), "refreservation": reserved}
 
     def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
         """See Kind."""
@@ -192,14 +180,16 @@ class Nfs(Kind):
 
     def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
         """See Kind."""
-        return {"size": store.size, "record_size": store.block_size, "thick": store.thick}
+        reserved = with_slack(store.size) if store.thick else 0
+        return {"size": store.size, "record_size": store.block_size, "thick": store.thick, "refreservation": reserved}
 
     def _native(self, decided: Parameters) -> dict[str, str]:
         # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
         properties = {"acltype": "posix", "xattr": "sa", "atime": "off", "canmount": "on", "mountpoint": decided["path"]}
         properties |= {"compression": decided["compression"], "sync": decided["sync"]}
         properties |= {"recordsize": str(decided["record_size"])}
-        return properties | ({"refquota": str(decided["size"])} if decided["size"] else {})
+        sized = thick.sized(decided["size"], thick=decided["thick"])
+        return properties | {name: value for name, value in sized.items() if value != "none"}
 
     def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
         """See Kind."""
@@ -271,17 +261,6 @@ def _known(context: Context, uuid: str, *fields: str) -> Parameters:
 
 def _first(asked: Parameters, known: Parameters, field: str, usual: Any) -> Any:
     return next((told[field] for told in (asked, known) if told.get(field) is not None), usual)
-
-
-def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
-    """A dataset and its properties; of one that is not there yet what it will lie below."""
-    while True:
-        try:
-            return dataset, context.engine.properties(dataset)
-        except NoSuchDataset:
-            dataset, below, _ = dataset.rpartition("/")
-            if not below:
-                raise
 
 
 def _writable(found: Volume | Filesystem) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from appliance.dataplane.ganesha import ServedExport
-from appliance.dataplane.reconcile_promises import REMEDY
-from appliance.dataplane.vaai_nas import Promises
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
 
@@ -23,8 +22,8 @@ class NfsFacts:
     exports: list[ServedExport] = field(default_factory=list)
     problem: str | None = None
     counters_problem: str | None = None
-    promises: Mapping[int, Promises | str] = field(default_factory=dict)
-    """Of the exports of datastores that are thick by default, by number; or why they are not told."""
+    thick: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What files need (file_operations.admitted), of thick datastores by UUID."""
 
 
 def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
@@ -48,8 +47,8 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
     there = {one.export_id: one for one in facts.exports if one.served}
     for store in own:
         yield from _store(store, there.get(store.export or 0), unknown=facts.problem is not None)
-        if store.thick:
-            yield _promises(store, facts.promises.get(store.export or 0, "the NFS server does not tell"))
+        if store.id in facts.thick:
+            yield _thick(store, facts.thick[store.id])
 
 
 def _store(store: Datastore, export: ServedExport | None, *, unknown: bool) -> Iterator[Told]:
@@ -86,15 +85,10 @@ def _store(store: Datastore, export: ServedExport | None, *, unknown: bool) -> I
         yield "sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id
 
 
-def _promises(store: Datastore, told: Promises | str) -> Told:
-    title, remedy = "Files are promised their space", "zvaai reconcile; see the alerts"
-    if isinstance(told, str):
-        return "promises", title, UNKNOWN, told, remedy, store.id
-    if not told.thick_default:
-        return "promises", title, FAILED, "the NFS server promises new files nothing", remedy, store.id
-    if told.problem:
-        return "promises", title, FAILED, f"not all that is promised may hold: {told.problem}", REMEDY, store.id
-    whose = "a file that a host makes larger than 1 MiB is promised its whole size, or refused"
-    others = "files from before, and fast clones into new files, are promised nothing until they grow or are reserved"
-    evidence = f"{whose}; {others}; promised now: {told.files} file{'' if told.files == 1 else 's'}"
-    return "promises", title, OK, evidence, f"zvaai file list {store.name} has what each is promised", store.id
+def _thick(store: Datastore, told: Mapping[str, Any]) -> Told:
+    title, remedy = "The space of its files is counted", "zvaai reconcile; see the log of nfs-ganesha"
+    if told["admitted"] is None or told["problem"]:
+        return "thick", title, UNKNOWN if told["admitted"] is None else FAILED, told["problem"], remedy, store.id
+    if told["counting"]:
+        return "thick", title, WARNING, "the NFS server still counts: files do not grow by more than 1 MiB", "wait", store.id
+    return "thick", title, OK, f"its files need {told['admitted']} of {store.size} bytes", "", store.id

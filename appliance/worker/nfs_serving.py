@@ -13,7 +13,6 @@ from appliance.dataplane import export_file, reconcile_exports
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.reconcile_exports import WantedExports
-from appliance.dataplane.reconcile_promises import WantedPromises
 from appliance.domain import datastores as domain
 from appliance.domain import exports
 from appliance.domain.datastores import Datastore
@@ -69,16 +68,8 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     return Export(
         store.export or 0, Path(store.path), store.share or "", access="None", squash=squash, clients=rights,
         protocols=tuple(sorted(int(version) for version in store.versions)), dataset=store.dataset, guid=store.guid,
+        thick_size=store.size if store.thick else None,
     )  # fmt: skip
-
-
-def promises_of(stores: Sequence[Datastore], served: Collection[str]) -> dict[int, WantedPromises]:
-    """What files of those that are served are to be promised, by the numbers of their exports."""
-    return {
-        store.export: WantedPromises(store.id, store.share or "", store.thick, store.pool)
-        for store in stores
-        if store.kind == domain.NFS and store.state == "active" and store.export is not None and store.id in served
-    }
 
 
 def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: str) -> dict[str, Any]:

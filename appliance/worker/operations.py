@@ -11,6 +11,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity, kept_initiators, older_numbers
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.thick import without_slack
 from appliance.worker import reservations, thick
 from appliance.worker.context import Context
 from appliance.worker.kinds import KINDS, dataset_kind, kind_of, only_own
@@ -41,6 +42,7 @@ from appliance.worker.steps import (
     unreserved,
     unused,
 )  # fmt: skip
+from appliance.zfs import errors as zfs
 from appliance.zfs.model import Dataset, Filesystem, Source, Volume
 
 
@@ -64,7 +66,7 @@ class Create(Operation):
         uuid = domain.new_uuid()
         dataset = domain.dataset_name(pool.name, asked["name"], uuid, encrypted=bool(asked.get("encrypted")))
         if asked.get("thick"):
-            kind.can_be_thick(context, dataset)
+            thick.check_dedup(context, dataset)
         return Plan(
             uuid,
             {
@@ -91,7 +93,10 @@ class Create(Operation):
             ensure_folder(context, dataset.rsplit("/", 1)[0])
         if not own_dataset(context, dataset, uuid):
             own = identity_properties(decided["name"], uuid, decided["soft_threshold"], kind.numbers(decided))
-            kind.make(context, decided, own)
+            try:
+                kind.make(context, decided, own)
+            except zfs.OutOfSpace as error:
+                raise thick.made_refused(context, "create", decided) from error
         advance("giving it its identity", 50)
         with context.store.session() as session:
             kind.show(session, decided)
@@ -117,12 +122,8 @@ class Change(Operation):
             check_name(context, stores, asked["name"], store.id)
         check_groups(context, asked.get("host_groups"))
         only_own(KINDS[store.kind], asked)
-        if asked.get("thick") is not None and store.kind == domain.VMFS:
-            others = sorted(key for key, value in asked.items() if value is not None and key not in ("id", "thick", "force"))
-            if others:
-                raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
-        if asked.get("thick"):
-            KINDS[store.kind].can_be_thick(context, store.dataset)
+        if asked.get("thick") is not None:
+            thick.check_change(context, store, asked)
         lun = asked.get("lun")
         if lun is not None and lun != store.lun:
             choose_lun(context, lun)
@@ -145,7 +146,7 @@ class Change(Operation):
         taken = {key: decided[key] for key in ("name", "lun") if decided.get(key) is not None}  # for others that are asked for
         kept = {"uuid": store.uuid, "dataset": store.dataset, "number": store.lun, "force": bool(asked.get("force"))}
         kept |= {"kind": store.kind, "exported": store.export, "path": store.share}
-        kept |= {"called": store.name, "was_thick": store.thick}
+        kept |= {"called": store.name, "was_thick": store.thick, "size": store.size}
         kept |= {"loses": fewer_groups or (store.kind == domain.NFS and _takes_away(store, asked))}
         return Plan(store.id, {**taken, **kept, "changes": decided})
 
@@ -160,8 +161,10 @@ class Change(Operation):
         kept = (("name", identity.NAME), ("lun", identity.LUN), ("soft_threshold", identity.SOFT_THRESHOLD))
         properties = {name: str(changes[field]) for field, name in kept if changes.get(field) is not None}
         properties |= identity.switched(changes.get("thick"))
-        if changes.get("thick") is False and decided["kind"] == domain.VMFS:
-            thick.make_thin(context, dataset)
+        if self._becomes(decided) is False:
+            thick.make_thin(context, decided)
+        elif self._becomes(decided):
+            context.engine.set_properties(dataset, thick.begin(decided))
         elif properties:
             context.engine.set_properties(dataset, properties)
         if "soft_threshold" in changes and changes["soft_threshold"] is None:
@@ -179,22 +182,25 @@ class Change(Operation):
                 exports.show(session, uuid, decided["exported"], decided["path"], groups=groups, **told)
         advance("telling who serves it", 60)
         served = serve(context, uuid, self.kind)
-        if self._becomes_thick(decided):
+        if self._becomes(decided):
             if not served["served"]:
                 raise ConflictError(f"Cannot make {decided['called']} thick: it is not served. {served['problem']}")
             advance("counting its shared blocks", 80)
-            thick.make_thick(context, decided["called"], dataset, uuid)
+            thick.make_thick(context, decided)
+            context.look()
         return {"datastore": uuid, **served}
 
     def undo(self, context: Context, decided: Parameters) -> None:
         """Back to thin."""
-        if self._becomes_thick(decided) and own_dataset(context, decided["dataset"], decided["uuid"]):
-            thick.make_thin(context, decided["dataset"])
+        if self._becomes(decided) and own_dataset(context, decided["dataset"], decided["uuid"]):
+            thick.make_thin(context, decided)
             serve(context, decided["uuid"], self.kind)
 
     @staticmethod
-    def _becomes_thick(decided: Parameters) -> bool:
-        return decided["kind"] == domain.VMFS and bool(decided["changes"].get("thick")) and not decided["was_thick"]
+    def _becomes(decided: Parameters) -> bool | None:
+        """Thick (true), thin (false), or stays what it is."""
+        wanted: bool | None = decided["changes"].get("thick")
+        return None if wanted == decided["was_thick"] else wanted
 
 
 def _takes_away(store: domain.Datastore, asked: Parameters) -> bool:
@@ -229,7 +235,11 @@ class Grow(Operation):
         if decided.get("kind") == domain.NFS:
             return Quota().run(context, decided, job_id, advance)
         advance("growing the volume", 10)
-        context.engine.grow_volume(decided["dataset"], decided["size"])
+        try:
+            context.engine.grow_volume(decided["dataset"], decided["size"])
+        except zfs.OutOfSpace as error:
+            lacking = thick.missing(context, decided["dataset"], decided["size"])
+            raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
         advance("telling the target", 60)
         served = serve(context, decided["uuid"], self.kind)
         with context.store.reading() as session:
@@ -240,9 +250,14 @@ class Grow(Operation):
             context.target.refresh_lun(context.configuration.target.name, lun)
         return {"datastore": decided["uuid"], **served}
 
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """Of NFS, as Quota does."""
+        if decided.get("kind") == domain.NFS:
+            Quota().undo(context, decided)
+
 
 class Quota(Operation):
-    """Of an NFS datastore: larger or smaller, never below what it has and promises."""
+    """Of an NFS datastore: larger or smaller, never below what it has, or what the files of a thick one need."""
 
     kind = "datastore.quota"
 
@@ -252,18 +267,32 @@ class Quota(Operation):
         if store.kind != domain.NFS:
             raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
         domain.check_quota(asked["size"])
-        least = max(store.referenced, store.reserved)
-        if asked["size"] < least:
-            held = f"{store.referenced} bytes are used, and {store.reserved} promised to its files"
-            raise InvalidError("size", f"the quota would be below what it holds: {held}", f"{least} or more")
-        return Plan(store.id, {"uuid": store.uuid, "dataset": store.dataset, "size": asked["size"], "kind": domain.NFS})
+        if store.thick and asked["size"] < store.size:
+            thick.check_smaller(context, store.name, store.export, asked["size"])
+        elif not store.thick and asked["size"] < store.referenced:
+            raise InvalidError("size", "the quota would be below what it holds", f"{store.referenced} or more")
+        decided = {"uuid": store.uuid, "dataset": store.dataset, "size": asked["size"], "kind": domain.NFS, "thick": store.thick}
+        return Plan(store.id, {**decided, "called": store.name, "exported": store.export, "was": store.size})
 
     def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """One property; hosts see it when they look next."""
+        """Hosts see it when they look next. A thick one has the NFS server keep to its new size."""
         advance("setting the quota", 10)
-        context.engine.set_properties(decided["dataset"], {"refquota": str(decided["size"])})
-        context.look()
-        return {"datastore": decided["uuid"], **served_as_before(context, decided["uuid"])}
+        if not decided["thick"]:
+            context.engine.set_properties(decided["dataset"], {"refquota": str(decided["size"])})
+            context.look()
+            return {"datastore": decided["uuid"], **served_as_before(context, decided["uuid"])}
+        thick.resize(context, decided)
+        advance("telling the NFS server", 60)
+        served = serve(context, decided["uuid"], self.kind)
+        if decided["size"] < decided["was"]:  # files may have grown until the NFS server knew
+            thick.check_smaller(context, decided["called"], decided["exported"], decided["size"])
+        return {"datastore": decided["uuid"], **served}
+
+    def undo(self, context: Context, decided: Parameters) -> None:
+        """Of a thick one, to its size before."""
+        if decided["thick"] and own_dataset(context, decided["dataset"], decided["uuid"]):
+            context.engine.set_properties(decided["dataset"], thick.sized(decided["was"], thick=True))
+            serve(context, decided["uuid"], self.kind)
 
 
 class Delete(Operation):
@@ -407,7 +436,6 @@ class Adopt(Operation):
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
         check_name(context, stores, asked["name"])
         check_groups(context, asked.get("host_groups"))
-        is_thick: bool | None
         if isinstance(found, Volume):
             domain.check_size(found.volsize, 512)
             is_thick = found.refreservation >= found.volsize
@@ -416,10 +444,10 @@ class Adopt(Operation):
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)
         else:
-            is_thick = identity.claimed_thick(found)
+            is_thick = bool(identity.claimed_thick(found)) and without_slack(found.refquota) > 0
         kind.adoptable(context, found)
         if is_thick:
-            kind.can_be_thick(context, found.name)
+            thick.check_dedup(context, found.name)
         uuid = domain.new_uuid()
         if asked.get("identity") == "keep":
             if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Export, Host, Presentation
 from appliance.dataplane import reconcile as planes
-from appliance.dataplane import reconcile_pools, reconcile_promises
+from appliance.dataplane import reconcile_pools
 from appliance.dataplane.target import ServedLun
 from appliance.domain import capacity, exports, kept_chap, kept_initiators
 from appliance.domain import datastores as domain
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
 _log = logging.getLogger(__name__)
-_PROMISE = "promise:"
 _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
 """Of alerts, by who serves."""
 DEVICE_SECONDS = 10.0
@@ -54,8 +53,6 @@ class Reconciling:
         self.problem: str | None = "not yet reconciled"
         self.serving: set[str] = set()
         """Datastores whose LUNs and exports were serving when last looked at."""
-        self._broken_promises: frozenset[str] = frozenset()
-        """Keys of what the last round found of what files are promised."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
 
@@ -274,10 +271,7 @@ class Reconciling:
             undecided,
         )
         with as_domain_errors():
-            outcome, served = serving.reconcile(stores)
-        own = served - undecided  # the number that an older database has of one may be another's
-        promises = reconcile_promises.reconcile(self._context.files, nfs_serving.promises_of(stores, own))
-        return planes.Outcome(outcome.differences + promises.differences, outcome.failures + promises.failures), served
+            return serving.reconcile(stores)
 
     def _settle(
         self,
@@ -295,19 +289,7 @@ class Reconciling:
         if "reconcile" in found:
             found["reconcile"] += locked
         for area, failures in found.items():
-            findings = [Finding(f"{area}:{_about(one)}", "critical", one.subject, one.text, one.remedy) for one in failures]
-            keys = {f"{area}:{about}{uuid}" for uuid in unsure for about in ("", _PROMISE)}
-            self._context.settling.settle(session, area, findings, keys, later=self._found_once(area, failures))
-
-    def _found_once(self, area: str, failures: Sequence[planes.Failure]) -> set[str]:
-        """Keys of what is not told yet, nor told as mended: a slow pool may keep the NFS server from a look, and is over soon."""
-        if area != _AREAS[domain.NFS]:
-            return set()
-        found = frozenset(f"{area}:{_about(one)}" for one in failures if one.promise)
-        new, self._broken_promises = set(found - self._broken_promises), found
-        return new
-
-
-def _about(failure: planes.Failure) -> str:
-    """Within the key of its alert: a datastore may have one for how it is served, and one for what its files are promised."""
-    return f"{_PROMISE}{failure.subject}" if failure.promise else failure.subject or failure.text
+            findings = [
+                Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
+            ]
+            self._context.settling.settle(session, area, findings, {f"{area}:{uuid}" for uuid in unsure})

@@ -12,12 +12,12 @@ from typing import Any
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
-from appliance.dataplane import reconcile_promises, vaai_nas
+from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, jobs_ended, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
-from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
+from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -212,16 +212,16 @@ class Service:
         ]  # fmt: skip
 
     def _space(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """On disk, as the target counts it; the file's or volume's own figure bounds what the target cannot count."""
+        """Of VMFS on disk, as the target counts it, which the volume's own figure bounds; of NFS as the NFS server has it."""
         store = domain.find(self.context.datastores(self._fresh), asked["id"], "active")
-        if store.kind != domain.VMFS:
-            raise ConflictError("Files of an NFS datastore are listed one by one: GET .../files", [store.name])
+        told = {"thick": store.thick, "size": store.size}
+        if store.kind == domain.NFS:
+            return told | file_operations.admitted(self.context, store)
         with as_domain_errors():
             found = self.context.target.lun_space(store.uuid or "")
         if found is None:
-            unknown = {"shared": None, "unique_exact": False, "snapshot": None, "as_of": None}
-            return {"allocated": store.referenced, "unique": store.referenced, **unknown}
-        return {name.removesuffix("_bytes"): value for name, value in asdict(found).items()}
+            return told | {"allocated": store.referenced, "unique": store.referenced}
+        return told | {name.removesuffix("_bytes"): value for name, value in asdict(found).items()}
 
     def _nfs_clients(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         """Who mounts NFS datastores, and which it may be using."""
@@ -287,8 +287,9 @@ class Service:
             try:
                 facts.nfs.exports = context.nfs.served()
                 facts.nfs.counters_problem = self._nfs_offloads()["nfs_problem"]
-                thick = [store.export for store in facts.stores if store.thick]
-                facts.nfs.promises = reconcile_promises.told(context.files, thick)
+                facts.nfs.thick = {
+                    store.id: file_operations.admitted(context, store) for store in facts.stores if store.thick and store.export
+                }
             except GaneshaUnreachableError as error:
                 facts.nfs.problem = str(error)
         with context.store.reading() as session:

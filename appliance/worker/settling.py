@@ -34,16 +34,11 @@ class Settling:
         with self._lock:
             return any(self._left.values())
 
-    def settle(
-        self, session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str], later: Collection[str] = ()
-    ) -> None:
-        """As journal.settle; whoever calls it calls `consider` when the session has ended.
-
-        Of the keys of `later` it can't be told yet either, whatever jobs end: no round is asked for because of them.
-        """
-        left = journal.settle(session, area, findings, {*unsure, *later})
+    def settle(self, session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str]) -> None:
+        """As journal.settle; whoever calls it calls `consider` when the session has ended."""
+        left = frozenset(journal.settle(session, area, findings, unsure))
         with self._lock:
-            self._left[area] = left & frozenset(unsure)
+            self._left[area] = left
 
     def leave(self, area: str, keys: Collection[str]) -> None:
         """What was left as it is in this round beside alerts; whoever calls it calls `consider` afterwards."""

@@ -220,7 +220,7 @@ class Clone(Operation):
             snapshot = clone_snapshot(store.dataset, uuid)
         dataset = domain.dataset_name(store.pool, asked["name"], uuid, encrypted=domain.is_below_root(store.dataset))
         if store.thick:
-            kind.can_be_thick(context, dataset)
+            thick.check_dedup(context, dataset)
         return Plan(
             uuid,
             {
@@ -257,7 +257,7 @@ class Clone(Operation):
             try:
                 context.engine.clone(decided["snapshot"], dataset, properties={**kind.clone_properties(decided), **own})
             except zfs.OutOfSpace as error:
-                raise thick.clone_refused(decided) from error
+                raise thick.made_refused(context, "clone to", decided) from error
         advance("giving it its identity", 50)
         with context.store.session() as session:
             kind.show(session, decided)

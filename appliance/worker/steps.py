@@ -118,7 +118,7 @@ def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
     failure = next((failure for failure in outcome.failures if failure.subject == uuid), None)
     if failure is None and uuid not in context.reconciling.serving:
         return served_as_before(context, uuid)
-    return {"served": failure is None or failure.promise, "problem": failure and failure.text}
+    return {"served": failure is None, "problem": failure and failure.text}
 
 
 def served_as_before(context: Context, uuid: str | None) -> Parameters:

@@ -1,77 +1,221 @@
-"""Thick VMFS datastores: a zvol with its ordinary refreservation. Its blocks are never shared.
+"""Thick datastores: storage reserved for every byte, and no block shared. One rule for LUNs and NFS datastores.
 
-The appliance sets the refreservation, and the reconciler sets it again where it is missing. The target never touches it.
+The appliance sets quota and refreservation, and the reconciler sets the refreservation again where it is missing. No data plane
+touches them: the target and the NFS server only know that a datastore is thick, and share nothing of it from then on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.datastores import Datastore
-from appliance.domain.errors import ConflictError
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.thick import with_slack
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Volume
+from appliance.zfs.model import Pool, Property, Volume
 from appliance.zfs.properties import thick_refreservation
 
 if TYPE_CHECKING:
     from appliance.worker.context import Context
-    from appliance.worker.steps import Parameters
 
-COUNT_SECONDS = 60.0
-"""For the target to count: blocks that were written just now have to be on disk, and a large LUN has many."""
+Parameters = dict[str, Any]
+LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
+"""For target and NFS server to count shared blocks: what was written just now has to be on disk."""
 _POLL_SECONDS = 1.0
+_REMEDY = "Add vdevs, or delete data"
+
+
+# --- what is refused before
+
+
+def check_room(pool: Pool, needed: int) -> None:
+    """Of a new one."""
+    if needed > pool.free:
+        text = f"the pool has not the space for a thick datastore: {needed} bytes are needed, and {pool.free} are free"
+        raise ConflictError(text, [pool.name])
+
+
+def check_change(context: Context, store: Datastore, asked: Parameters) -> None:
+    """From thin to thick, or back."""
+    others = sorted(key for key, value in asked.items() if value is not None and key not in ("id", "thick", "force"))
+    if others:
+        raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
+    if asked["thick"]:
+        if not store.size:
+            raise ConflictError("it has no size that could be reserved: set its quota first", [store.name])
+        check_dedup(context, store.dataset)
+
+
+def check_dedup(context: Context, dataset: str) -> None:
+    """Refuses a dataset, or the name of a new one, whose blocks would be shared without anybody's doing."""
+    there, properties = _there(context, dataset)
+    told = properties.get("dedup")
+    if told is not None and told.value != "off":
+        reason = f"its blocks would be deduplicated (dedup={told.value}), and thick storage shares none"
+        raise ConflictError(f"{reason}: zfs set dedup=off {there}, or have it thin", [there])
+
+
+def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
+    """A dataset and its properties; of one that is not there yet what it will lie below."""
+    while True:
+        try:
+            return dataset, context.engine.properties(dataset)
+        except zfs.NoSuchDataset:
+            dataset, below, _ = dataset.rpartition("/")
+            if not below:
+                raise
+
+
+# --- what is set
+
+
+def sized(size: int, *, thick: bool) -> dict[str, str]:
+    """Of an NFS datastore: what keeps it to its size, and where it is thick has that reserved. A size of 0 is no limit."""
+    if thick:
+        return dict.fromkeys(("refquota", "refreservation"), str(with_slack(size)))
+    return {"refquota": str(size) if size else "none", "refreservation": "none"}
 
 
 def reserve_again(context: Context, stores: Sequence[Datastore], changing: Collection[str]) -> tuple[str, ...]:
     """Sets what is missing, except where a job is `changing` it. If there is no room, capacity.findings raises the alert."""
     done = []
     for store in stores:
-        thick = store.kind == domain.VMFS and store.state == "active" and store.thick_stated
-        if thick and store.uuid not in changing and store.reserved < store.size:
+        thick = store.state == "active" and store.thick and store.thick_stated
+        if thick and store.uuid not in changing and store.reserved < store.guaranteed:
             with contextlib.suppress(zfs.OutOfSpace, zfs.NoSuchDataset):
-                context.engine.set_properties(store.dataset, {"refreservation": "auto"})
-                done.append(f"thick datastore {store.name} had {store.reserved} of {store.size} bytes reserved")
+                _reserve(context, store.kind, store.dataset, store.size)
+                done.append(f"thick datastore {store.name} had {store.reserved} of {store.guaranteed} bytes reserved")
     return tuple(done)
 
 
-def make_thick(context: Context, name: str, dataset: str, uuid: str) -> None:
-    """The target treats the LUN as thick already, so that nothing new is shared. Raises ConflictError if blocks are shared."""
-    limit = time.monotonic() + COUNT_SECONDS
-    with as_domain_errors():
-        space = context.target.lun_space(uuid)
-        while space is not None and not space.unique_exact and time.monotonic() < limit:
-            time.sleep(_POLL_SECONDS)
-            space = context.target.lun_space(uuid)
-    if space is None or not space.unique_exact or space.shared_bytes is None:
-        reason = f"the target could not count its shared blocks exactly within {COUNT_SECONDS:g} s"
-        raise ConflictError(f"Cannot make {name} thick: {reason}. Copy its VMs to a new thick datastore")
-    if space.shared_bytes:
-        reason = f"{space.shared_bytes} of its bytes are shared with clones or copies"
-        raise ConflictError(f"Cannot make {name} thick: {reason}. Delete these, or copy its VMs to a new thick datastore")
-    try:
-        context.engine.set_properties(dataset, {"refreservation": "auto"})
-    except zfs.OutOfSpace as error:
-        lacking = missing(context.engine.volume(dataset))
-        raise ConflictError(f"Cannot make {name} thick: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
+def _reserve(context: Context, kind: str, dataset: str, size: int) -> None:
+    wanted = "auto" if kind == domain.VMFS else str(with_slack(size))
+    context.engine.set_properties(dataset, {"refreservation": wanted})
 
 
-def make_thin(context: Context, dataset: str) -> None:
+def begin(decided: Parameters) -> dict[str, str]:
+    """What is set before the data plane is told that it is thick: the reservation comes once nothing is shared."""
+    wider = {} if decided["kind"] == domain.VMFS else {"refquota": str(with_slack(decided["size"]))}
+    return {identity.THICK: "on", **wider}
+
+
+def make_thin(context: Context, decided: Parameters) -> None:
     """In one step: the reconciler sets no refreservation of a thin datastore."""
-    context.engine.set_properties(dataset, {identity.THICK: "off", "refreservation": "none"})
+    own = {"refreservation": "none"}
+    if decided["kind"] != domain.VMFS:  # metadata may have gone into the slack
+        used = context.engine.filesystem(decided["dataset"]).space.referenced
+        own = sized(max(decided["size"], -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
+    context.engine.set_properties(decided["dataset"], {identity.THICK: "off", **own})
 
 
-def missing(volume: Volume) -> int:
+def make_thick(context: Context, decided: Parameters) -> None:
+    """The data plane treats it as thick already, so that nothing new is shared. Raises ConflictError if blocks are shared."""
+    count = _count_lun if decided["kind"] == domain.VMFS else _count_files
+    try:
+        with as_domain_errors():
+            count(context, decided)
+        try:
+            _reserve(context, decided["kind"], decided["dataset"], decided["size"])
+        except zfs.OutOfSpace as error:
+            lacking = missing(context, decided["dataset"], decided["size"])
+            raise ConflictError(f"the pool lacks {lacking} bytes. {_REMEDY}") from error
+    except ConflictError as error:
+        raise ConflictError(f"Cannot make {decided['called']} thick: {error}") from error
+
+
+def _count_lun(context: Context, decided: Parameters) -> None:
+    uuid, limit = decided["uuid"], time.monotonic() + LUN_SECONDS
+    space = context.target.lun_space(uuid)
+    while space is not None and not space.unique_exact and time.monotonic() < limit:
+        time.sleep(_POLL_SECONDS)
+        space = context.target.lun_space(uuid)
+    if space is None or not space.unique_exact or space.shared_bytes is None:
+        raise _uncounted("the target", LUN_SECONDS)
+    _nothing_shared(space.shared_bytes, 0)
+
+
+def _count_files(context: Context, decided: Parameters) -> None:
+    limit, export = time.monotonic() + FILES_SECONDS, decided["exported"]
+    try:
+        space = _until(lambda: context.files.space(export), lambda found: not found.counting, limit)
+        if not space.thick or space.size != decided["size"]:
+            raise ConflictError("the NFS server does not follow. See its log")
+        if space.admitted > space.size:
+            text = f"its files need {space.admitted} bytes, and it has {space.size}"
+            raise ConflictError(f"{text}. Grow it, or delete files")
+        context.files.shared(export, restart=True)
+        shared: SharedSpace = _until(lambda: context.files.shared(export), lambda found: found.complete, limit)
+    except FileRefusedError as error:
+        raise ConflictError(f"the NFS server could not count its shared blocks: {error}") from error
+    _nothing_shared(shared.shared, shared.deduplicated)
+
+
+def _until[T](ask: Callable[[], T], ended: Callable[[T], bool], limit: float) -> T:
+    while not ended(found := ask()):
+        if time.monotonic() >= limit:
+            raise _uncounted("the NFS server", FILES_SECONDS)
+        time.sleep(_POLL_SECONDS)
+    return found
+
+
+def _uncounted(who: str, seconds: float) -> ConflictError:
+    reason = f"{who} could not count its shared blocks exactly within {seconds:g} s"
+    return ConflictError(f"{reason}. Copy its VMs to a new thick datastore")
+
+
+def _nothing_shared(shared: int, deduplicated: int) -> None:
+    if shared:
+        reason = f"{shared} of its bytes are shared with clones or copies"
+        raise ConflictError(f"{reason}. Delete these, or copy its VMs to a new thick datastore")
+    if deduplicated:
+        raise ConflictError(f"{deduplicated} of its bytes are deduplicated. Copy its VMs to a new thick datastore")
+
+
+# --- another size
+
+
+def check_smaller(context: Context, name: str, export: int | None, size: int) -> None:
+    """Refuses less than what its files were admitted. Raises UnavailableError where the NFS server does not tell."""
+    try:
+        with as_domain_errors():
+            space = context.files.space(export or 0)
+    except FileRefusedError as error:
+        raise ConflictError(f"Cannot make {name} smaller: the NFS server does not tell what its files need: {error}") from error
+    if space.counting:
+        raise ConflictError(f"Cannot make {name} smaller: the NFS server still counts what its files need. Try again later")
+    if space.admitted > size:
+        raise InvalidError("size", f"its files need {space.admitted} bytes", f"{space.admitted} or more")
+
+
+def resize(context: Context, decided: Parameters) -> None:
+    """Of a thick NFS datastore. OpenZFS sets one property after the other: who lacks room for the second has both as before."""
+    try:
+        context.engine.set_properties(decided["dataset"], sized(decided["size"], thick=True))
+    except zfs.OutOfSpace as error:
+        lacking = missing(context, decided["dataset"], decided["size"])
+        context.engine.set_properties(decided["dataset"], sized(decided["was"], thick=True))
+        raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {_REMEDY}") from error
+
+
+def missing(context: Context, dataset: str, size: int) -> int:
     """About what the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
-    own = volume.space.used_by_dataset
-    growth = max(own, thick_refreservation(volume.volsize, volume.volblocksize)) - max(own, volume.refreservation)
-    outside = volume.space.available - max(0, volume.refreservation - own)
-    return max(1, growth - max(0, outside))
+    parent = context.engine.filesystem(dataset.rpartition("/")[0])
+    found = context.look().dataset(dataset)
+    if found is None:
+        raise zfs.NoSuchDataset(dataset)
+    wanted = thick_refreservation(size, found.volblocksize) if isinstance(found, Volume) else with_slack(size)
+    own = found.space.used_by_dataset
+    return max(1, max(own, wanted) - max(own, found.refreservation) - parent.space.available)
+
+
+# --- refusals of OpenZFS
 
 
 def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
@@ -79,11 +223,13 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
     found = [context.look(60).dataset(name.partition("@")[0]) for name in names]
     needed = {one.name: min(one.space.used_by_dataset, one.refreservation) for one in found if one and one.refreservation}
     told = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
-    text = f"Cannot take the snapshot: it needs {told}, and the pool has less. Add vdevs, or delete data"
-    return ConflictError(text, list(needed))
+    return ConflictError(f"Cannot take the snapshot: it needs {told}, and the pool has less. {_REMEDY}", list(needed))
 
 
-def clone_refused(decided: Parameters) -> ConflictError:
-    """A thick clone has a refreservation of its own."""
-    needed = f"{decided['refreservation']} bytes reserved" if decided.get("refreservation") else "more space"
-    return ConflictError(f"Cannot clone: the clone needs {needed}, and the pool has less. Add vdevs, or delete data")
+def made_refused(context: Context, doing: str, decided: Parameters) -> ConflictError:
+    """A new one, or a clone: a thick one has a refreservation of its own."""
+    wanted = decided.get("refreservation") or 0
+    above = context.engine.filesystem(decided["dataset"].rpartition("/")[0])
+    lacking = f", and the pool lacks {max(1, wanted - above.space.available)} of them" if wanted else ""
+    needed = f"{wanted} bytes reserved" if wanted else "more space"
+    return ConflictError(f"Cannot {doing} {decided['name']}: it needs {needed}{lacking}. {_REMEDY}")

@@ -144,20 +144,6 @@ static bool name_path(const struct vaainas_clone *clone, const struct way *way, 
     return true;
 }
 
-/* A file that replaces a reserved one is reserved too. */
-static enum vaainas_error keep_reservation(struct vaainas_session *session, const struct found *destination, const struct way *way,
-                                           struct vaainas_failure *failure)
-{
-    struct procedure22_result result;
-    struct handle made;
-    enum vaainas_error error = command(session, PROCEDURE22_EXTENDED_STATISTICS, &destination->object, &result, failure);
-
-    if (error != VAAINAS_OK || result.reserved == 0)
-        return error;
-    error = find_name(session, &destination->parent, way->temporary, &made, failure);
-    return error != VAAINAS_OK ? error : command(session, PROCEDURE22_RESERVE_SPACE, &made, &result, failure);
-}
-
 /* LINK fails if another file got the name meanwhile, RENAME replaces it. */
 static enum vaainas_error give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
                                     const struct found *destination, const struct way *way, bool *renamed,
@@ -165,9 +151,7 @@ static enum vaainas_error give_name(struct vaainas_session *session, const struc
 {
     if ((clone->flags & VAAINAS_GUARDED) != 0)
         return link_file(session, &way->handle, &destination->parent, destination->name, failure);
-    enum vaainas_error error = destination->exists ? keep_reservation(session, destination, way, failure) : VAAINAS_OK;
-    if (error == VAAINAS_OK)
-        error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
+    const enum vaainas_error error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
     *renamed = error == VAAINAS_OK;
     return error;
 }

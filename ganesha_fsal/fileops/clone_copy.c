@@ -1,138 +1,81 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Copies by reading and writing, holes kept. */
 #include "clone_internal.h"
-#include "growth.h"
+
+#include "retry.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define CHUNK (UINT64_C(1) << 20)
 
-size_t clone_find_data(int source, uint64_t offset, uint64_t length, struct space_segment *segments)
+static int write_all(struct clone *clone, const char *data, uint64_t length, uint64_t at)
 {
-    const uint64_t end = offset + length;
-    size_t count = 0;
-    while (offset < end) {
-        const off_t data = lseek(source, (off_t)offset, SEEK_DATA);
-        if (data < 0 && errno == ENXIO)
-            break;
-        const off_t hole = data < 0 ? -1 : lseek(source, data, SEEK_HOLE);
-        const uint64_t from = data < 0 ? offset : (uint64_t)data;
-        if (from >= end)
-            break;
-        uint64_t to = hole < 0 || (uint64_t)hole <= from ? end : (uint64_t)hole;
-        to = to > end || count == CLONE_MOST_SEGMENTS - 1 ? end : to;
-        segments[count++] = (struct space_segment){from, to - from};
-        offset = to;
+    const struct fileops_dataset *dataset = clone->request->destination_dataset;
+    struct fileops_retry retry = {0};
+
+    for (uint64_t done = 0; done < length;) {
+        const ssize_t written = pwrite(clone->destination, data + done, length - done, (off_t)(at + done));
+        const int error = written < 0 ? errno : written == 0 ? EIO : 0;
+        if (written > 0)
+            done += (uint64_t)written;
+        else if (error != EINTR && !fileops_may_retry(dataset, error, &retry))
+            return error;
     }
-    return count;
+    return 0;
 }
 
-/* One change of the destination, told to its books, and done again where a thick file meets a pool that is busy. */
-static int change(struct clone *clone, enum fileops_change_kind kind, uint64_t at, const char *data, uint64_t length)
+static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t to)
 {
-    struct fileops_space *space = clone->request->destination_space;
-    struct fileops_change told;
-    uint64_t done = 0;
-    int error = space ? space_change_begin(space, clone->destination_status.st_ino, kind, at, length, clone->fresh, &told) : 0;
-    if (error)
-        return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_CLONED) : error;
-    clone_touches(clone);
-    for (unsigned attempt = 0;; attempt++) {
-        error = 0;
-        if (kind == FILEOPS_DEALLOCATE)
-            error = fallocate(clone->destination, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)length) ? errno : 0;
-        while (kind == FILEOPS_WRITE && done < length && !error) {
-            fileops_growth_begin(clone->destination_status.st_dev, clone->destination_status.st_ino, false);
-            const ssize_t written = pwrite(clone->destination, data + done, length - done, (off_t)(at + done));
-            const int failed = errno;
-            fileops_growth_end(clone->destination_status.st_dev, clone->destination_status.st_ino);
-            if (written > 0)
-                done += (uint64_t)written;
-            else if (written == 0 || failed != EINTR)
-                error = written ? failed : EIO;
-        }
-        if (error != ENOSPC || !space || fileops_change_retry(space, &told, attempt))
-            break;
-    }
-    if (space)
-        fileops_change_end(space, &told, error);
-    return error;
-}
+    struct fileops_clone_result *result = clone->result;
 
-static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t length)
-{
-    for (uint64_t at = from; at < from + length;) {
-        const uint64_t wanted = from + length - at < CHUNK ? from + length - at : CHUNK;
-        const ssize_t got = pread(clone->source, buffer, wanted, (off_t)(clone->source_offset + at));
+    for (uint64_t at = from; at < to;) {
+        const ssize_t got = pread(clone->request->source, buffer, to - at < CHUNK ? to - at : CHUNK, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0)
-            return errno;
-        if (got == 0)
-            return clone_is_busy(clone, FILEOPS_CLONE_SOURCE_CHANGES); /* it became shorter */
-        const int error = change(clone, FILEOPS_WRITE, clone->destination_offset + at, buffer, (uint64_t)got);
-        if (error)
+        if (got <= 0)
+            return got < 0 ? errno : EBUSY; /* it became shorter */
+        const int error = write_all(clone, buffer, (uint64_t)got, at);
+        if (error != 0)
             return error;
         at += (uint64_t)got;
-        clone->result->copied += (uint64_t)got;
-        clone->result->fallback[clone->reason] += (uint64_t)got;
-        clone->result->done += (uint64_t)got;
+        result->copied += (uint64_t)got;
+        result->fallback[clone->reason] += (uint64_t)got;
+        result->done += (uint64_t)got;
         if (!clone_goes_on(clone))
             return ECANCELED;
     }
     return 0;
 }
 
-static int keep_hole(struct clone *clone, char *buffer, uint64_t from, uint64_t length)
+/* The next data from `from` on ends at *end. Returns where it begins, or `length`. What can't say where holes are has none. */
+static uint64_t find_data(int source, uint64_t from, uint64_t length, uint64_t *end)
 {
-    int error = 0;
-    if (!clone->fresh) {
-        error = change(clone, FILEOPS_DEALLOCATE, clone->destination_offset + from, NULL, length);
-        if (error == EOPNOTSUPP) {
-            error = 0;
-            memset(buffer, 0, CHUNK);
-            for (uint64_t at = from; at < from + length && !error; at += CHUNK)
-                error = change(clone, FILEOPS_WRITE, clone->destination_offset + at, buffer,
-                               from + length - at < CHUNK ? from + length - at : CHUNK);
-        }
-    }
-    if (!error) {
-        clone->result->holes += length;
-        clone->result->done += length;
-        if (!clone_goes_on(clone))
-            error = ECANCELED;
-    }
-    return error;
+    const off_t data = lseek(source, (off_t)from, SEEK_DATA);
+    const uint64_t begin = data >= 0 ? (uint64_t)data : errno == ENXIO ? length : from;
+    const off_t hole = begin < length ? lseek(source, (off_t)begin, SEEK_HOLE) : -1;
+
+    *end = hole > (off_t)begin && (uint64_t)hole < length ? (uint64_t)hole : length;
+    return begin < length ? begin : length;
 }
 
-int clone_by_copying(struct clone *clone, uint64_t from, uint64_t length)
+int clone_by_copying(struct clone *clone, uint64_t from)
 {
-    const uint64_t end = from + length;
     char *buffer = malloc(CHUNK);
-    int error = buffer ? 0 : ENOMEM;
+    int error = buffer == NULL ? ENOMEM : 0;
 
-    while (from < end && !error) {
-        const off_t data = lseek(clone->source, (off_t)(clone->source_offset + from), SEEK_DATA);
-        uint64_t next = data < 0 ? (errno == ENXIO ? end : from) : (uint64_t)data - clone->source_offset;
-        next = next > end ? end : next;
-        if (next > from) {
-            error = keep_hole(clone, buffer, from, next - from);
-            from = next;
-            continue;
-        }
-        const off_t hole = lseek(clone->source, (off_t)(clone->source_offset + from), SEEK_HOLE);
-        uint64_t to = hole < 0 ? end : (uint64_t)hole - clone->source_offset;
-        to = to > end || to <= from ? end : to;
-        error = copy_data(clone, buffer, from, to - from);
-        from = to;
+    while (from < clone->length && error == 0) {
+        uint64_t end;
+        const uint64_t begin = find_data(clone->request->source, from, clone->length, &end);
+        clone->result->holes += begin - from;
+        clone->result->done += begin - from;
+        if (begin < clone->length)
+            error = copy_data(clone, buffer, begin, end);
+        else if (!clone_goes_on(clone))
+            error = ECANCELED;
+        from = begin < clone->length ? end : clone->length;
     }
     free(buffer);
-    /* A range that ends in a hole beyond the destination's end makes it longer too. A whole file gets its size in the end. */
-    if (error || clone->fresh)
-        return error;
-    error = fileops_extend(clone->request->destination_space, clone->destination, clone->destination_offset + end);
-    return error == EBUSY ? clone_is_busy(clone, FILEOPS_CLONE_DESTINATION_WRITES) : error;
+    return error;
 }

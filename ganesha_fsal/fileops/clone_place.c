@@ -1,79 +1,105 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 #include "clone_place.h"
 
-#include "space_internal.h"
+#include "dataset_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define PREFIX FILEOPS_CLONES "/"
+#define ATTEMPTS 10 /* the folder may be removed by another clone's end just after it was made */
+
+/* The folder, made where it is not there. Nobody else may put anything into it. */
+static int open_folder(int root)
+{
+    struct stat status;
+    int folder;
+
+    if (mkdirat(root, FILEOPS_CLONES_FOLDER, 0700) != 0 && errno != EEXIST)
+        return -1;
+    folder = openat(root, FILEOPS_CLONES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -1;
+    if (fstat(folder, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 077) == 0)
+        return folder;
+    close(folder);
+    errno = EPERM;
+    return -1;
+}
+
+static int make_file(struct clone_place *place)
+{
+    uint64_t number[2];
+
+    if (getrandom(number, sizeof(number), 0) != sizeof(number))
+        return EIO;
+    snprintf(place->name, sizeof(place->name), "%016" PRIx64 "%08" PRIx32, number[0], (uint32_t)number[1]);
+    for (int attempt = 0;; attempt++) {
+        place->folder = open_folder(place->root);
+        if (place->folder >= 0)
+            place->file = openat(place->folder, place->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (place->file >= 0)
+            return 0;
+        const int error = errno;
+        if (place->folder >= 0)
+            close(place->folder);
+        place->folder = -1;
+        if (error != ENOENT || attempt == ATTEMPTS) {
+            place->name[0] = 0;
+            return error;
+        }
+    }
+}
 
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place)
 {
-    uint64_t number[2];
-    place->file = -1;
-    place->name[0] = 0;
-    if (getrandom(number, sizeof number, 0) != sizeof number)
-        return EIO;
-    snprintf(place->name, sizeof place->name, PREFIX "%016" PRIx64 "%08" PRIx32, number[0], (uint32_t)number[1]);
-    place->file = openat(request->destination_space->folder, place->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (place->file < 0) {
-        place->name[0] = 0;
-        return errno;
-    }
-    return 0;
+    const struct fileops_dataset *dataset = request->destination_dataset;
+    struct stat status;
+    int error = 0;
+
+    *place = (struct clone_place){.folder = -1, .file = -1};
+    place->root = open(dataset->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (place->root < 0 || fstat(place->root, &status) != 0)
+        error = errno;
+    else if (status.st_dev != dataset->device)
+        error = ESTALE;
+    if (error == 0)
+        error = make_file(place);
+    if (error != 0)
+        clone_place_end(place);
+    return error;
 }
 
-int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, const struct stat *source)
+int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, uint64_t size)
 {
-    struct fileops_space *space = request->destination_space;
-    struct stat before;
-    const mode_t mode = request->mode_bits == (mode_t)-1 ? source->st_mode & 07777 : request->mode_bits & 07777;
-    const bool replaces = !fstatat(request->directory, request->name, &before, AT_SYMLINK_NOFOLLOW);
-
-    if (replaces && (request->flags & FILEOPS_CLONE_GUARDED))
-        return EEXIST;
-    if (replaces && !S_ISREG(before.st_mode))
-        return S_ISDIR(before.st_mode) ? EISDIR : EEXIST;
-    if (fchown(place->file, request->owner, request->group) || fchmod(place->file, mode))
+    if (fchown(place->file, request->owner, request->group) != 0 || fchmod(place->file, request->mode_bits) != 0)
         return errno;
-    if (fsync(place->file))
+    if (fsync(place->file) != 0)
         return errno;
     /* The last moment at which nothing is there yet. */
-    if (request->progress && !request->progress(request->progress_context, (uint64_t)source->st_size, (uint64_t)source->st_size))
+    if (request->progress != NULL && !request->progress(request->progress_context, size, size))
         return ECANCELED;
-    if (renameat2(space->folder, place->name, request->directory, request->name,
-                  request->flags & FILEOPS_CLONE_GUARDED ? RENAME_NOREPLACE : 0))
+    if (renameat2(place->folder, place->name, request->directory, request->name, RENAME_NOREPLACE) != 0)
         return errno;
     place->name[0] = 0;
-    if (replaces && before.st_nlink == 1)
-        fileops_file_removed(space, before.st_ino, false);
-    /* It has its name. Where the folder can't be made stable by itself, all is. */
-    if (fsync(request->directory) && errno != EINVAL) {
-        const int error = errno;
-        return space_settle(space) ? error : 0;
-    }
-    return 0;
+    return fsync(request->directory) != 0 ? errno : 0;
 }
 
-bool clone_place_end(const struct fileops_clone_request *request, struct clone_place *place)
+void clone_place_end(struct clone_place *place)
 {
-    struct fileops_space *space = request->destination_space;
-    struct stat status;
-    bool removed = false;
-    if (place->name[0]) {
-        const bool known = !fstat(place->file, &status);
-        removed = !unlinkat(space->folder, place->name, 0);
-        if (removed && known)
-            fileops_file_removed(space, status.st_ino, false);
-    }
+    if (place->name[0] != 0)
+        unlinkat(place->folder, place->name, 0);
     if (place->file >= 0)
         close(place->file);
-    place->file = -1;
-    place->name[0] = 0;
-    return removed;
+    if (place->folder >= 0) {
+        close(place->folder);
+        unlinkat(place->root, FILEOPS_CLONES_FOLDER, AT_REMOVEDIR); /* not while another clone has a file in it */
+    }
+    if (place->root >= 0)
+        close(place->root);
+    *place = (struct clone_place){.root = -1, .folder = -1, .file = -1};
 }

@@ -1,21 +1,21 @@
-/* Where a clone is written before it is whole: a file in the dataset's own folder, renamed at the end. */
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Where a clone by name is written before it is whole: a file in a folder at the dataset's root, renamed at the end. (A file without a name
+ * would do too, but ZFS has the link that gives it one wait for a transaction group.) */
 #ifndef FILEOPS_CLONE_PLACE_H
 #define FILEOPS_CLONE_PLACE_H
 
 #include "clone.h"
 
-#include <sys/stat.h>
-
 struct clone_place {
-    int file;      /* -1: none */
-    char name[40]; /* in the folder `clones`; empty: none */
+    int root, folder, file; /* -1: none */
+    char name[40]; /* in the folder; empty: none */
 };
 
-/* Makes the file. */
+/* Makes the file. EPERM: the folder's name is taken by what is not ours. ESTALE: the dataset is not mounted there any more. */
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place);
-/* Makes it stable and gives it its name, unless cancelled meanwhile; what had the name is gone then. */
-int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, const struct stat *source);
-/* Removes what was not put, and closes. True: there was something, and it is gone. */
-bool clone_place_end(const struct fileops_clone_request *request, struct clone_place *place);
+/* Makes it stable and gives it its name, unless cancelled meanwhile. */
+int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, uint64_t size);
+/* Removes what was not put, and closes. */
+void clone_place_end(struct clone_place *place);
 
 #endif

@@ -1,179 +1,242 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 #include "statistics.h"
 
-#include "clone_internal.h"
-#include "space_internal.h"
+#include "dataset_internal.h"
+#include "space_query.h"
+#include "walk.h"
 
 #include <errno.h>
-#include <linux/fiemap.h>
-#include <linux/fs.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
-#include <sys/vfs.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define EXTENTS_PER_CALL 512u
+/* ZFS ends a transaction group each 5 s by itself (zfs_txg_timeout): asking no more often at most doubles that. */
+#define SECONDS_BETWEEN_SYNCS 5
 
-/* Milliseconds. Older figures of the pool are looked up again at the next look; much older ones prove nothing. */
-#define FIGURES_ARE_NEW 5000
-#define FIGURES_HOLD 60000
+#define NANOSECONDS (UINT64_C(1000) * 1000 * 1000)
 
-/* Seconds. A file changed longer ago is seldom dirty; for one that is, the kernel waits. */
-#define CHANGED_LATELY 10
-/* Seconds, for how many at once: a look that has a new clone in it. Who comes later gets an upper bound. */
-#define WAIT_FOR_A_LOOK 4
-#define MOST_WAITING 8
+/* Counts of large files that have not come to their end. */
+#define UNFINISHED 16
+static struct unfinished {
+    dev_t device;
+    uint64_t inode; /* 0: none */
+    struct timespec changed;
+    int64_t as_of;
+    struct space_figures figures; /* `done`: from the file's beginning on */
+} unfinished[UNFINISHED];
+static unsigned int unfinished_next;
+static pthread_mutex_t unfinished_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ZFS counts a file's blocks when they are in the pool (dn_used_bytes): straight after a clone or a write it has none. Waits until all
- * done before the call is counted. By the holder where it can, as asking for a hole keeps writers of a dirty file away until its
- * transaction group is over; of a clean one it costs nothing. EAGAIN: that can't be waited for. */
-static int settle_figures(struct fileops_space *space, int file)
+static int64_t seconds_of(clockid_t clock)
 {
-    struct statfs file_system;
     struct timespec now;
-    struct stat status;
-    if (fstatfs(file, &file_system) || fstat(file, &status) || clock_gettime(CLOCK_REALTIME, &now))
-        return errno;
-    if (file_system.f_type != ZFS_SUPER_MAGIC)
-        return 0;
-    const bool lately = now.tv_sec - status.st_ctim.tv_sec < CHANGED_LATELY, holder = space && atomic_load(&space->has_holder);
-    const bool by_holder = holder && lately && !space_settled_since(space, &status.st_ctim);
-    if (by_holder && !space_settle(space))
-        return 0;
-    /* An empty file is not waited for by the kernel. */
-    if (clone_kernel_settles() && (status.st_size || status.st_blocks <= 1))
-        return lseek(file, 0, SEEK_HOLE) < 0 && errno != ENXIO ? errno : 0;
-    return holder && !by_holder && !space_settle(space) ? 0 : EAGAIN;
+
+    clock_gettime(clock, &now);
+    return now.tv_sec;
 }
 
-/* File systems that tell which extents are shared (XFS, btrfs; not OpenZFS). EOPNOTSUPP: this does not. */
-static int read_extents(int file, uint64_t *unique)
+static bool is_same(const struct unfinished *one, const struct stat *status)
 {
-    const size_t size = sizeof(struct fiemap) + EXTENTS_PER_CALL * sizeof(struct fiemap_extent);
-    struct fiemap *map = calloc(1, size);
-    uint64_t at = 0;
-    bool last = false;
-    int error = map ? 0 : ENOMEM;
-    *unique = 0;
-    while (!error && !last) {
-        map->fm_start = at;
-        map->fm_length = FIEMAP_MAX_OFFSET - at;
-        map->fm_flags = FIEMAP_FLAG_SYNC;
-        map->fm_extent_count = EXTENTS_PER_CALL;
-        if (ioctl(file, FS_IOC_FIEMAP, map)) {
-            error = errno;
-            break;
+    return one->inode == status->st_ino && one->device == status->st_dev && memcmp(&one->changed, &status->st_ctim, sizeof(one->changed)) == 0;
+}
+
+/* What was counted of the file before, taken out; from its beginning where nothing was. */
+static struct unfinished take_unfinished(const struct stat *status)
+{
+    struct unfinished taken = {.device = status->st_dev, .inode = status->st_ino, .changed = status->st_ctim, .as_of = -1};
+
+    pthread_mutex_lock(&unfinished_lock);
+    for (unsigned int i = 0; i < UNFINISHED; i++)
+        if (is_same(&unfinished[i], status)) {
+            taken = unfinished[i];
+            unfinished[i].inode = 0;
         }
-        last = map->fm_mapped_extents == 0;
-        for (unsigned i = 0; i < map->fm_mapped_extents; i++) {
-            const struct fiemap_extent *extent = &map->fm_extents[i];
-            if (!(extent->fe_flags & FIEMAP_EXTENT_SHARED))
-                *unique += extent->fe_length;
-            last = last || (extent->fe_flags & FIEMAP_EXTENT_LAST);
-            at = extent->fe_logical + extent->fe_length;
-        }
+    pthread_mutex_unlock(&unfinished_lock);
+    return taken;
+}
+
+static void keep_unfinished(const struct unfinished *count)
+{
+    pthread_mutex_lock(&unfinished_lock);
+    unfinished[unfinished_next++ % UNFINISHED] = *count;
+    pthread_mutex_unlock(&unfinished_lock);
+}
+
+/* Whether it is time to wait for the pool again. */
+static bool may_sync(struct fileops_dataset *dataset)
+{
+    const int64_t now = seconds_of(CLOCK_MONOTONIC);
+
+    pthread_mutex_lock(&dataset->lock);
+    const bool may = dataset->sync_asked == 0 || now - dataset->sync_asked >= SECONDS_BETWEEN_SYNCS;
+    if (may)
+        dataset->sync_asked = now;
+    pthread_mutex_unlock(&dataset->lock);
+    return may;
+}
+
+/* Since when, at least, what is told is so: now for a file without changes, else since its transaction group was seen first. */
+static int64_t as_of(struct fileops_dataset *dataset, const struct space_figures *figures, int64_t now)
+{
+    int64_t since;
+
+    pthread_mutex_lock(&dataset->lock);
+    if (dataset->synced_group != figures->group) {
+        dataset->synced_group = figures->group;
+        dataset->synced_group_since = now;
     }
-    free(map);
-    return error;
+    since = figures->dirty ? dataset->synced_group_since : now;
+    pthread_mutex_unlock(&dataset->lock);
+    return since;
 }
 
-static bool is_same(const struct space_cloned *one, const struct space_cloned *other)
+static void add(struct space_figures *sum, const struct space_figures *more)
 {
-    return one->taken == other->taken && one->shared == other->shared;
+    sum->done += more->done;
+    sum->allocated += more->allocated;
+    sum->shared += more->shared;
+    sum->snapshot += more->snapshot;
+    sum->deduplicated += more->deduplicated;
 }
 
-/* Whether the books and the pool agreed on what is shared at the last look, and nothing was shared or overwritten since. */
-static bool agrees(const struct fileops_space *space, int64_t age)
+/* Counts on, for a second at most. EOPNOTSUPP: nobody can tell. */
+static int count_on(struct fileops_dataset *dataset, int file, const struct stat *status, struct unfinished *count)
 {
-    return space->figures_time && age < FIGURES_HOLD && !space->unshared_bytes && is_same(&space->begun, &space->over) &&
-           is_same(&space->over, &space->figures_over);
-}
+    const uint64_t size = (uint64_t)status->st_size;
+    struct space_figures figures;
+    int error = space_query(file, count->figures.done, size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
 
-/* A file that has just become a clone, or the source of one, is worth a look. The thread of the books has it, and does not look more often
- * for that. */
-static void wait_for_a_look(struct fileops_space *space, uint64_t inode, const struct timespec *changed)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    if (!space->has_thread || !atomic_load(&space->has_holder) || until.tv_sec - changed->tv_sec >= CHANGED_LATELY)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += WAIT_FOR_A_LOOK;
-    pthread_mutex_lock(&space->state);
-    const bool wait = space->exact && space->waiting_for_a_look < MOST_WAITING && fileops_share_map_shared_of(space->map, inode) &&
-                      !agrees(space, space_milliseconds() - space->figures_time);
-    space->waiting_for_a_look += wait;
-    if (wait) {
-        space->figures_wanted = true;
-        pthread_mutex_unlock(&space->state);
-        space_wake(space);
-        pthread_mutex_lock(&space->state);
-        while (!agrees(space, space_milliseconds() - space->figures_time) &&
-               !pthread_cond_clockwait(&space->calm, &space->state, CLOCK_MONOTONIC, &until))
-            ;
-        space->waiting_for_a_look--;
+    if (error == 0 && figures.dirty && may_sync(dataset)) {
+        lseek(file, 0, SEEK_HOLE); /* waits for the transaction group of a file with changes (zfs_dmu_offset_next_sync) */
+        error = space_query(file, count->figures.done, size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
     }
-    pthread_mutex_unlock(&space->state);
+    if (error != 0)
+        return error;
+    if (count->as_of < 0)
+        count->as_of = as_of(dataset, &figures, seconds_of(CLOCK_REALTIME));
+    add(&count->figures, &figures);
+    return 0;
 }
 
-/* What the books know. Exact when they and the pool agreed on what is shared at the last look, and nothing was shared or overwritten
- * since: then nothing is shared that they do not know of. Nothing is asked here; the next look is. */
-static void read_books(struct fileops_space *space, const struct fileops_ledger_file *row, struct fileops_statistics *statistics)
+/* Shared blocks of the file, as far as they are known. */
+static int count_shared(struct fileops_dataset *dataset, int file, const struct stat *status, struct fileops_statistics *statistics)
 {
-    pthread_mutex_lock(&space->state);
-    const int64_t age = space_milliseconds() - space->figures_time;
-    const struct fileops_held figures = space->figures;
-    const bool agree = agrees(space, age);
-    if (!agree || age > FIGURES_ARE_NEW)
-        space->figures_wanted = true;
-    const struct known_file *file = space_find(space, row->inode);
-    /* One with a used inode number. */
-    if (file && !space_is_same_file(row, &file->row))
-        file = NULL;
-    const uint64_t all = fileops_share_map_bytes(space->map), shared = fileops_share_map_shared_of(space->map, row->inode);
-    statistics->reserved = file && file->row.thick ? file->row.promised : 0;
-    if (agree && figures.shared == 0 && all == 0) {
-        statistics->unique_exact = true;
-    } else if (agree && space->exact) {
-        statistics->unique_exact = figures.shared == all;
-        statistics->unique = statistics->allocated > shared ? statistics->allocated - shared : 0;
-        /* Compressed blocks take less than they say: not exact, and no bound either way. */
-        if (!statistics->unique_exact)
-            statistics->unique = statistics->allocated;
-    }
-    pthread_mutex_unlock(&space->state);
+    struct unfinished count = take_unfinished(status);
+    const int error = count_on(dataset, file, status, &count);
+    const struct space_figures *figures = &count.figures;
+
+    if (error != 0)
+        return error;
+    statistics->unique_exact = figures->done >= statistics->total;
+    if (statistics->unique_exact)
+        statistics->allocated = figures->allocated;
+    else
+        keep_unfinished(&count);
+    statistics->unique = statistics->allocated > figures->shared ? statistics->allocated - figures->shared : 0;
+    statistics->snapshot = figures->snapshot;
+    statistics->deduplicated = figures->deduplicated;
+    statistics->as_of = (uint64_t)count.as_of;
+    return 0;
 }
 
-int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics)
+int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
 {
-    struct fileops_ledger_file row;
     struct stat status;
-    uint64_t unique = 0;
-    int error = 0;
 
     *statistics = (struct fileops_statistics){0};
-    if (fstat(file, &status))
+    if (fstat(file, &status) != 0)
         return errno;
     if (!S_ISREG(status.st_mode))
         return EISDIR;
-    error = settle_figures(space, file);
-    if (!error && space)
-        wait_for_a_look(space, status.st_ino, &status.st_ctim);
-    if (!error && fstat(file, &status))
-        error = errno;
-    if (error)
-        return error;
     statistics->total = (uint64_t)status.st_size;
-    statistics->allocated = (uint64_t)status.st_blocks * 512;
-    statistics->unique = statistics->allocated;
-    if (space) {
-        error = space_identify(space, file, &row, &status);
-        if (!error)
-            read_books(space, &row, statistics);
-    }
-    if (!error && !statistics->unique_exact && !read_extents(file, &unique)) {
-        statistics->unique = unique;
+    statistics->allocated = statistics->unique = (uint64_t)status.st_blocks * 512;
+    statistics->reserved = fileops_dataset_is_thick(dataset) ? statistics->total : 0;
+    statistics->as_of = (uint64_t)seconds_of(CLOCK_REALTIME);
+    if (statistics->total == 0) {
         statistics->unique_exact = true;
+        return 0;
+    }
+    const int error = count_shared(dataset, file, &status, statistics);
+    return error == EOPNOTSUPP ? 0 : error;
+}
+
+/* All of a file, added to the dataset's. */
+static int count_file(void *context, const struct walk_file *found)
+{
+    struct fileops_dataset *dataset = context;
+    struct space_figures sum = {0}, figures;
+    int error = 0;
+
+    if (dataset_is_unused(dataset))
+        return ECANCELED;
+    const int file = openat(found->folder, found->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return errno == ENOENT ? 0 : errno;
+    const uint64_t size = (uint64_t)found->status.st_size;
+    while (error == 0 && sum.done < size) {
+        error = space_query(file, sum.done, size, NANOSECONDS, &figures);
+        if (error == 0 && figures.done == 0)
+            error = EIO;
+        add(&sum, &figures);
+    }
+    close(file);
+    pthread_mutex_lock(&dataset->lock);
+    dataset->shared.shared += sum.shared;
+    dataset->shared.snapshot += sum.snapshot;
+    dataset->shared.deduplicated += sum.deduplicated;
+    pthread_mutex_unlock(&dataset->lock);
+    return error;
+}
+
+/* What is shared in an open transaction group is in no table yet. A file with a change has its end waited for (zfs_dmu_offset_next_sync). On a full
+ * pool there is none, and what was shared last may be left out. */
+static void wait_for_group(const char *root)
+{
+    const int file = open(root, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (file < 0)
+        return;
+    if (pwrite(file, "", 1, 0) == 1)
+        lseek(file, 0, SEEK_HOLE);
+    close(file);
+}
+
+static void *count_dataset(void *argument)
+{
+    struct fileops_dataset *dataset = argument;
+
+    wait_for_group(dataset->root);
+    const int error = walk_files(dataset->root, count_file, dataset);
+    pthread_mutex_lock(&dataset->lock);
+    dataset->counting_shared = false;
+    dataset->shared_error = error;
+    dataset->shared.complete = error == 0;
+    pthread_mutex_unlock(&dataset->lock);
+    fileops_dataset_put(dataset);
+    return NULL;
+}
+
+int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared)
+{
+    pthread_mutex_lock(&dataset->lock);
+    const bool begins = !dataset->counting_shared && (restart || (!dataset->shared.complete && dataset->shared_error == 0));
+    int error = begins || dataset->counting_shared ? 0 : dataset->shared_error;
+    if (begins) {
+        dataset->shared = (struct fileops_dataset_shared){.as_of = (uint64_t)seconds_of(CLOCK_REALTIME)};
+        dataset->shared_error = 0;
+        dataset->counting_shared = true;
+    }
+    *shared = dataset->shared;
+    pthread_mutex_unlock(&dataset->lock);
+    if (begins)
+        error = dataset_in_background(dataset, count_dataset);
+    if (begins && error != 0) {
+        pthread_mutex_lock(&dataset->lock);
+        dataset->counting_shared = false;
+        dataset->shared_error = error;
+        pthread_mutex_unlock(&dataset->lock);
     }
     return error;
 }

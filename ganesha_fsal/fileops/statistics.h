@@ -1,26 +1,26 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* What a file takes. */
 #ifndef FILEOPS_STATISTICS_H
 #define FILEOPS_STATISTICS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct fileops_space;
+#include "dataset.h"
 
 struct fileops_statistics {
-    uint64_t total;     /* its size */
-    uint64_t allocated; /* bytes of its blocks, shared ones in full (st_blocks) */
-    uint64_t unique;    /* of these, what no other file shares */
-    bool unique_exact;  /* false: `unique` is an upper bound: blocks may be shared that the books do not know of, or they were
-                         * changed since the pool was asked last (within seconds it is asked again) */
-    uint64_t reserved;  /* what is promised to it; 0: thin */
+    uint64_t total;     /* bytes: its size */
+    uint64_t allocated; /* bytes of its blocks as st_blocks counts them: compressed, with all copies, shared ones in full */
+    uint64_t unique;    /* of these, what no other file or zvol shares by block cloning */
+    bool unique_exact;  /* false: `unique` is an upper bound: the module can't tell, or has not counted all of the file yet */
+    uint64_t snapshot;  /* of the allocated: a snapshot also holds them */
+    uint64_t deduplicated; /* of the allocated: deduplicated, and who else has them is not known */
+    uint64_t reserved;  /* its size in a thick dataset, else 0 */
+    uint64_t as_of;     /* seconds since 1970: what is told was so then or later, and is in the pool */
 };
 
-/* Reads them for an open file. `space` NULL: no books, nothing is known to be shared. EISDIR: no regular file.
- *
- * What was written, freed or cloned before the call is in the figures: for that it waits until it is in the pool, some tenths of a second
- * where the file was changed in the last seconds; and for an exact `unique` of a new clone 4 s more at most. EAGAIN: it could not be
- * waited for, as zfs(8) does not answer, and the kernel does not wait (zfs_dmu_offset_next_sync). */
-int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics);
+/* Counting takes no longer than that for one call; the next one for the file goes on where it ended. */
+#define FILEOPS_STATISTICS_SECONDS 1
+
+/* Reads them for an open file. The figures are of the last synced state of the pool. Where the file has changes beyond it, that is waited for, but
+ * not more often than each 5 s in one dataset. EISDIR: no regular file. */
+int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
 
 #endif

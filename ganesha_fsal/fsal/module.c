@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these two where it would
+ * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these where it would
  * call FSAL_VFS's (meson.build).
  */
 #include "config.h"
@@ -8,8 +8,7 @@
 #include "fsal.h"
 #include "fsal_convert.h"
 
-#include "books.h"
-#include "hidden.h"
+#include "exports.h"
 #include "leaf.h"
 #include "places.h"
 #include "space.h"
@@ -18,14 +17,16 @@
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations);
 fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
                                   const struct fsal_up_vector *up_ops);
+fsal_status_t zvaai_update_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
+                                  struct fsal_export *original, struct fsal_module *updated_super);
 
 /* What clients do with objects. */
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 {
     vfs_handle_ops_init(operations);
-    hidden_operations_init(operations);
     space_operations_init(operations);
     leaf_operations_init(operations);
+    exports_init();
 }
 
 /* The first byte of FSAL_VFS's handles (os/linux/handle_syscalls.c). */
@@ -46,32 +47,14 @@ static bool is_forged(const struct gsh_buffdesc *wire)
 static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
                                          struct fsal_attrlist *attributes)
 {
-    struct fsal_attrlist own;
-    struct fsal_attrlist *found = attributes != NULL ? attributes : &own;
-    enum hidden hidden;
-    fsal_status_t status;
-
     if (is_forged(wire))
         return fsalstat(ERR_FSAL_BADHANDLE, 0);
-    fsal_prepare_attrs(&own, ATTRS_POSIX);
-    status = vfs_create_handle(export, wire, object, found);
-    if (FSAL_IS_ERROR(status))
-        goto exit;
-    hidden = hidden_is_object(*object, found);
-    if (hidden != HIDDEN_NO) {
-        (*object)->obj_ops->release(*object);
-        *object = NULL;
-        status = hidden == HIDDEN_YES ? fsalstat(ERR_FSAL_STALE, ESTALE) : fsalstat(ERR_FSAL_DELAY, EAGAIN);
-    }
-exit:
-    fsal_release_attrs(&own);
-    return status;
+    return vfs_create_handle(export, wire, object, attributes);
 }
 
 fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
                                   const struct fsal_up_vector *up_ops)
 {
-    struct fileops_space *space;
     struct fsal_export *export;
     fsal_status_t status;
     int error;
@@ -84,11 +67,24 @@ fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, 
     export = op_ctx->fsal_export;
     export->exp_ops.create_handle = zvaai_create_handle;
     leaf_export_init(export);
-    error = books_use(export, export->root_fs, &space);
+    space_export_init(export);
+    error = exports_add(export, parse_node, errors);
     if (error != 0) {
         export->exp_ops.release(export);
         op_ctx->fsal_export = NULL;
         status = fsalstat(posix2fsal_error(error), error);
     }
     return status;
+}
+
+fsal_status_t zvaai_update_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
+                                  struct fsal_export *original, struct fsal_module *updated_super)
+{
+    const fsal_status_t status = vfs_update_export(module, parse_node, errors, original, updated_super);
+    int error;
+
+    if (FSAL_IS_ERROR(status))
+        return status;
+    error = exports_update(original, parse_node, errors);
+    return fsalstat(error == 0 ? ERR_FSAL_NO_ERROR : posix2fsal_error(error), error);
 }

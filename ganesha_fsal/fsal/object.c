@@ -27,17 +27,18 @@ static struct bucket *bucket_of(uint64_t inode)
     return &buckets[(inode ^ inode >> 8) & (BUCKETS - 1)];
 }
 
-static bool found(const struct bucket *bucket, const struct fileops_space *space, uint64_t inode)
+/* With the bucket's lock. */
+static struct zvaai_object *find(const struct bucket *bucket, const struct fileops_dataset *dataset, uint64_t inode)
 {
     const struct glist_head *node;
 
     for (node = bucket->objects.next; node != &bucket->objects; node = node->next) {
-        const struct zvaai_object *object = container_of(node, struct zvaai_object, living);
+        struct zvaai_object *object = container_of(node, struct zvaai_object, living);
 
-        if (object->space == space && object->vfs.obj_handle.fileid == inode)
-            return true;
+        if (object->dataset == dataset && object->vfs.obj_handle.fileid == inode)
+            return object;
     }
-    return false;
+    return NULL;
 }
 
 void object_begin(struct zvaai_object *object)
@@ -52,27 +53,31 @@ void object_begin(struct zvaai_object *object)
 bool object_end(struct zvaai_object *object)
 {
     struct bucket *bucket = bucket_of(object->vfs.obj_handle.fileid);
-    bool last;
+    struct zvaai_object *other;
 
     pthread_mutex_lock(&bucket->lock);
     glist_del(&object->living);
-    last = !found(bucket, object->space, object->vfs.obj_handle.fileid);
+    other = find(bucket, object->dataset, object->vfs.obj_handle.fileid);
+    if (other != NULL)
+        other->nameless = other->nameless || object->nameless;
     pthread_mutex_unlock(&bucket->lock);
-    return last;
+    return other == NULL && object->nameless;
 }
 
-struct fileops_space *fsal_zvaai_space(struct fsal_obj_handle *leaf)
-{
-    return zvaai_object(leaf)->space;
-}
-
-bool object_in_use(const struct fileops_space *space, uint64_t inode)
+bool object_mark_nameless(const struct fileops_dataset *dataset, uint64_t inode)
 {
     struct bucket *bucket = bucket_of(inode);
-    bool result;
+    struct zvaai_object *object;
 
     pthread_mutex_lock(&bucket->lock);
-    result = found(bucket, space, inode);
+    object = find(bucket, dataset, inode);
+    if (object != NULL)
+        object->nameless = true;
     pthread_mutex_unlock(&bucket->lock);
-    return result;
+    return object != NULL;
+}
+
+struct fileops_dataset *fsal_zvaai_dataset(struct fsal_obj_handle *leaf)
+{
+    return zvaai_object(leaf)->dataset;
 }

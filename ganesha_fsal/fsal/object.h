@@ -5,14 +5,15 @@
 #include "fsal.h"
 #include "vfs_methods.h"
 
-struct fileops_space;
+struct fileops_dataset;
 
 /* FSAL_VFS's object with what is ours behind it: vfs.handle points at `wire`. */
 struct zvaai_object {
     struct vfs_fsal_obj_handle vfs;
     vfs_file_handle_t wire;
-    struct fileops_space *space; /* the books of its file system; NULL: it has none */
-    struct glist_head living;    /* in the table of objects in use; regular files only */
+    struct fileops_dataset *dataset; /* of its file system, with a reference; NULL: another FSAL's */
+    struct glist_head living;        /* in the table of objects in use; regular files only */
+    bool nameless;                   /* no name leads to the file any more; guarded by the table's lock */
 };
 
 static inline struct zvaai_object *zvaai_object(struct fsal_obj_handle *object)
@@ -21,12 +22,13 @@ static inline struct zvaai_object *zvaai_object(struct fsal_obj_handle *object)
 }
 
 /*
- * Objects of regular files in use, by their books and inode number. A file without a name stays as long as it has one: whoever
- * has it open has an object of it.
+ * Objects of regular files in use, by their dataset and inode number. A file without a name stays as long as it has one: whoever
+ * has it open has an object of it. Each takes one mutex.
  */
 void object_begin(struct zvaai_object *object);
-/* Returns whether it was the last one of its file. */
+/* Returns whether it was the last one of a file without a name. */
 bool object_end(struct zvaai_object *object);
-bool object_in_use(const struct fileops_space *space, uint64_t inode);
+/* No name leads to the file any more. False: nobody has an object of it. */
+bool object_mark_nameless(const struct fileops_dataset *dataset, uint64_t inode);
 
 #endif

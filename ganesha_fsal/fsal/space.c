@@ -5,47 +5,85 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "../fileops/growth.h"
-#include "../fileops/space.h"
-#include "books.h"
+#include "../fileops/changes.h"
+#include "../fileops/interlock.h"
+#include "../fileops/retry.h"
+#include "file_systems.h"
 #include "fsal_convert.h"
 #include "object.h"
 
-#define SECONDS_BETWEEN_REFUSALS 5 /* in the log */
-
-/* What is below: FSAL_VFS's own and those of hidden.c. Set once, before the first export is made. */
+/* FSAL_VFS's own, which these call. Set once, before the first export is made. */
 static struct fsal_obj_ops below;
+static fsal_status_t (*below_dynamic_info)(struct fsal_export *export, struct fsal_obj_handle *object, fsal_dynamicfsinfo_t *info);
 
 static fsal_status_t from_errno(int error)
 {
-    return fsalstat(error == EOPNOTSUPP ? ERR_FSAL_NOTSUPP : posix2fsal_error(error), error);
+    return fsalstat(error == EOPNOTSUPP ? ERR_FSAL_NOTSUPP : posix2fsal_error(error == EDQUOT ? ENOSPC : error), error);
 }
 
-/* ZFS refuses bursts by ENOSPC though space is held for the file: then the books wait for the pool, and it is to be tried again. */
-static bool again(struct fileops_space *space, struct fileops_change *change, fsal_status_t status, unsigned attempt)
+static bool has_no_space(fsal_status_t status)
 {
-    return status.major == ERR_FSAL_NOSPC && fileops_change_retry(space, change, attempt) == 0;
+    return status.major == ERR_FSAL_NOSPC || status.major == ERR_FSAL_DQUOT;
 }
 
-/* An error for fileops_change_end(): 0 only when all was done. */
-static int change_error(fsal_status_t status)
-{
-    if (FSAL_IS_SUCCESS(status))
-        return 0;
-    return status.minor != 0 ? status.minor : EIO;
-}
-
-/* As fstat(2) tells it: clones into the file lock it by that. */
 static dev_t device_of(const struct fsal_obj_handle *object)
 {
     return makedev((unsigned int)object->fs->dev.major, (unsigned int)object->fs->dev.minor);
+}
+
+static struct fileops_dataset *dataset_of(struct fsal_obj_handle *object)
+{
+    return object->type == REGULAR_FILE ? zvaai_object(object)->dataset : NULL;
+}
+
+/* The present size; UINT64_MAX where it can't be read. */
+static uint64_t size_of(struct fsal_obj_handle *object)
+{
+    struct fsal_attrlist attributes;
+    uint64_t size = UINT64_MAX;
+
+    fsal_prepare_attrs(&attributes, ATTR_SIZE);
+    if (!FSAL_IS_ERROR(below.getattrs(object, &attributes)))
+        size = attributes.filesize;
+    fsal_release_attrs(&attributes);
+    return size;
+}
+
+/* Admits what may make the file `end` bytes large. */
+static int begin(struct fsal_obj_handle *object, uint64_t end, struct admission_change *change)
+{
+    struct fileops_dataset *dataset = dataset_of(object);
+    int error = fileops_growth_begin(dataset, object->fileid, end, change);
+    uint64_t size;
+
+    if (error != ENODATA)
+        return error;
+    size = size_of(object);
+    error = size == UINT64_MAX ? ESTALE : fileops_growth_count(dataset, object->fileid, size);
+    return error != 0 ? error : fileops_growth_begin(dataset, object->fileid, end, change);
+}
+
+/* `kept`: the file is as large as it was admitted. */
+static void end(struct fsal_obj_handle *object, const struct admission_change *change, bool kept)
+{
+    if (change->entered)
+        fileops_growth_end(dataset_of(object), change, kept ? UINT64_MAX : size_of(object));
+}
+
+/* Whether what failed with the status is to be tried again; if no longer, the status says so to the client. */
+static bool again(struct fsal_obj_handle *object, fsal_status_t *status, struct fileops_retry *retry)
+{
+    if (!has_no_space(*status))
+        return false;
+    if (fileops_may_retry(dataset_of(object), ENOSPC, retry))
+        return true;
+    *status = retry->exhausted ? fsalstat(ERR_FSAL_DELAY, EAGAIN) : from_errno(ENOSPC);
+    return false;
 }
 
 /* vfs_write2() calls back before it returns; what it says is kept here. */
@@ -54,18 +92,6 @@ static void keep_status(struct fsal_obj_handle *object, fsal_status_t status, vo
     (void)object;
     (void)io;
     *(fsal_status_t *)kept = status;
-}
-
-/* A guest stops for want of space: whose word that was is asked first. */
-static void log_refusal(const struct fsal_obj_handle *object, int error, const char *why)
-{
-    static _Atomic time_t last;
-    const time_t now = time(NULL);
-
-    if (error != ENOSPC || now - last < SECONDS_BETWEEN_REFUSALS)
-        return;
-    last = now;
-    LogWarn(COMPONENT_FSAL, "%s: no space for a write of file %" PRIu64 ", %s", object->fs->path, object->fileid, why);
 }
 
 static uint64_t length_of(const struct fsal_io_arg *io)
@@ -77,87 +103,60 @@ static uint64_t length_of(const struct fsal_io_arg *io)
     return length;
 }
 
-/*
- * What comes before a change that may make a file `end` bytes large: in a dataset whose files are thick by default it is promised first, or stays
- * as it is. A file that nothing can open any more has no name, and goes with who uses it.
- */
-static int promise(struct fsal_obj_handle *object, uint64_t end, bool in_steps)
-{
-    struct fileops_space *space = zvaai_object(object)->space;
-    fsal_errors_t open_error = ERR_FSAL_NO_ERROR;
-    int error, fd;
-
-    if (!fileops_growth_needs_promise(space, object->fileid, end))
-        return 0;
-    fd = vfs_fsal_open(&zvaai_object(object)->vfs, O_RDONLY, &open_error);
-    if (fd < 0)
-        return fd == -ESTALE || fd == -ENOENT ? 0 : -fd;
-    error = fileops_promise_growth(space, fd, end, in_steps);
-    close(fd);
-    return error;
-}
-
 static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_cb done, struct fsal_io_arg *io, void *argument)
 {
-    struct fileops_space *space = zvaai_object(object)->space;
-    struct fileops_change change;
-    fsal_status_t status;
     const bool stable = io->fsal_stable;
+    const uint64_t length = length_of(io);
+    struct fileops_retry retry = { 0 };
+    struct admission_change change;
+    fsal_status_t status;
     int error;
 
-    if (space == NULL) {
+    if (dataset_of(object) == NULL) {
         below.write2(object, bypass, done, io, argument);
         return;
     }
-    error = promise(object, io->offset + length_of(io), true);
-    if (error == 0)
-        error = fileops_change_begin(space, object->fileid, FILEOPS_WRITE, io->offset, length_of(io), &change);
+    error = begin(object, io->offset + length, &change);
     if (error != 0) {
-        log_refusal(object, error, "as what is left is promised to others, or can't be promised to it");
         done(object, from_errno(error), io, argument);
         return;
     }
-    for (unsigned attempt = 0;; attempt++) {
+    do {
         io->fsal_stable = stable;
-        fileops_growth_begin(device_of(object), object->fileid, false);
         below.write2(object, bypass, keep_status, io, &status);
-        fileops_growth_end(device_of(object), object->fileid);
-        if (!again(space, &change, status, attempt))
-            break;
-    }
-    error = change_error(status);
-    log_refusal(object, error, "as the file system says");
-    /* A write that was cut short is a success here, but did not replace all blocks. */
-    if (error == 0 && io->io_amount < length_of(io))
-        error = EIO;
-    fileops_change_end(space, &change, error);
+    } while (again(object, &status, &retry));
+    end(object, &change, FSAL_IS_SUCCESS(status) && io->io_amount == length);
     done(object, status, io, argument);
+}
+
+/* A size is set: blocks beyond it are freed, or the file grows. */
+static fsal_status_t set_size(struct fsal_obj_handle *object, bool bypass, struct state_t *state, struct fsal_attrlist *attributes)
+{
+    struct fileops_retry retry = { 0 };
+    struct admission_change change;
+    fsal_status_t status;
+    int error = begin(object, attributes->filesize, &change);
+
+    if (error != 0)
+        return from_errno(error);
+    error = fileops_freeing_begin(device_of(object), object->fileid);
+    status = from_errno(error);
+    if (error == 0) {
+        do {
+            status = below.setattr2(object, bypass, state, attributes);
+        } while (again(object, &status, &retry));
+        fileops_freeing_end(device_of(object), object->fileid);
+    }
+    end(object, &change, false);
+    return status;
 }
 
 static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, struct state_t *state,
                                    struct fsal_attrlist *attributes)
 {
-    struct fileops_space *space = object->type == REGULAR_FILE ? zvaai_object(object)->space : NULL;
-    struct fileops_change change;
-    fsal_status_t status;
-    int error;
-
-    if (space == NULL || !FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE))
+    if (dataset_of(object) == NULL || !FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE))
         return below.setattr2(object, bypass, state, attributes);
-    error = promise(object, attributes->filesize, false);
-    if (error == 0)
-        error = fileops_change_begin(space, object->fileid, FILEOPS_TRUNCATE, attributes->filesize, 0, &change);
-    if (error != 0)
-        return from_errno(error);
-    for (unsigned attempt = 0;; attempt++) {
-        fileops_growth_begin(device_of(object), object->fileid, false);
-        status = below.setattr2(object, bypass, state, attributes);
-        fileops_growth_end(device_of(object), object->fileid);
-        if (!again(space, &change, status, attempt))
-            break;
-    }
-    fileops_change_end(space, &change, change_error(status));
-    return status;
+    return set_size(object, bypass, state, attributes);
 }
 
 /* What a name in a directory means right now. False: nothing, or no regular file. */
@@ -180,134 +179,77 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
                                 bool *caller_perm_check, struct fsal_attrlist *parent_before,
                                 struct fsal_attrlist *parent_after)
 {
-    struct fileops_space *space = zvaai_object(object)->space;
-    struct fileops_change change;
-    struct stat found = { 0 };
+    struct stat found = { .st_ino = object->fileid };
+    struct admission_change change = { 0 };
+    struct fsal_obj_handle *emptied;
     fsal_status_t status;
-    uint64_t inode = object->fileid;
-    bool counted = space != NULL && (flags & FSAL_O_TRUNC) != 0;
-    int error;
+    bool truncates = zvaai_object(object)->dataset != NULL && (flags & FSAL_O_TRUNC) != 0;
 
-    if (counted && name != NULL) {
-        counted = look(object, name, &found);
-        inode = found.st_ino;
-    }
-    if (counted) {
-        error = fileops_change_begin(space, inode, FILEOPS_TRUNCATE, 0, 0, &change);
-        if (error != 0)
-            return from_errno(error);
-    }
+    if (truncates && name != NULL)
+        truncates = look(object, name, &found);
+    if (truncates && fileops_freeing_begin(device_of(object), found.st_ino) != 0)
+        return from_errno(EBUSY);
+    if (truncates)
+        (void)fileops_growth_begin(zvaai_object(object)->dataset, found.st_ino, 0, &change);
     status = below.open2(object, state, flags, mode, name, attributes_in, verifier, opened, attributes_out, caller_perm_check,
                          parent_before, parent_after);
-    if (counted) {
-        error = change_error(status);
-        /* The name was given to another file meanwhile: that one's blocks stay counted. */
-        if (error == 0 && name != NULL && (*opened)->fileid != inode)
-            error = ESTALE;
-        fileops_change_end(space, &change, error);
-    }
+    if (truncates)
+        fileops_freeing_end(device_of(object), found.st_ino);
+    emptied = name != NULL ? *opened : object;
+    if (change.entered) /* the name may have been given to another file meanwhile: then it stays admitted */
+        fileops_growth_end(zvaai_object(object)->dataset, &change,
+                           FSAL_IS_SUCCESS(status) && emptied->fileid == found.st_ino ? size_of(emptied) : UINT64_MAX);
     return status;
 }
 
 static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t *state, fsal_openflags_t flags)
 {
-    struct fileops_space *space = zvaai_object(object)->space;
-    struct fileops_change change;
+    struct admission_change change;
     fsal_status_t status;
     int error;
 
-    if (space == NULL || (flags & FSAL_O_TRUNC) == 0)
+    if (dataset_of(object) == NULL || (flags & FSAL_O_TRUNC) == 0)
         return below.reopen2(object, state, flags);
-    error = fileops_change_begin(space, object->fileid, FILEOPS_TRUNCATE, 0, 0, &change);
+    error = begin(object, 0, &change);
     if (error != 0)
         return from_errno(error);
-    status = below.reopen2(object, state, flags);
-    fileops_change_end(space, &change, change_error(status));
-    return status;
-}
-
-/* Makes the file `end` bytes large unless it is: with all others who could make it larger kept away. */
-static fsal_status_t extend_alone(struct fsal_obj_handle *object, struct state_t *state, int fd, uint64_t end)
-{
-    struct fsal_attrlist attributes;
-    struct stat found;
-    fsal_status_t status;
-    int error = fileops_growth_begin(device_of(object), object->fileid, true);
-
-    if (error != 0)
-        return from_errno(error);
-    status = from_errno(fstat(fd, &found) != 0 ? errno : 0);
-    if (FSAL_IS_SUCCESS(status) && (uint64_t)found.st_size < end) {
-        fsal_prepare_attrs(&attributes, 0);
-        attributes.valid_mask = ATTR_SIZE;
-        attributes.filesize = end;
-        status = below.setattr2(object, false, state, &attributes);
-        fsal_release_attrs(&attributes);
-    }
-    fileops_growth_end(device_of(object), object->fileid);
+    error = fileops_freeing_begin(device_of(object), object->fileid);
+    status = error != 0 ? from_errno(error) : below.reopen2(object, state, flags);
+    if (error == 0)
+        fileops_freeing_end(device_of(object), object->fileid);
+    end(object, &change, false);
     return status;
 }
 
 /*
- * ALLOCATE (RFC 7862 15.1) promises that later writes don't fail for want of space. fallocate(2) on ZFS promises nothing, so that it is
- * the books that do, for the file as a whole up to the end of the range, or nobody.
+ * ALLOCATE (RFC 7862 15.1) promises that later writes don't fail for want of space. ZFS can't promise that for a range of a file, and fallocate(2) on it only
+ * looks whether there is room now.
  */
-static fsal_status_t allocate_promised(struct fsal_obj_handle *object, struct state_t *state, uint64_t end)
-{
-    struct fileops_space *space = zvaai_object(object)->space;
-    struct fileops_change change;
-    fsal_status_t status;
-    fsal_errors_t open_error = ERR_FSAL_NO_ERROR;
-    int error;
-    const int fd = vfs_fsal_open(&zvaai_object(object)->vfs, O_RDWR, &open_error);
-
-    if (fd < 0)
-        return fsalstat(open_error, -fd);
-    error = fileops_reserve_size(space, fd, end);
-    if (error == 0)
-        error = fileops_change_begin(space, object->fileid, FILEOPS_ALLOCATE, end, 0, &change);
-    status = from_errno(error);
-    for (unsigned attempt = 0; error == 0; attempt++) {
-        status = extend_alone(object, state, fd, end);
-        if (!again(space, &change, status, attempt))
-            break;
-    }
-    if (error == 0)
-        fileops_change_end(space, &change, change_error(status));
-    close(fd);
-    return status;
-}
-
 static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                      bool allocate)
 {
-    struct fileops_space *space = zvaai_object(object)->space;
-    const bool promised = strcmp(object->fs->type, "zfs") == 0;
-    struct fileops_change change;
     fsal_status_t status;
     int error;
 
     if (offset > INT64_MAX || length > INT64_MAX - offset)
         return from_errno(EFBIG);
-    if (allocate && promised)
-        return space != NULL ? allocate_promised(object, state, offset + length) : from_errno(EOPNOTSUPP);
-    if (space == NULL)
+    if (dataset_of(object) == NULL)
         return below.fallocate(object, state, offset, length, allocate);
-    error = fileops_change_begin(space, object->fileid, allocate ? FILEOPS_ALLOCATE : FILEOPS_DEALLOCATE, offset, length, &change);
+    if (allocate)
+        return from_errno(EOPNOTSUPP);
+    error = fileops_freeing_begin(device_of(object), object->fileid);
     if (error != 0)
         return from_errno(error);
-    for (unsigned attempt = 0;; attempt++) {
-        status = below.fallocate(object, state, offset, length, allocate);
-        if (!again(space, &change, status, attempt))
-            break;
-    }
-    fileops_change_end(space, &change, change_error(status));
+    status = below.fallocate(object, state, offset, length, allocate);
+    fileops_freeing_end(device_of(object), object->fileid);
     return status;
 }
 
-static void removed(struct fileops_space *space, uint64_t inode)
+/* A file's last name is gone: it counts until nobody has it open. */
+static void removed(struct fileops_dataset *dataset, uint64_t inode)
 {
-    fileops_file_removed(space, inode, object_in_use(space, inode));
+    if (!object_mark_nameless(dataset, inode))
+        fileops_growth_forget(dataset, inode);
 }
 
 static fsal_status_t space_rename(struct fsal_obj_handle *object, struct fsal_obj_handle *old_directory, const char *old_name,
@@ -315,20 +257,20 @@ static fsal_status_t space_rename(struct fsal_obj_handle *object, struct fsal_ob
                                   struct fsal_attrlist *old_after, struct fsal_attrlist *new_before,
                                   struct fsal_attrlist *new_after)
 {
-    struct fileops_space *space = zvaai_object(new_directory)->space;
+    struct fileops_dataset *dataset = zvaai_object(new_directory)->dataset;
     struct stat replaced;
-    const bool replaces = space != NULL && look(new_directory, new_name, &replaced) && replaced.st_nlink == 1 &&
-                          replaced.st_ino != object->fileid;
+    const bool replaces = dataset != NULL && fileops_dataset_is_thick(dataset) && look(new_directory, new_name, &replaced) &&
+                          replaced.st_nlink == 1 && replaced.st_ino != object->fileid;
     const fsal_status_t status = below.rename(object, old_directory, old_name, new_directory, new_name, old_before, old_after,
                                               new_before, new_after);
 
     if (replaces && FSAL_IS_SUCCESS(status))
-        removed(space, replaced.st_ino);
+        removed(dataset, replaced.st_ino);
     return status;
 }
 
-/* Whether no name leads to the file any more. Unsure counts as no: what is in the books stays until they are opened again. */
-static bool nameless(struct fsal_obj_handle *object)
+/* Whether no name leads to the file any more. Unsure counts as no: it stays admitted until files are counted again. */
+static bool is_nameless(struct fsal_obj_handle *object)
 {
     struct fsal_attrlist attributes;
     fsal_status_t status;
@@ -346,20 +288,45 @@ static fsal_status_t space_unlink(struct fsal_obj_handle *directory, struct fsal
 {
     const fsal_status_t status = below.unlink(directory, object, name, parent_before, parent_after);
 
-    if (FSAL_IS_SUCCESS(status) && object->type == REGULAR_FILE && zvaai_object(object)->space != NULL && nameless(object))
-        removed(zvaai_object(object)->space, object->fileid);
+    if (FSAL_IS_SUCCESS(status) && dataset_of(object) != NULL && is_nameless(object))
+        removed(dataset_of(object), object->fileid);
     return status;
 }
 
 static void space_release(struct fsal_obj_handle *object)
 {
-    const struct fileops_space *space = zvaai_object(object)->space;
+    struct fileops_dataset *dataset = zvaai_object(object)->dataset;
     const uint64_t inode = object->fileid;
-    const bool last = object->type == REGULAR_FILE && object_end(zvaai_object(object));
+    const bool gone = object->type == REGULAR_FILE && object_end(zvaai_object(object));
 
     below.release(object);
-    if (last && space != NULL)
-        books_file_closed(space, inode);
+    if (gone && dataset != NULL)
+        fileops_growth_forget(dataset, inode);
+    if (dataset != NULL)
+        file_systems_leave(dataset);
+}
+
+static uint64_t least(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+static fsal_status_t space_dynamic_info(struct fsal_export *export, struct fsal_obj_handle *object, fsal_dynamicfsinfo_t *info)
+{
+    const fsal_status_t status = below_dynamic_info(export, object, info);
+    struct fileops_dataset *dataset = zvaai_object(object)->dataset;
+    struct fileops_dataset_status found;
+    uint64_t left;
+
+    if (FSAL_IS_ERROR(status) || dataset == NULL || !fileops_dataset_is_thick(dataset))
+        return status;
+    fileops_dataset_status(dataset, &found);
+    left = found.admitted < found.size ? found.size - found.admitted : 0;
+    /* While files are counted: not more than ZFS has. */
+    left = found.counting ? least(left, info->avail_bytes) : left;
+    info->total_bytes = found.size;
+    info->free_bytes = info->avail_bytes = left;
+    return status;
 }
 
 void space_operations_init(struct fsal_obj_ops *operations)
@@ -373,4 +340,10 @@ void space_operations_init(struct fsal_obj_ops *operations)
     operations->rename = space_rename;
     operations->unlink = space_unlink;
     operations->release = space_release;
+}
+
+void space_export_init(struct fsal_export *export)
+{
+    below_dynamic_info = export->exp_ops.get_fs_dynamic_info; /* FSAL_VFS's, the same for all */
+    export->exp_ops.get_fs_dynamic_info = space_dynamic_info;
 }

@@ -5,9 +5,13 @@
 #include "fsal.h"
 
 /*
- * Replaces those operations that change what files take, so that the books (../fileops/space.h) hear of every change before it is
- * made. To be called after hidden_operations_init(), whose operations these call.
+ * Replaces those operations that change what files take: growth in a thick dataset is admitted before (../fileops/admission.h), and blocks are not freed while
+ * they are cloned (../fileops/interlock.h). EDQUOT, which a dataset's refquota gives, becomes ENOSPC: hosts know what that is. To be called after
+ * vfs_handle_ops_init(), whose operations these call.
  */
 void space_operations_init(struct fsal_obj_ops *operations);
+
+/* What a host sees of a thick dataset: its size, and what of it is not admitted yet. To be called on each new export. */
+void space_export_init(struct fsal_export *export);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "fsal.h"
 
-#include "books.h"
+#include "exports.h"
+#include "file_systems.h"
 #include "object.h"
 #include "vfs_methods.h"
 #include "subfsal.h"
@@ -15,7 +16,7 @@ int vfs_default_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_
 
 void vfs_sub_fini(struct vfs_fsal_export *export)
 {
-    books_leave(&export->export);
+    exports_remove(&export->export);
     vfs_default_sub_fini(export);
 }
 
@@ -35,7 +36,7 @@ int vfs_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_hand
     if (vfs_default_sub_init_handle(export, object, path) < 0)
         goto fail;
     /* Another FSAL's file system that is mounted below is no business of ours; its root is all we ever see. */
-    if (file_system->fsal == export->export.fsal && books_use(&export->export, file_system, &ours->space) != 0)
+    if (file_system->fsal == export->export.fsal && file_systems_use(file_system, &ours->dataset) != 0)
         goto fail;
     if (object->obj_handle.type == REGULAR_FILE)
         object_begin(ours);

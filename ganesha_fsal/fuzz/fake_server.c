@@ -9,9 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../fileops/changes.h"
 #include "../fileops/clone.h"
-#include "../fileops/fileops.h"
-#include "../fileops/space.h"
 #include "../fileops/statistics.h"
 
 #define CALLS_MAX 16u
@@ -59,49 +58,44 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
     return 0;
 }
 
-const char *fileops_clone_busy_text(enum fileops_clone_busy busy)
-{
-    (void)busy;
-    return "the source kept changing";
-}
-
 const char *fileops_fallback_name(enum fileops_fallback reason)
 {
     return reason < FILEOPS_FALLBACK_COUNT ? "some_reason" : NULL;
 }
 
-int fileops_reserve(struct fileops_space *space, int file, uint64_t *reserved)
+int fileops_reserve(struct fileops_dataset *dataset, int file)
 {
     struct stat found;
 
-    must(space != NULL, "reservations need books");
-    *reserved = 4096;
+    must(dataset != NULL, "a file has a dataset");
     return fstat(file, &found) != 0 ? errno : found.st_ino % 2 == 0 ? ENOSPC : 0;
 }
 
-int fileops_statistics(struct fileops_space *space, int file, struct fileops_statistics *statistics)
+int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
 {
     (void)file;
-    *statistics = (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = space != NULL};
+    must(dataset != NULL, "a file has a dataset");
+    *statistics = (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = true, .reserved = 4096};
     return 0;
 }
 
-void fileops_space_status(struct fileops_space *space, struct fileops_space_status *status)
+void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status)
 {
-    memset(status, 0, sizeof(*status));
-    status->can_reserve = space != NULL;
+    must(dataset != NULL, "a file has a dataset");
+    *status = (struct fileops_dataset_status){.thick = true, .size = 1 << 30};
 }
 
-int fileops_space_refresh(struct fileops_space *space)
+int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared)
 {
-    must(space != NULL, "what is asked has books");
-    return 0;
+    must(dataset != NULL, "a file has a dataset");
+    *shared = (struct fileops_dataset_shared){.complete = !restart, .shared = 4096};
+    return restart ? 0 : EOPNOTSUPP;
 }
 
 static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                       enum vaai_nas_access access, struct vaai_nas_file *file)
 {
-    static char space; /* never looked into */
+    static char dataset; /* never looked into */
     uint8_t number = handle->bytes[0];
 
     must((caller == &fake_caller || caller->local) && handle->length <= VAAI_NAS_HANDLE_SIZE, "who asks and the handle's bound are passed on");
@@ -131,7 +125,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     file->export_id = other ? 2 : 1;
     snprintf(file->pool, sizeof(file->pool), "pool%u", file->export_id);
     file->owner = 1000;
-    file->space = other ? NULL : (struct fileops_space *)(void *)&space;
+    file->dataset = (struct fileops_dataset *)(void *)&dataset;
     __atomic_add_fetch(&open_files, 1, __ATOMIC_RELAXED);
     return VAAI_NAS_OK;
 }

@@ -20,7 +20,7 @@
 #define VAAI_NAS_PATH_SIZE 4096  /* with NUL */
 #define VAAI_NAS_POOL_SIZE 64    /* with NUL */
 
-struct fileops_space;
+struct fileops_dataset;
 
 /* A file handle as it came over the wire. `length` is VAAI_NAS_HANDLE_SIZE at most. */
 struct vaai_nas_handle {
@@ -59,7 +59,7 @@ struct vaai_nas_file {
     char pool[VAAI_NAS_POOL_SIZE];             /* the ZFS pool or the device: files of one hang together */
     uid_t owner;                /* who asks, squashed as the export wants it; whose a new file is */
     gid_t group;
-    struct fileops_space *space; /* the books of the dataset, NULL where it has none; valid until close() */
+    struct fileops_dataset *dataset; /* valid until close() */
     void *of_adapter;
 };
 

@@ -222,7 +222,14 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     if (status != VAAI_NAS_OK)
         goto exit;
     copy_pool(held->leaf, file->pool);
-    file->space = fsal_zvaai_space(held->leaf);
+    file->dataset = fsal_zvaai_dataset(held->leaf);
+    if (file->dataset == NULL) {
+        fsal_zvaai_share_end(held->leaf, held->share);
+        close(file->fd);
+        file->fd = -1;
+        status = VAAI_NAS_NOT_SUPPORTED;
+        goto exit;
+    }
     get_gsh_export_ref(export);
     file->of_adapter = held;
     return VAAI_NAS_OK;

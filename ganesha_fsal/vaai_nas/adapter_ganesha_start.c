@@ -160,6 +160,7 @@ static void register_procedure22(void)
         LogEvent(COMPONENT_FSAL, "VAAI-NAS: serving NFSv3 procedure 22");
     else
         LogCrit(COMPONENT_FSAL, "VAAI-NAS is off, NFS is served: %s", reason);
+    vaai_nas_service_set_problem(service, served ? "" : reason);
 }
 
 /* Set before the exports are let go. */

@@ -18,12 +18,26 @@ static struct json_object *statistics_get(struct vaai_nas_service *service, stru
     return NULL;
 }
 
+static struct json_object *service_get(struct vaai_nas_service *service, struct json_object *parameters, struct control_failure *failure)
+{
+    char problem[VAAI_NAS_REASON_SIZE];
+
+    if (json_object_object_length(parameters) != 0) {
+        strcpy(failure->reason, "service.get has no parameters");
+        return NULL;
+    }
+    vaai_nas_service_problem(service, problem);
+    struct json_object *result = json_object_new_object();
+    json_object_object_add(result, "problem", json_object_new_string(problem));
+    return result;
+}
+
 static const struct method {
     const char *name;
     control_method *serve;
 } methods[] = {
-    {"statistics.get", statistics_get},   {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
-    {"space.get", control_space_get},     {"clone.start", control_clone_start}, {"job.get", control_job_get},
+    {"service.get", service_get},         {"statistics.get", statistics_get}, {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
+    {"space.get", control_space_get},     {"space.shared", control_space_shared}, {"clone.start", control_clone_start}, {"job.get", control_job_get},
     {"job.cancel", control_job_cancel},
 };
 

@@ -10,7 +10,7 @@
 struct asked {
     const char *path, *after, *source, *destination;
     uint64_t export, job, limit;
-    bool fast, dry_run, refresh;
+    bool fast, restart;
     uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
 };
 
@@ -68,10 +68,8 @@ static bool take(const char *name, struct json_object *value, struct asked *aske
         return take_text(value, &asked->destination);
     if (strcmp(name, "fast") == 0)
         return take_flag(value, &asked->fast);
-    if (strcmp(name, "dry_run") == 0)
-        return take_flag(value, &asked->dry_run);
-    if (strcmp(name, "refresh") == 0)
-        return take_flag(value, &asked->refresh);
+    if (strcmp(name, "restart") == 0)
+        return take_flag(value, &asked->restart);
     return strcmp(name, "request_id") == 0 && take_request_id(value, asked);
 }
 
@@ -164,34 +162,50 @@ struct json_object *control_file_statistics(struct vaai_nas_service *service, st
     add_bytes(result, "allocated_bytes", statistics.allocated_bytes);
     add_bytes(result, "unique_bytes", statistics.unique_bytes);
     json_object_object_add(result, "unique_exact", json_object_new_boolean(statistics.unique_exact));
+    add_bytes(result, "snapshot_bytes", statistics.snapshot_bytes);
+    add_bytes(result, "deduplicated_bytes", statistics.deduplicated_bytes);
     add_bytes(result, "reserved_bytes", statistics.reserved_bytes);
+    add_bytes(result, "as_of", statistics.as_of);
     return result;
 }
 
 struct json_object *control_space_get(struct vaai_nas_service *service, struct json_object *parameters, struct control_failure *failure)
 {
-    static const char *const names[] = {"export", "refresh", NULL};
-    static const char *const reservations[] = {
-        [FILEOPS_RESERVATIONS_NEVER] = "never",
-        [FILEOPS_RESERVATIONS_NOT_NOW] = "not_now",
-        [FILEOPS_RESERVATIONS_POSSIBLE] = "possible",
-    };
-    struct fileops_space_status space;
+    static const char *const names[] = {"export", NULL};
+    struct fileops_dataset_status space;
     struct asked asked;
 
     if (!read_parameters(parameters, names, 1, &asked, failure))
         return NULL;
-    const enum vaai_nas_status status = vaai_nas_get_space(service, (uint16_t)asked.export, asked.refresh, &space);
+    const enum vaai_nas_status status = vaai_nas_get_space(service, (uint16_t)asked.export, &space);
     if (status != VAAI_NAS_OK)
         return refused(failure, status, "export");
     struct json_object *result = json_object_new_object();
-    json_object_object_add(result, "thick_default", json_object_new_boolean(space.thick_default));
-    json_object_object_add(result, "reservations", json_object_new_string(reservations[space.reservations]));
-    add_bytes(result, "thick_files", space.thick_files);
-    add_bytes(result, "thick_bytes", space.thick_bytes);
-    add_bytes(result, "held_bytes", space.held_bytes);
-    add_bytes(result, "needed_bytes", space.needed_bytes);
+    json_object_object_add(result, "thick", json_object_new_boolean(space.thick));
+    add_bytes(result, "size_bytes", space.size);
+    add_bytes(result, "admitted_bytes", space.admitted);
+    json_object_object_add(result, "counting", json_object_new_boolean(space.counting));
     json_object_object_add(result, "problem", json_object_new_string(space.problem));
+    return result;
+}
+
+struct json_object *control_space_shared(struct vaai_nas_service *service, struct json_object *parameters, struct control_failure *failure)
+{
+    static const char *const names[] = {"export", "restart", NULL};
+    struct fileops_dataset_shared shared;
+    struct asked asked;
+
+    if (!read_parameters(parameters, names, 2, &asked, failure))
+        return NULL;
+    const enum vaai_nas_status status = vaai_nas_get_shared(service, (uint16_t)asked.export, asked.restart, &shared);
+    if (status != VAAI_NAS_OK)
+        return refused(failure, status, "export");
+    struct json_object *result = json_object_new_object();
+    json_object_object_add(result, "complete", json_object_new_boolean(shared.complete));
+    add_bytes(result, "shared_bytes", shared.shared);
+    add_bytes(result, "snapshot_bytes", shared.snapshot);
+    add_bytes(result, "deduplicated_bytes", shared.deduplicated);
+    add_bytes(result, "as_of", shared.as_of);
     return result;
 }
 
@@ -219,7 +233,7 @@ static struct json_object *shown_job(const struct vaai_nas_job *job)
 struct json_object *control_clone_start(struct vaai_nas_service *service, struct json_object *parameters,
                                         struct control_failure *failure)
 {
-    static const char *const names[] = {"export", "source", "destination", "request_id", "fast", "dry_run", NULL};
+    static const char *const names[] = {"export", "source", "destination", "request_id", "fast", NULL};
     struct vaai_nas_job job;
     struct asked asked;
     const char *field;
@@ -229,8 +243,7 @@ struct json_object *control_clone_start(struct vaai_nas_service *service, struct
     struct vaai_nas_file_clone clone = {.export_id = (uint16_t)asked.export,
                                         .source = asked.source,
                                         .destination = asked.destination,
-                                        .fast = asked.fast,
-                                        .dry_run = asked.dry_run};
+                                        .fast = asked.fast};
     memcpy(clone.request_id, asked.request_id, sizeof(clone.request_id));
     const enum vaai_nas_status status = vaai_nas_start_file_clone(service, &clone, &job, &field, failure->reason);
     return status == VAAI_NAS_OK ? shown_job(&job) : refused(failure, status, field);

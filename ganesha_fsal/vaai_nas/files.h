@@ -2,7 +2,7 @@
 #ifndef VAAI_NAS_FILES_H
 #define VAAI_NAS_FILES_H
 
-#include "../fileops/space.h"
+#include "../fileops/dataset.h"
 #include "service.h"
 #include "vmdk_list.h"
 
@@ -22,15 +22,18 @@ enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint1
 enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *service, uint16_t export_id, const char *path,
                                                   struct vaai_nas_statistics *statistics);
 
-/* What is promised in the dataset of an export, and whether its files are thick by default. `refresh`: as it is set now. BUSY: it can't be asked. */
-enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
-                                        struct fileops_space_status *space);
+/* Whether the dataset of an export is thick, and what of it is admitted. */
+enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, struct fileops_dataset_status *space);
+
+/* What its files share; see fileops_dataset_shared(). NOT_SUPPORTED without the kernel module. */
+enum vaai_nas_status vaai_nas_get_shared(struct vaai_nas_service *service, uint16_t export_id, bool restart,
+                                         struct fileops_dataset_shared *shared);
 
 /* A clone of one file to a name in the same export that is not there yet. */
 struct vaai_nas_file_clone {
     uint16_t export_id;
     const char *source, *destination;
-    bool fast, dry_run;
+    bool fast;
     uint8_t request_id[VAAI_NAS_REQUEST_ID_SIZE];
 };
 

@@ -59,14 +59,18 @@ static void describe_failure(const struct vaai_nas_order *order, int error, cons
 {
     const char *what = strerrordesc_np(error);
 
-    if (error == EXDEV)
+    if ((error == EXDEV || error == EOPNOTSUPP) && result->refused == FILEOPS_FALLBACK_THICK)
+        what = "a thick datastore shares no blocks: only a full clone is possible";
+    else if (error == EXDEV)
         what = "source and destination can't share blocks: other pool, file system or encryption key";
     else if (error == EOPNOTSUPP)
         what = "the file system can't share these blocks";
     else if (error == EEXIST)
         what = "the destination holds data";
     else if (error == EBUSY)
-        what = fileops_clone_busy_text(result->busy);
+        what = "the source is being written, or one of the files truncated";
+    else if (error == EAGAIN)
+        what = "the files of the thick datastore are still being counted";
     snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, result));
 }
 
@@ -82,31 +86,16 @@ static void to_request(const struct vaai_nas_order *order, struct fileops_clone_
 
     *request = (struct fileops_clone_request){
         .mode = clone->fast ? FILEOPS_CLONE_FAST : FILEOPS_CLONE_FULL,
-        .flags = by_name ? FILEOPS_CLONE_GUARDED : 0, /* an existing file has handles and cached attributes: never replace it by name */
         .source = order->source.fd,
-        .whole = true,
         .destination = by_name ? -1 : order->destination.fd,
         .directory = by_name ? order->destination.fd : -1,
         .name = by_name ? clone->name : NULL,
         .owner = order->destination.owner,
         .group = order->destination.group,
         .mode_bits = order->mode,
-        .source_space = order->source.space,
-        .destination_space = order->destination.space,
+        .source_dataset = order->source.dataset,
+        .destination_dataset = order->destination.dataset,
     };
-}
-
-enum vaai_nas_status vaai_nas_check_order(const struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
-{
-    struct fileops_clone_request request;
-    struct fileops_clone_result result = {0};
-
-    to_request(order, &request);
-    request.flags |= FILEOPS_CLONE_DRY_RUN;
-    const int error = fileops_clone(&request, &result);
-    if (error != 0)
-        describe_failure(order, error, &result, reason);
-    return status_of_clone(error);
 }
 
 void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_order *order)
@@ -179,26 +168,12 @@ static void finish(struct job *job, int error, const struct fileops_clone_result
     pthread_mutex_unlock(&jobs->lock);
 }
 
-/* EEXIST if the file holds data. Its length alone, or space reserved for it, is no data: plug-ins set both before they clone. */
-static int check_empty(int file)
-{
-    struct stat attributes;
-
-    if (fstat(file, &attributes) != 0)
-        return errno;
-    if (attributes.st_size == 0)
-        return 0;
-    if (lseek(file, 0, SEEK_DATA) >= 0)
-        return EEXIST;
-    return errno == ENXIO ? 0 : errno;
-}
-
 static void run(struct job *job, bool cancelled)
 {
     struct vaai_nas_order *order = job->order;
     struct fileops_clone_result result = {0};
     struct fileops_clone_request request;
-    int error = cancelled ? ECANCELED : order->clone.name[0] != 0 ? 0 : check_empty(order->destination.fd);
+    int error = cancelled ? ECANCELED : 0;
 
     if (error == 0) {
         to_request(order, &request);

@@ -24,9 +24,6 @@ struct vaai_nas_order {
     char host[VAAI_NAS_HOST_SIZE];
 };
 
-/* Checks the order without changing anything. */
-enum vaai_nas_status vaai_nas_check_order(const struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE]);
-
 struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *options, struct vaai_nas_counters *counters);
 void vaai_nas_jobs_free(struct vaai_nas_jobs *jobs);
 

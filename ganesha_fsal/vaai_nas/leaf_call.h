@@ -5,7 +5,7 @@
 #include "fsal_api.h"
 #include "config_parsing.h"
 
-struct fileops_space;
+struct fileops_dataset;
 
 /*
  * How adapter_ganesha.c reaches FSAL_ZVAAI's own object below MDCACHE: it sets `vaai_nas_leaf_call` for its thread and calls MDCACHE's
@@ -35,8 +35,8 @@ static inline fsal_status_t vaai_nas_leaf_run(struct fsal_obj_handle *leaf)
 /* A new descriptor of the object, that the caller closes; flags as of open(2). -1 with errno. */
 int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags);
 
-/* The books of the file system the object is on; NULL where it has none. They live as long as an export on it. */
-struct fileops_space *fsal_zvaai_space(struct fsal_obj_handle *leaf);
+/* The dataset of the object; NULL on a file system of another FSAL. It lives as long as the object. */
+struct fileops_dataset *fsal_zvaai_dataset(struct fsal_obj_handle *leaf);
 
 /*
  * Enters an opening (FSAL_O_READ, FSAL_O_RDWR; FSAL_O_CLOSED: none) among the share reservations of the file, to be taken out again with the

@@ -12,7 +12,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../fileops/fileops.h"
+#include "../fileops/changes.h"
+#include "../fileops/statistics.h"
 
 struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options)
 {
@@ -22,7 +23,7 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
         return NULL;
     service->adapter = options->adapter;
     file_calls_init(&service->file_calls);
-    pthread_mutex_init(&service->probed_lock, NULL);
+    pthread_mutex_init(&service->lock, NULL);
     service->counters = vaai_nas_counters_new();
     if (service->counters != NULL)
         service->jobs = vaai_nas_jobs_new(options, service->counters);
@@ -40,13 +41,27 @@ void vaai_nas_service_free(struct vaai_nas_service *service)
     vaai_nas_jobs_free(service->jobs);
     vaai_nas_counters_free(service->counters);
     file_calls_destroy(&service->file_calls);
-    pthread_mutex_destroy(&service->probed_lock);
+    pthread_mutex_destroy(&service->lock);
     free(service);
 }
 
 const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service)
 {
     return service->counters;
+}
+
+void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem)
+{
+    pthread_mutex_lock(&service->lock);
+    snprintf(service->problem, sizeof(service->problem), "%s", problem);
+    pthread_mutex_unlock(&service->lock);
+}
+
+void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE])
+{
+    pthread_mutex_lock(&service->lock);
+    memcpy(problem, service->problem, VAAI_NAS_REASON_SIZE);
+    pthread_mutex_unlock(&service->lock);
 }
 
 struct counted service_begin(enum vaai_nas_operation operation)
@@ -109,23 +124,23 @@ static bool shares_blocks(struct vaai_nas_service *service, const struct vaai_na
     struct probed *all = service->probed;
     bool shares = false, known = false;
 
-    pthread_mutex_lock(&service->probed_lock);
+    pthread_mutex_lock(&service->lock);
     for (size_t i = 0; i < service->probed_count && !known; i++) {
         known = all[i].device == directory->device;
         shares = all[i].shares;
     }
-    pthread_mutex_unlock(&service->probed_lock);
+    pthread_mutex_unlock(&service->lock);
     if (known)
         return shares;
     shares = probe_sharing(directory->fd, &known);
-    pthread_mutex_lock(&service->probed_lock);
+    pthread_mutex_lock(&service->lock);
     if (known) {
         const size_t place = service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
         all[place] = (struct probed){directory->device, shares};
         if (service->probed_count <= place)
             service->probed_count = place + 1;
     }
-    pthread_mutex_unlock(&service->probed_lock);
+    pthread_mutex_unlock(&service->lock);
     return shares;
 }
 
@@ -246,7 +261,7 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
 static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
 {
     struct fileops_statistics found;
-    int error = fileops_statistics(file->space, file->fd, &found);
+    int error = fileops_statistics(file->dataset, file->fd, &found);
 
     memset(statistics, 0, sizeof(*statistics));
     if (error != 0)
@@ -255,8 +270,10 @@ static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, st
     statistics->allocated_bytes = found.allocated;
     statistics->unique_bytes = found.unique;
     statistics->unique_exact = found.unique_exact;
+    statistics->snapshot_bytes = found.snapshot;
+    statistics->deduplicated_bytes = found.deduplicated;
     statistics->reserved_bytes = found.reserved;
-    statistics->as_of = (uint64_t)time(NULL);
+    statistics->as_of = found.as_of;
     return VAAI_NAS_OK;
 }
 
@@ -268,14 +285,11 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
     enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_WRITE, &file);
 
     if (status == VAAI_NAS_OK) {
-        uint64_t reserved = 0;
-        const int error = file.space == NULL ? ENOSPC : fileops_reserve(file.space, file.fd, &reserved);
-        status = error == EOPNOTSUPP ? VAAI_NAS_NO_SPACE : vaai_nas_status_of_errno(error);
-        if (status == VAAI_NAS_OK) {
-            service->adapter->changed(&file);
-            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, reserved);
+        status = vaai_nas_status_of_errno(fileops_reserve(file.dataset, file.fd));
+        if (status == VAAI_NAS_OK)
             status = read_statistics(&file, statistics);
-        }
+        if (status == VAAI_NAS_OK)
+            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, statistics->reserved_bytes);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);

@@ -43,7 +43,6 @@ struct vaai_nas_clone {
     struct vaai_nas_handle destination; /* a file without data, or the directory of `name` */
     char name[VAAI_NAS_NAME_SIZE + 1];  /* empty: destination is a file */
     bool fast;                          /* never copy */
-    bool dry_run;                       /* check, and change nothing */
     /* How the control socket names the files (files.h); empty for handles. */
     char source_path[VAAI_NAS_FILE_PATH_SIZE], destination_path[VAAI_NAS_FILE_PATH_SIZE];
 };
@@ -52,7 +51,7 @@ enum vaai_nas_job_state { VAAI_NAS_WAITING, VAAI_NAS_RUNNING, VAAI_NAS_COMPLETE,
 
 /* A job at one moment. */
 struct vaai_nas_job {
-    uint64_t id; /* 0 for a dry run */
+    uint64_t id;
     enum vaai_nas_job_state state;
     enum vaai_nas_status status; /* of VAAI_NAS_FAILED */
     uint64_t total_bytes, done_bytes, cloned_bytes, copied_bytes, hole_bytes;
@@ -67,8 +66,9 @@ struct vaai_nas_statistics {
     uint64_t total_bytes, allocated_bytes;
     uint64_t unique_bytes; /* of the allocated bytes, those that no other file shares */
     bool unique_exact;     /* otherwise unique_bytes is an upper bound */
-    uint64_t reserved_bytes;
-    uint64_t as_of;        /* when they were counted: seconds since 1970 */
+    uint64_t snapshot_bytes, deduplicated_bytes; /* of the allocated bytes: a snapshot also holds them; deduplicated, and who else has them is not known */
+    uint64_t reserved_bytes; /* the size in a thick datastore, else 0 */
+    uint64_t as_of;        /* of which moment they are: seconds since 1970 */
 };
 
 /* NULL: no memory. */
@@ -76,6 +76,10 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
 
 /* Cancels all jobs and waits for them. No other call may be running. */
 void vaai_nas_service_free(struct vaai_nas_service *service);
+
+/* Why hosts get no VAAI-NAS, and what to do, for people; empty: they get it. */
+void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem);
+void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE]);
 
 const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service);
 
@@ -109,7 +113,7 @@ enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const s
                                        const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
                                        char reason[VAAI_NAS_REASON_SIZE]);
 
-/* Guarantees that the whole file can be overwritten. NO_SPACE if that can't be guaranteed. */
+/* The whole file can be overwritten with the pool full: OK in a thick datastore, NO_SPACE in a thin one. */
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                       const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics);
 

@@ -10,15 +10,12 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "../fileops/fileops.h"
 
 /* One component, and none that means another place. */
 static enum vaai_nas_status check_name(const char *name)
 {
     if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return VAAI_NAS_INVALID;
-    if (strcmp(name, FILEOPS_FOLDER) == 0)
-        return VAAI_NAS_ACCESS;
     return VAAI_NAS_OK;
 }
 
@@ -125,14 +122,9 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
     reason[0] = 0;
     enum vaai_nas_status status;
     struct vaai_nas_order *order = open_order(service, caller, clone, export_path, &status, reason);
-    if (order != NULL && clone->dry_run) {
-        *job = (struct vaai_nas_job){.state = VAAI_NAS_COMPLETE, .total_bytes = order->total_bytes, .export_id = order->destination.export_id};
-        status = vaai_nas_check_order(order, reason);
-        close_order(service, order);
-    } else if (order != NULL) {
+    if (order != NULL)
         status = vaai_nas_jobs_submit(service->jobs, order, wait_milliseconds, job, reason);
-    }
-    if (status != VAAI_NAS_OK || clone->dry_run) /* a job is counted when it ends */
+    if (status != VAAI_NAS_OK) /* a job is counted when it ends */
         service_end(service, &counted, caller, export_path, status);
     return status;
 }

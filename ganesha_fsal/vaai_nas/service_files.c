@@ -85,33 +85,42 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
     return status;
 }
 
-static enum vaai_nas_status get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
-                                      struct fileops_space_status *space)
+/* The export's root; service_close() follows when it is OK. */
+static enum vaai_nas_status open_root(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_file *root)
 {
     struct vaai_nas_handle handle;
-    struct vaai_nas_file file;
-    int error = 0;
-    enum vaai_nas_status status = find(service, export_id, "", &handle);
+    const enum vaai_nas_status status = find(service, export_id, "", &handle);
 
-    if (status == VAAI_NAS_OK)
-        status = service_open(service, &local, &handle, VAAI_NAS_LOOK, &file);
-    if (status != VAAI_NAS_OK)
-        return status;
-    memset(space, 0, sizeof(*space)); /* what is read-only has no books, and promises nothing */
-    if (file.space != NULL && refresh)
-        error = fileops_space_refresh(file.space);
-    if (file.space != NULL && error == 0)
-        fileops_space_status(file.space, space);
-    service_close(service, &file);
-    return vaai_nas_status_of_errno(error);
+    return status == VAAI_NAS_OK ? service_open(service, &local, &handle, VAAI_NAS_LOOK, root) : status;
 }
 
-enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, bool refresh,
-                                        struct fileops_space_status *space)
+enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, struct fileops_dataset_status *space)
 {
+    struct vaai_nas_file root;
+
     if (!file_calls_begin(&service->file_calls, export_id))
         return VAAI_NAS_BUSY;
-    const enum vaai_nas_status status = get_space(service, export_id, refresh, space);
+    const enum vaai_nas_status status = open_root(service, export_id, &root);
+    if (status == VAAI_NAS_OK) {
+        fileops_dataset_status(root.dataset, space);
+        service_close(service, &root);
+    }
+    file_calls_end(&service->file_calls, export_id);
+    return status;
+}
+
+enum vaai_nas_status vaai_nas_get_shared(struct vaai_nas_service *service, uint16_t export_id, bool restart,
+                                         struct fileops_dataset_shared *shared)
+{
+    struct vaai_nas_file root;
+
+    if (!file_calls_begin(&service->file_calls, export_id))
+        return VAAI_NAS_BUSY;
+    enum vaai_nas_status status = open_root(service, export_id, &root);
+    if (status == VAAI_NAS_OK) {
+        status = vaai_nas_status_of_errno(fileops_dataset_shared(root.dataset, restart, shared));
+        service_close(service, &root);
+    }
     file_calls_end(&service->file_calls, export_id);
     return status;
 }
@@ -171,8 +180,6 @@ static enum vaai_nas_status find_begun(struct vaai_nas_service *service, uint16_
 {
     const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
 
-    if (clone->dry_run)
-        return VAAI_NAS_NOT_FOUND;
     const enum vaai_nas_status status = vaai_nas_jobs_get_of_paths(service->jobs, clone, export_id, job);
     if (status == VAAI_NAS_EXISTS)
         snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id belongs to another request; nothing was changed: use a new one");
@@ -184,7 +191,7 @@ static enum vaai_nas_status find_begun(struct vaai_nas_service *service, uint16_
 enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *asked,
                                                struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
 {
-    struct vaai_nas_clone clone = {.fast = asked->fast, .dry_run = asked->dry_run};
+    struct vaai_nas_clone clone = {.fast = asked->fast};
 
     *field = !is_path(asked->source) ? "source" : !is_path(asked->destination) ? "destination" : NULL;
     if (*field != NULL) {

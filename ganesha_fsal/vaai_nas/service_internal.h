@@ -24,9 +24,10 @@ struct vaai_nas_service {
     struct vaai_nas_counters *counters;
     struct vaai_nas_jobs *jobs;
     struct file_calls file_calls;
-    pthread_mutex_t probed_lock;
+    pthread_mutex_t lock;
     struct probed probed[PROBED_MAX];
     size_t probed_count, probed_next;
+    char problem[VAAI_NAS_REASON_SIZE]; /* guarded by `lock` */
 };
 
 /* An operation that is counted when it ends. */

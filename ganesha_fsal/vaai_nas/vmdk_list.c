@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../fileops/fileops.h"
+#include "../fileops/dataset.h"
 #include "files.h"
 
 #define DESCRIPTOR_BYTES_MAX 65536
@@ -166,7 +166,7 @@ static int look(struct walk *walk, int directory, const struct dirent *entry, si
 /* Whether a name of the topmost directory is not the clients'. */
 static bool is_hidden(const char *name)
 {
-    return strcmp(name, FILEOPS_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
+    return strcmp(name, FILEOPS_CLONES_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
 }
 
 /* Takes `directory` over. The first `length` bytes of walk->path are its own, with a slash. */

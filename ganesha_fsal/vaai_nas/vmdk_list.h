@@ -8,7 +8,7 @@
 
 /*
  * The VMDK files below a directory: regular files whose name ends in ".vmdk", but the descriptors, small texts that name the files with a disk's
- * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). By no symbolic link, and on the directory's own file system only. The books' folder and
+ * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). By no symbolic link, and on the directory's own file system only. The folder of clones and
  * .zfs are left out.
  */
 

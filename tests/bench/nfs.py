@@ -5,7 +5,7 @@
   time, and once for each way by where every block lies (zdb).
 - Many fast clones of a template, then written by four clients; every byte compared.
 - Reads and writes in alternating rounds: the daemon's CPU time and the wall's, for files of FSAL_VFS, of FSAL_ZVAAI,
-  and thick ones.
+  and of a thick datastore of it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def costs(jobs: Costs, rounds: int) -> dict[str, dict[str, list[tuple[float, flo
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[tuple[Ganesha, str, Path, Path]]:
-    """A daemon with /zvaai and /vfs; the pool's name, and where both lie."""
+    """A daemon with /zvaai, /vfs and /thick; the pool's name, and where the first two lie."""
     with contextlib.ExitStack() as stack:
         name = "bench"
         if IN_GUEST:
@@ -130,11 +130,12 @@ def served(folder: Path) -> Iterator[tuple[Ganesha, str, Path, Path]]:
             stack.callback(pool.destroy)
             stores = [
                 stack.enter_context(mounted_dataset(f"{name}/{part}", compression="off", recordsize="128K"))
-                for part in ("zvaai", "vfs")
+                for part in ("zvaai", "vfs", "thick")
             ]
         else:
-            stores = [stack.enter_context(mounted_xfs(folder / part)) for part in ("zvaai", "vfs")]
+            stores = [stack.enter_context(mounted_xfs(folder / part)) for part in ("zvaai", "vfs", "thick")]
         exports = [Export(1, stores[0], "/zvaai"), Export(2, stores[1], "/vfs", fsal="VFS")]
+        exports.append(Export(3, stores[2], "/thick", thick_size=GIB))
         ganesha = stack.enter_context(running_ganesha(folder / "ganesha", exports, Daemon.PATCHED))
         yield ganesha, name, stores[0], stores[1]
 
@@ -167,10 +168,8 @@ def main(words: Sequence[str]) -> int:
                 many = ManyClones(pool, store, options.clones, options.template * MIB, options.seed)
                 found["many"] = many_clones(many)
             if "cost" in options.only:
-                jobs = Costs(
-                    ganesha.pid, {VFS: "/vfs", ZVAAI: "/zvaai", **({THICK: "/zvaai"} if IN_GUEST else {})}, options.operations
-                )
-                jobs.prepare([THICK])
+                jobs = Costs(ganesha.pid, {VFS: "/vfs", ZVAAI: "/zvaai", THICK: "/thick"}, options.operations)
+                jobs.prepare()
                 found["cost"] = costs(jobs, options.cost_rounds)
         except BenchFailed as failure:
             print(f"bench: {failure}", file=sys.stderr)

@@ -14,6 +14,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,7 +235,9 @@ def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
         right = export.block()
         wrong = (
             right + all_of, all_of + right, right + right, right + all_of.lower(), right + "EXPORT {\n" + all_of[8:],
-            right.replace("Name = ZVAAI", "Name = VFS"), right.replace("Name = ZVAAI;", "Name = ZVAAI; Name = VFS;"),
+            right.replace("Name = ZVAAI", "Name = VFS"),
+            right.replace("ZVAAI;", "ZVAAI; Thick_Size = 1; Thick_Size = 2;"),
+            right.replace("Name = ZVAAI;", "Name = ZVAAI; Name = VFS;"),
             right.replace("  FSAL", "  FSAL { Name = VFS; }\n  FSAL"), right.replace("  FSAL { Name = ZVAAI; }\n", ""),
             right.replace("  Pseudo", '  Path = "/";\n  Pseudo'), right.replace("  Pseudo", '  path = "/";\n  Pseudo'),
             right.replace("  Pseudo", '  Path = "/"; \n  Pseudo'), right.replace('one";', 'one"; Path = "/";', 1),
@@ -242,11 +245,12 @@ def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
             right.replace("Clients = 192.0.2.2", 'Clients = 192.0.2.2; } FSAL { Name = VFS; } CLIENT { Clients = 192.0.2.3'), "",
         )  # fmt: skip
         (exports / "0.conf").write_text(right)
+        (exports / "00.conf").write_text(replace(export, thick_size=1 << 30).block())
         for number, text in enumerate(wrong, 1):
             assert text != right
             (exports / f"{number}.conf").write_text(text)
         found, told = taken()
-        assert found == ["0.conf"] and told.count("not as the appliance writes it") == len(wrong), told
+        assert found == ["0.conf", "00.conf"] and told.count("not as the appliance writes it") == len(wrong), told
 
 
 @pytest.mark.parametrize("wrong", ["somebody's", "writable", "a link", "a writable file"])

@@ -33,7 +33,7 @@ def change(state: Path, seed: str) -> None:
     crowd = crowd_of(seed)
     crowd.begin()
     run("zpool", "sync", POOL)
-    with FileTool(ROOT, zfs=True) as tool, (state / "answers").open("a", buffering=1) as answers:
+    with FileTool(ROOT) as tool, (state / "answers").open("a", buffering=1) as answers:
         while True:
             try:
                 tool.call(*crowd.operation())
@@ -43,19 +43,19 @@ def change(state: Path, seed: str) -> None:
 
 
 def check(state: Path, seed: str) -> None:
-    """Imports the pool after the cut, which replays the ZIL, and opens the books."""
+    """Imports the pool after the cut, which replays the ZIL, and opens the dataset."""
     run("zpool", "import", "-f", "-d", os.environ["ZVAAI_DISKS"].split()[0], POOL)
     crowd = crowd_of(seed)
     answers = (state / "answers").read_text().splitlines()
     for answer in (*answers, None):
         crowd.learn(crowd.operation(), answer)
-    with FileTool(ROOT, zfs=True) as tool:
-        crowd.check(tool)
+    with FileTool(ROOT) as tool:
+        crowd.check()
         crowd.end(tool)
     run("zpool", "scrub", "-w", POOL)
     status = run("zpool", "status", POOL)
     assert "with 0 errors" in status, status
-    print(f"books right after {len(answers)} operations and a cut, {sum(answer == 'ok' for answer in answers)} of them done")
+    print(f"files right after {len(answers)} operations and a cut, {sum(answer == 'ok' for answer in answers)} of them done")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from support.programs import CACHE, wait_for
+from support.programs import CACHE
 
 TOOL = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")) / "fileops" / "fileops_tool"
 
@@ -36,18 +36,14 @@ class Cloned:
     fallback: Counter[str]
 
 
-def _nobody_asks_zfs() -> bool:
-    return subprocess.run(["pgrep", "--exact", "--runstates", "R,S,D", "zfs"], capture_output=True, check=False).returncode == 1
-
-
 class FileTool:
-    """The program with the books of one dataset open, or of two. Use as a context manager: it is closed properly at the end."""
+    """The program with one dataset open, or two; thin ones. Use as a context manager: it is closed properly at the end."""
 
-    def __init__(self, root: Path, *more: Path, zfs: bool = False) -> None:
+    def __init__(self, root: Path, *more: Path) -> None:
         assert TOOL.exists(), f"{TOOL} is not built: packaging/build-ganesha-fsal"
         self._process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         for word, path in zip(("open", "open2"), (root, *more), strict=False):
-            self.call(word, path, *(["zfs"] if zfs else []))
+            self.call(word, path)
 
     def __enter__(self) -> FileTool:
         return self
@@ -82,24 +78,12 @@ class FileTool:
         self.send(*words)
         return self.answer(" ".join(map(str, words)))
 
-    def is_maintained(self) -> bool:
-        """Whether a look ends well and finds no problem. On a full pool it may want what the next transaction group frees."""
-        try:
-            self.call("maintain")
-        except Refused:
-            return False
-        return self.call("status")["problem"] == "no"
-
     def clone(self, *words: object) -> Cloned:
-        """`clone`, `into` or `range`."""
+        """`clone` or `into`."""
         found = self.call(*words)
         done, cloned, copied, holes = (int(found.pop(name)) for name in ("done", "cloned", "copied", "holes"))
         seconds = float(found.pop("seconds"))
         return Cloned(seconds, done, cloned, copied, holes, Counter({name: int(bytes_) for name, bytes_ in found.items()}))
-
-    def number(self, name: str) -> int:
-        """A figure of the books."""
-        return int(self.call("status")[name])
 
     def unique(self, path: Path) -> tuple[int, bool]:
         """Unique bytes of a file, and whether they are exact."""
@@ -112,7 +96,6 @@ class FileTool:
         self._process.send_signal(signal.SIGKILL)
         lines = self._process.stdout.read().splitlines()
         self.kill()
-        wait_for(_nobody_asks_zfs, "what it had asked of zfs is done: it outlives who asked, and may come after who opens next")
         return lines
 
     def kill(self) -> None:

@@ -59,6 +59,8 @@ class Export:
     clients: Sequence[ClientOptions] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the EXPORT block."""
+    thick_size: int = 0
+    """Bytes of a thick datastore; 0: thin."""
 
     def block(self) -> str:
         """The EXPORT block."""
@@ -68,7 +70,8 @@ class Export:
         lines += [f"{name} = {value};" for name, value in self.settings.items()]
         for client in self.clients:
             lines.append(f"CLIENT {{ Clients = {client.addresses}; Access_Type = {client.access}; Squash = {client.squash}; }}")
-        lines.append(f"FSAL {{ Name = {self.fsal}; }}")
+        thick = f"Thick_Size = {self.thick_size}; " if self.thick_size else ""
+        lines.append(f"FSAL {{ Name = {self.fsal}; {thick}}}")
         return "EXPORT {\n  " + "\n  ".join(lines) + "\n}\n"
 
 

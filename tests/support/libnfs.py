@@ -9,7 +9,7 @@ import itertools
 import os
 import stat
 from collections.abc import Iterator
-from ctypes import c_char_p, c_int, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_uint64, c_ulong, c_void_p
 from typing import Any
 
 from support.programs import wait_for
@@ -21,6 +21,16 @@ class _Stat(ctypes.Structure):
     _fields_ = [
         *((name, c_uint64) for name in ("dev", "ino", "mode", "nlink", "uid", "gid", "rdev", "size", "blksize", "blocks")),
         *((name, c_uint64) for name in ("atime", "mtime", "ctime", "atime_nsec", "mtime_nsec", "ctime_nsec", "used")),
+    ]
+
+
+class _FileSystem(ctypes.Structure):
+    """struct statvfs."""
+
+    _fields_ = [
+        *((name, c_ulong) for name in ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "favail")),
+        *((name, c_ulong) for name in ("fsid", "flag", "namemax")),
+        ("spare", c_int * 6),
     ]
 
 
@@ -58,6 +68,7 @@ _fsync = _function("fsync", c_void_p)
 _ftruncate = _function("ftruncate", c_void_p, c_uint64)
 _truncate = _function("truncate", c_char_p, c_uint64)
 _stat64 = _function("lstat64", c_char_p, ctypes.POINTER(_Stat))
+_statvfs = _function("statvfs", c_char_p, ctypes.POINTER(_FileSystem))
 _unlink = _function("unlink", c_char_p)
 _rename = _function("rename", c_char_p, c_char_p)
 _link = _function("link", c_char_p, c_char_p)
@@ -201,6 +212,12 @@ class Client:
     def used(self, path: str) -> int:
         """Bytes of its blocks."""
         return int(self._status(path).used)
+
+    def space(self) -> tuple[int, int]:
+        """Bytes of the file system, and those available."""
+        found = _FileSystem()
+        self.check(_statvfs(self.context, b"/", ctypes.byref(found)))
+        return int(found.blocks * found.frsize), int(found.bavail * found.frsize)
 
     def owner(self, path: str) -> tuple[int, int]:
         """User and group."""

@@ -232,6 +232,14 @@ class Nfs3:
         """SETATTR of the size."""
         self._call(2, opaque(handle) + struct.pack(">IIIIQIII", 0, 0, 0, 1, size, 0, 0, 0))
 
+    def space(self, handle: bytes) -> tuple[int, int]:
+        """FSSTAT: total and available bytes."""
+        reply = self._call(18, opaque(handle))
+        if reply.uint32():
+            reply.take(84)
+        total, _free, available = reply.uint64(), reply.uint64(), reply.uint64()
+        return total, available
+
     def write(self, handle: bytes, offset: int, data: bytes) -> None:
         """WRITE, FILE_SYNC."""
         self._call(7, opaque(handle) + struct.pack(">QII", offset, len(data), 2) + opaque(data))

@@ -39,9 +39,8 @@ class DatastoreTold(Versioned):
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
     pool is there again, or it is forgotten. `thick`: its whole size is reserved, and it shares no blocks. `reserved` is its
-    refreservation, or what files of an NFS datastore are promised. Of an NFS datastore `thick` is whether files are promised
-    their whole size when a host makes them larger than 1 MiB, `size` its quota (0: none), `block_size` its record size, `share`
-    the path that hosts mount, and `clients` who may beside its host groups.
+    refreservation. Of an NFS datastore `size` is its quota (0: none), without the slack of a thick one, `block_size` its record
+    size, `share` the path that hosts mount, and `clients` who may beside its host groups.
     """
 
     MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
@@ -82,18 +81,24 @@ class DatastoreTold(Versioned):
 
 
 class DatastoreSpace(Answer):
-    """Bytes of a VMFS datastore on disk, as of the last synced state.
+    """Of VMFS bytes on disk, as of the last synced state; of NFS what its files need. Null is unknown, or of the other kind.
 
-    `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. Null is unknown: the target
-    cannot count.
+    `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. `admitted` is the sum
+    of the files' sizes, each rounded up to the record size, and 16 KiB a file: of a thick datastore at most `size`. While the NFS
+    server is `counting`, files of a thick datastore grow by 1 MiB only. `problem` says why `admitted` may be wrong or unknown.
     """
 
-    allocated: Bytes | None
-    shared: Bytes | None
-    unique: Bytes | None
-    unique_exact: bool
-    snapshot: Bytes | None
-    as_of: Time | None
+    thick: bool
+    size: Bytes
+    allocated: Bytes | None = None
+    shared: Bytes | None = None
+    unique: Bytes | None = None
+    unique_exact: bool = False
+    snapshot: Bytes | None = None
+    as_of: Time | None = None
+    admitted: Bytes | None = None
+    counting: bool = False
+    problem: str = ""
 
 
 class DatastorePage(Answer):
@@ -107,8 +112,8 @@ class DatastoreAsked(Model):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
     `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
-    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: of VMFS all its space
-    is reserved, of NFS each file is promised its whole size when a host makes it larger than 1 MiB.
+    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: all its space is
+    reserved, and it shares no blocks.
     """
 
     kind: Kind = "vmfs"
@@ -132,8 +137,7 @@ class DatastoreAsked(Model):
 class DatastoreChange(Model):
     """What to change; a `soft_threshold` of null takes it away.
 
-    `thick` of VMFS is changed alone: to thick only while the target counts no shared blocks, and the pool has room; to thin at
-    any time. Of NFS: for files that are created or grow from then on.
+    `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
     """
 
     name: DatastoreName | None = None

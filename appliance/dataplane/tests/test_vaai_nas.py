@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileRefusedError, NobodyListensError, Promises, VaaiNas
+from appliance.dataplane.vaai_nas import ExportSpace, FileRefusedError, SharedSpace, VaaiNas
 
 
 @contextmanager
@@ -64,26 +64,30 @@ def test_a_refusal_says_what_is_in_the_way(tmp_path: Path) -> None:
         with pytest.raises(FileRefusedError) as refused:
             VaaiNas(tmp_path / "s").clone(1, "ä", "b", request="0" * 32, fast=True)
         assert (refused.value.status, refused.value.field, str(refused.value)) == ("exists", "destination", "taken")
-    parameters = {"export": 1, "source": "ä", "destination": "b", "request_id": "0" * 32, "fast": True, "dry_run": False}
+    parameters = {"export": 1, "source": "ä", "destination": "b", "request_id": "0" * 32, "fast": True}
     assert (asked[0]["method"], asked[0]["params"]) == ("clone.start", parameters)
 
 
-def test_what_files_are_promised_is_read(tmp_path: Path) -> None:
-    told = {"thick_default": True, "reservations": "not_now", "thick_files": 3, "thick_bytes": 1 << 40, "problem": "full"}
+def test_space_of_an_export_is_read(tmp_path: Path) -> None:
+    told = {"thick": True, "size_bytes": 1 << 40, "admitted_bytes": 5, "counting": True, "problem": "a walk failed"}
     with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
-        assert VaaiNas(tmp_path / "s").space(7, refresh=True) == Promises(True, "not_now", 3, "full")
-    assert (asked[0]["method"], asked[0]["params"]) == ("space.get", {"export": 7, "refresh": True})
+        assert VaaiNas(tmp_path / "s").space(7) == ExportSpace(True, 1 << 40, 5, True, "a walk failed")
+    assert (asked[0]["method"], asked[0]["params"]) == ("space.get", {"export": 7})
 
 
-def test_who_is_slow_is_told_from_who_is_not_there(tmp_path: Path) -> None:
+def test_shared_bytes_of_an_export_are_read(tmp_path: Path) -> None:
+    told = {"complete": True, "shared_bytes": 3, "snapshot_bytes": 2, "deduplicated_bytes": 1, "as_of": 1_800_000_000}
+    with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
+        assert VaaiNas(tmp_path / "s").shared(7, restart=True) == SharedSpace(True, 3, 2, 1)
+    assert (asked[0]["method"], asked[0]["params"]) == ("space.shared", {"export": 7, "restart": True})
+
+
+def test_who_does_not_answer_is_unreachable(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with pytest.raises(NobodyListensError):
+    with pytest.raises(GaneshaUnreachableError):
         VaaiNas(path).space(1)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
-        with pytest.raises(NobodyListensError):
-            VaaiNas(path).space(1)
         listener.listen()
-        with pytest.raises(GaneshaUnreachableError) as slow:
-            VaaiNas(path).space(1, timeout_s=0.1)
-        assert not isinstance(slow.value, NobodyListensError)
+        with pytest.raises(GaneshaUnreachableError):
+            VaaiNas(path).statistics(1, "a", 0.1)

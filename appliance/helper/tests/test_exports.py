@@ -75,8 +75,9 @@ def test_a_datastore_is_exported_as_it_is_told(rig: Rig) -> None:
         and f"# guid {rig.simulator.filesystem('tank/one').guid}" in found.text
     )
     guid = rig.simulator.filesystem("tank/one").guid
-    rig.client.change_export("tank/one", guid, 1, "/one", clients=[], squash="No_Root_Squash", versions=[4])
-    assert rig.ganesha.served()[0].clients == set()
+    rig.client.change_export("tank/one", guid, 1, "/one", clients=[], squash="No_Root_Squash", versions=[4], thick_size=1 << 40)
+    (found, _) = rig.ganesha.served()
+    assert found.clients == set() and found.text and f"FSAL {{ Name = ZVAAI; Thick_Size = {1 << 40}; }}" in found.text
     rig.client.forget_export(1)
     assert rig.ganesha.files() == {} and set(rig.served) == {1, 9}
     rig.client.remove_export(1)
@@ -107,6 +108,9 @@ def test_a_datastore_is_exported_as_it_is_told(rig: Rig) -> None:
         {"versions": [3, 3]},
         {"versions": [2]},
         {"versions": ["3; }"]},
+        {"thick_size": 0},
+        {"thick_size": 1 << 61},
+        {"thick_size": "1; }"},
     ],
 )  # fmt: skip
 def test_what_is_no_value_of_an_export(rig: Rig, wrong: dict[str, Any]) -> None:

@@ -1,110 +1,176 @@
-/* Statistics on a file system that counts blocks only once they are in the pool. */
-#include "world.h"
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* What is told of a file, with a kernel module that says what the test wants. */
+#include "space_query.h"
+#include "statistics.h"
 
-#include <sys/vfs.h>
+#include "scratch.h"
 
-int __real_fstatfs64(int file, struct statfs *file_system);
-int __wrap_fstatfs64(int file, struct statfs *file_system);
-int __real_fstat64(int file, struct stat *status);
-int __wrap_fstat64(int file, struct stat *status);
+static struct fileops_dataset *dataset;
+static int query_error;
+static uint64_t counted_by_one_call; /* bytes; 0: all */
+static unsigned int queries;
+static bool dirty;
 
-static bool counts_late; /* as ZFS does: a settle later */
-static uint64_t settles_before;
-
-int __wrap_fstatfs64(int file, struct statfs *file_system)
+int __wrap_space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures);
+int __wrap_space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures)
 {
-    const int failed = __real_fstatfs64(file, file_system);
-    if (counts_late)
-        file_system->f_type = ZFS_SUPER_MAGIC;
-    return failed;
+    (void)file;
+    queries++;
+    assert_true(nanoseconds > 0 && nanoseconds <= UINT64_C(1000) * 1000 * 1000);
+    const uint64_t length = counted_by_one_call != 0 && end - offset > counted_by_one_call ? counted_by_one_call : end - offset;
+    /* A quarter is shared. */
+    *figures = (struct space_figures){.done = length, .allocated = length, .shared = length / 4, .snapshot = length / 8, .group = 7, .dirty = dirty};
+    return query_error;
 }
 
-int __wrap_fstat64(int file, struct stat *status)
-{
-    const int failed = __real_fstat64(file, status);
-    if (counts_late && S_ISREG(status->st_mode) && the_world->settles == settles_before)
-        status->st_blocks = 1;
-    return failed;
-}
-
-static int write_some(const struct world *world, int number)
-{
-    const char data[8192] = {1};
-    const int file = open_file(world, number);
-    assert_int_equal(pwrite(file, data, sizeof data, 0), sizeof data);
-    return file;
-}
-
-static void what_was_just_written_is_in_the_figures(void **state)
+static int begin(void **state)
 {
     (void)state;
-    struct world *world = make_world();
-    struct fileops_space *space = open_books(world);
-    const int file = write_some(world, 0);
+    query_error = 0;
+    counted_by_one_call = 0;
+    queries = 0;
+    dirty = false;
+    scratch_begin();
+    return fileops_dataset_open(scratch, &dataset);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    fileops_dataset_put(dataset);
+    scratch_end();
+    return 0;
+}
+
+static struct fileops_statistics statistics_of(int file)
+{
     struct fileops_statistics statistics;
-    counts_late = true;
-    settles_before = world->settles;
-    assert_int_equal(fileops_statistics(space, file, &statistics), 0);
-    assert_true(statistics.allocated >= 8192);
-    assert_int_equal(world->settles, settles_before + 1);
+    assert_int_equal(fileops_statistics(dataset, file, &statistics), 0);
+    return statistics;
+}
 
-    /* What can't be waited for is not told. */
-    world->silent = ETIMEDOUT;
-    settles_before = world->settles;
-    assert_int_equal(fileops_statistics(space, file, &statistics), EAGAIN);
-    assert_int_equal(statistics.allocated, 0);
-    assert_int_equal(fileops_statistics(NULL, file, &statistics), EAGAIN);
-
-    /* Elsewhere nothing is waited for. */
-    counts_late = false;
-    settles_before = world->settles;
-    assert_int_equal(fileops_statistics(space, file, &statistics), 0);
-    assert_true(statistics.allocated >= 8192);
-    assert_int_equal(world->settles, settles_before);
-    world->silent = 0;
+static void unique_is_what_nobody_shares(void **state)
+{
+    const int file = make_file("disk", 8 * MIB);
+    (void)state;
+    const struct fileops_statistics found = statistics_of(file);
+    assert_true(found.unique_exact);
+    assert_int_equal(found.allocated, 8 * MIB);
+    assert_int_equal(found.unique, 6 * MIB);
+    assert_int_equal(found.snapshot, MIB);
+    assert_int_equal(found.reserved, 0);
+    assert_true((int64_t)found.as_of <= time(NULL) && (int64_t)found.as_of > time(NULL) - 5);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    assert_int_equal(statistics_of(file).reserved, 8 * MIB);
     close(file);
-    fileops_space_close(space);
-    remove_world(world);
 }
 
-static void a_new_clone_is_looked_at(void **state)
+static void without_the_module_it_is_an_upper_bound(void **state)
 {
+    const int file = make_file("disk", MIB);
     (void)state;
-    struct world *world = make_world();
-    struct fileops_space *space = NULL;
-    struct fileops_statistics statistics;
-    const struct space_segment segment = {0, BLOCKS * BLOCK};
-    the_world = world;
-    assert_int_equal(fileops_space_open(world->root, &(struct fileops_space_options){.find_holder = find_simulated}, &space), 0);
-    const int one = open_file(world, 0), other = open_file(world, 1);
-    struct space_share share = {.source_space = space, .destination_space = space, .length = BLOCKS * BLOCK};
-    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), 0);
-    model_clone(&world->now, 0, 0, 1, 0, BLOCKS);
-    space_share_end(&share, true);
-    const int64_t begun = space_milliseconds();
-    assert_int_equal(fileops_statistics(space, other, &statistics), 0);
-    assert_true(statistics.unique_exact);
-    assert_int_equal(statistics.unique, 0);
-    assert_in_range(space_milliseconds() - begun, 0, 4000);
+    query_error = EOPNOTSUPP;
+    const struct fileops_statistics found = statistics_of(file);
+    assert_false(found.unique_exact);
+    assert_int_equal(found.unique, found.allocated);
+    assert_true(found.allocated >= MIB);
+    close(file);
+}
 
-    /* Not for ever. */
-    world->silent = ETIMEDOUT;
-    assert_int_equal(space_share_begin(&share, one, other, 0, &segment, 1), 0);
-    space_share_end(&share, true);
-    assert_int_equal(fileops_statistics(space, other, &statistics), 0);
-    assert_false(statistics.unique_exact);
-    world->silent = 0;
-    close(one);
-    close(other);
-    fileops_space_close(space);
-    remove_world(world);
+/* Four calls of a second each for a large file: each is an upper bound, and the last is exact. */
+static void a_large_file_is_counted_on_from_call_to_call(void **state)
+{
+    const int file = make_file("disk", 8 * MIB);
+    (void)state;
+    counted_by_one_call = 2 * MIB;
+    uint64_t before = UINT64_MAX;
+    for (int call = 0; call < 3; call++) {
+        const struct fileops_statistics found = statistics_of(file);
+        assert_false(found.unique_exact);
+        assert_true(found.unique >= 6 * MIB && found.unique < before);
+        before = found.unique;
+    }
+    const struct fileops_statistics found = statistics_of(file);
+    assert_true(found.unique_exact);
+    assert_int_equal(found.unique, 6 * MIB);
+    assert_int_equal(queries, 4);
+    close(file);
+}
+
+static void a_changed_file_is_counted_from_its_beginning(void **state)
+{
+    const int file = make_file("disk", 8 * MIB);
+    (void)state;
+    counted_by_one_call = 4 * MIB;
+    assert_false(statistics_of(file).unique_exact);
+    struct stat before, after;
+    fstat(file, &before);
+    do {
+        assert_int_equal(pwrite(file, "y", 1, 0), 1);
+        fstat(file, &after);
+    } while (memcmp(&before.st_ctim, &after.st_ctim, sizeof(before.st_ctim)) == 0);
+    assert_false(statistics_of(file).unique_exact);
+    assert_true(statistics_of(file).unique_exact);
+    close(file);
+}
+
+static void the_pool_is_waited_for_seldom(void **state)
+{
+    const int file = make_file("disk", MIB);
+    (void)state;
+    dirty = true;
+    statistics_of(file);
+    assert_int_equal(queries, 2); /* again after the transaction group */
+    statistics_of(file);
+    assert_int_equal(queries, 3);
+    close(file);
+}
+
+static void nothing_but_files_is_told_of(void **state)
+{
+    struct fileops_statistics found;
+    const int folder = open(scratch, O_RDONLY | O_DIRECTORY), file = make_file("empty", 0);
+    (void)state;
+    assert_int_equal(fileops_statistics(dataset, folder, &found), EISDIR);
+    assert_true(statistics_of(file).unique_exact);
+    close(folder);
+    close(file);
+}
+
+static void what_all_files_share_is_summed_up(void **state)
+{
+    struct fileops_dataset_shared shared;
+    (void)state;
+    mkdir(in_scratch("vm"), 0700);
+    close(make_file("vm/one", 4 * MIB));
+    close(make_file("two", 4 * MIB));
+    counted_by_one_call = MIB;
+    assert_int_equal(fileops_dataset_shared(dataset, true, &shared), 0);
+    while (!shared.complete) {
+        pause_briefly();
+        assert_int_equal(fileops_dataset_shared(dataset, false, &shared), 0);
+    }
+    assert_int_equal(shared.shared, 2 * MIB);
+    assert_int_equal(shared.snapshot, MIB);
+    query_error = EOPNOTSUPP;
+    int error = fileops_dataset_shared(dataset, true, &shared);
+    while (error == 0) {
+        pause_briefly();
+        error = fileops_dataset_shared(dataset, false, &shared);
+    }
+    assert_int_equal(error, EOPNOTSUPP);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_just_written_is_in_the_figures),
-        cmocka_unit_test(a_new_clone_is_looked_at),
+        cmocka_unit_test_setup_teardown(unique_is_what_nobody_shares, begin, end),
+        cmocka_unit_test_setup_teardown(without_the_module_it_is_an_upper_bound, begin, end),
+        cmocka_unit_test_setup_teardown(a_large_file_is_counted_on_from_call_to_call, begin, end),
+        cmocka_unit_test_setup_teardown(a_changed_file_is_counted_from_its_beginning, begin, end),
+        cmocka_unit_test_setup_teardown(the_pool_is_waited_for_seldom, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_but_files_is_told_of, begin, end),
+        cmocka_unit_test_setup_teardown(what_all_files_share_is_summed_up, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

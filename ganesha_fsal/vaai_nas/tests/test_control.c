@@ -16,7 +16,8 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
-#include "../../fileops/fileops.h"
+#include "../../fileops/clone.h"
+#include "../../fileops/dataset.h"
 #include "../control.h"
 #include "../file_calls.h"
 #include "../service.h"
@@ -30,16 +31,13 @@ static unsigned int clones_begun;
 static uid_t owner;
 static bool ending;             /* of the export */
 static bool hangs;              /* whatever is looked for in export 2 */
-static struct fileops_space *books; /* of export 1 */
-static bool thick_default, silent;  /* as its dataset is set, and whether nobody tells */
+static struct fileops_dataset *dataset; /* of export 1 */
 static unsigned int hanging;    /* so many calls do */
 
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
 {
     memset(result, 0, sizeof(*result));
-    if ((request->flags & FILEOPS_CLONE_DRY_RUN) != 0)
-        return 0;
     __atomic_add_fetch(&clones_begun, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&owner, request->owner, __ATOMIC_SEQ_CST);
     while (!__atomic_load_n(&gate_open, __ATOMIC_SEQ_CST)) {
@@ -95,7 +93,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     file->device = attributes.st_dev;
     file->inode = attributes.st_ino;
     file->export_id = 1;
-    file->space = books;
+    file->dataset = dataset;
     strcpy(file->export_path, "/export");
     return VAAI_NAS_OK;
 }
@@ -120,28 +118,6 @@ static bool fake_is_ending(const struct vaai_nas_file *file)
 
 static const struct vaai_nas_adapter adapter = {
     .open = fake_open, .changed = fake_changed, .close = fake_close, .is_ending = fake_is_ending, .find = fake_find};
-
-/* What holds space of the export's file system. */
-static int holder_read(void *context, struct fileops_held *figures)
-{
-    (void)context;
-    *figures = (struct fileops_held){.available = 1 << 30, .can_promise = true};
-    return silent ? ETIMEDOUT : 0;
-}
-
-static int holder_read_thick_default(void *context, bool *thick)
-{
-    (void)context;
-    *thick = thick_default;
-    return silent ? ETIMEDOUT : 0;
-}
-
-static int find_holder(const char *root, struct fileops_space_holder *holder)
-{
-    (void)root;
-    *holder = (struct fileops_space_holder){.read = holder_read, .read_thick_default = holder_read_thick_default};
-    return 0;
-}
 
 static void write_file(const char *name, off_t size)
 {
@@ -170,7 +146,7 @@ static int begin(void **state)
     ending = hangs = false;
     clones_begun = 0;
     *state = vaai_nas_service_new(&options);
-    return *state == NULL;
+    return *state == NULL || fileops_dataset_open(place, &dataset) != 0;
 }
 
 static int end(void **state)
@@ -179,6 +155,7 @@ static int end(void **state)
 
     gate_open = true;
     vaai_nas_service_free(*state);
+    fileops_dataset_put(dataset);
     snprintf(command, sizeof(command), "rm -rf '%s'", place);
     return system(command);
 }
@@ -242,28 +219,40 @@ static void files_are_listed_in_pages(void **state)
     expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm\"}", "\"status\":\"is_directory\",\"field\":\"path\"");
 }
 
-static void what_is_promised_is_told(void **state)
+static void a_thick_dataset_tells_its_size_and_what_is_admitted(void **state)
 {
-    struct fileops_space *space = NULL;
+    char shown[512] = "";
 
-    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":false,\"reservations\":\"never\"");
+    expect(*state, "space.get", "{\"export\":1}", "\"thick\":false,\"size_bytes\":0,\"admitted_bytes\":0,\"counting\":false,\"problem\":\"\"");
     expect(*state, "space.get", "{\"export\":2}", "\"status\":\"stale\",\"field\":\"export\"");
-    expect(*state, "space.get", "{\"export\":1,\"refresh\":1}", "\"status\":\"invalid\",\"field\":\"refresh\"");
-    expect(*state, "space.get", "{\"refresh\":true}", "\"status\":\"invalid\",\"field\":\"export\"");
-    assert_int_equal(fileops_space_open(place, &(struct fileops_space_options){.find_holder = find_holder, .no_thread = true}, &space), 0);
-    books = space;
-    thick_default = true;
-    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":false,\"reservations\":\"possible\"");
-    expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"thick_default\":true,\"reservations\":\"possible\",\"thick_files\":0,");
-    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":true,");
-    expect(*state, "space.get", "{\"export\":1}", "\"problem\":\"\"");
-    silent = true;
-    thick_default = false;
-    expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"status\":\"busy\"");
-    expect(*state, "space.get", "{\"export\":1}", "\"thick_default\":true,");
-    silent = false;
-    books = NULL;
-    fileops_space_close(space);
+    expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"status\":\"invalid\"");
+    assert_int_equal(fileops_dataset_set_thick(dataset, 1 << 30), 0);
+    struct fileops_dataset_status found;
+    do
+        fileops_dataset_status(dataset, &found);
+    while (found.counting);
+    snprintf(shown, sizeof(shown), "\"thick\":true,\"size_bytes\":1073741824,\"admitted_bytes\":%llu,\"counting\":false",
+             (unsigned long long)found.admitted);
+    assert_true(found.admitted > 100);
+    expect(*state, "space.get", "{\"export\":1}", shown);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
+    expect(*state, "space.get", "{\"export\":1}", "\"thick\":false");
+}
+
+static void why_hosts_get_no_vaai_is_reported(void **state)
+{
+    expect(*state, "service.get", "{}", "\"problem\":\"\"");
+    vaai_nas_service_set_problem(*state, "install the package");
+    expect(*state, "service.get", "{}", "\"problem\":\"install the package\"");
+    expect(*state, "service.get", "{\"export\":1}", "\"status\":\"invalid\"");
+}
+
+/* There is no kernel module beside a unit test. */
+static void what_is_shared_is_asked_of_the_module(void **state)
+{
+    expect(*state, "space.shared", "{\"export\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
+    expect(*state, "space.shared", "{\"export\":1,\"restart\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
+    expect(*state, "space.shared", "{\"export\":2,\"restart\":true}", "\"status\":\"stale\"");
 }
 
 static void a_clone_is_one_job(void **state)
@@ -434,13 +423,6 @@ static void a_clone_is_cancelled(void **state)
     expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
 }
 
-static void a_dry_run_changes_nothing(void **state)
-{
-    expect(*state, "clone.start",
-           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\",\"dry_run\":true}", "\"job\":0");
-    assert_int_equal(clones_begun, 0);
-}
-
 static void wrong_paths_name_their_field(void **state)
 {
     static const char *const wrong[] = {"/other.vmdk", "../other.vmdk", "vm/../other.vmdk", "vm//disk-flat.vmdk",
@@ -463,8 +445,6 @@ static void wrong_paths_name_their_field(void **state)
            "\"status\":\"exists\",\"field\":\"destination\"");
     expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"gone/b.vmdk\",\"request_id\":\"" ID "\"}",
            "\"status\":\"not_found\",\"field\":\"destination\"");
-    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\".zvaai\",\"request_id\":\"" ID "\"}",
-           "\"status\":\"access\",\"field\":\"destination\"");
     assert_int_equal(clones_begun, 0);
 }
 
@@ -517,7 +497,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_promised_is_told, begin, end),
+        cmocka_unit_test_setup_teardown(a_thick_dataset_tells_its_size_and_what_is_admitted, begin, end),
+        cmocka_unit_test_setup_teardown(why_hosts_get_no_vaai_is_reported, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_shared_is_asked_of_the_module, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
         cmocka_unit_test_setup_teardown(a_repeated_request_needs_no_files, begin, end),
         cmocka_unit_test_setup_teardown(a_job_is_ended_whatever_became_of_its_folder, begin, end),
@@ -526,7 +508,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_listing_ends_with_its_export, begin, end),
         cmocka_unit_test_setup_teardown(how_the_bytes_went_is_told, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_cancelled, begin, end),
-        cmocka_unit_test_setup_teardown(a_dry_run_changes_nothing, begin, end),
         cmocka_unit_test_setup_teardown(wrong_paths_name_their_field, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_request_is_refused, begin, end),
     };

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "../../fileops/fileops.h"
+#include "../../fileops/clone.h"
 #include "../files.h"
 #include "../procedure22.h"
 #include "../service.h"
@@ -355,7 +355,7 @@ static void errors_say_what_is_left(void **state)
         {ENOSPC, VAAI_NAS_NO_SPACE, "No space left"},
         {EXDEV, VAAI_NAS_NOT_SUPPORTED, "other pool"},
         {EOPNOTSUPP, VAAI_NAS_NOT_SUPPORTED, "can't share"},
-        {EBUSY, VAAI_NAS_BUSY, "the destination is being cloned itself"},
+        {EBUSY, VAAI_NAS_BUSY, "the source is being written"},
         {EIO, VAAI_NAS_INPUT_OUTPUT, "Input/output"},
     };
     struct vaai_nas_job job;
@@ -363,13 +363,18 @@ static void errors_say_what_is_left(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct vaai_nas_clone clone = a_clone(1, 2, 0);
         clone_error = cases[i].error;
-        clone_failed = (struct fileops_clone_result){.left = FILEOPS_CLONE_UNTOUCHED, .busy = FILEOPS_CLONE_DESTINATION_CLONED};
+        clone_failed = (struct fileops_clone_result){.left = FILEOPS_CLONE_UNTOUCHED};
         assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 10000, &job, NULL), VAAI_NAS_OK);
         assert_int_equal(job.state, VAAI_NAS_FAILED);
         assert_int_equal(job.status, cases[i].status);
         assert_non_null(strstr(job.reason, cases[i].says));
         assert_non_null(strstr(job.reason, "the destination is as it was"));
     }
+    clone_error = EOPNOTSUPP;
+    clone_failed.refused = FILEOPS_FALLBACK_THICK;
+    const struct vaai_nas_clone from_thick = a_clone(1, 2, 0);
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &from_thick, 10000, &job, NULL), VAAI_NAS_OK);
+    assert_non_null(strstr(job.reason, "thick"));
     /* As the clone says, and whatever the file is like. */
     static const char *const left[] = {
         [FILEOPS_CLONE_UNTOUCHED] = "the destination is as it was",

@@ -141,10 +141,10 @@ static void nothing_outside_is_seen(void **state)
 
     (void)state;
     mkdirat(root, "inside", 0700);
-    mkdirat(root, ".zvaai", 0700);
+    mkdirat(root, ".zvaai-clones", 0700);
     mkdirat(root, ".zfs", 0700);
     write_file("inside/a.vmdk", "", 1);
-    write_file(".zvaai/b.vmdk", "", 1);
+    write_file(".zvaai-clones/b.vmdk", "", 1);
     write_file(".zfs/c.vmdk", "", 1);
     assert_int_equal(symlinkat("inside", root, "link"), 0);
     assert_int_equal(symlinkat("inside/a.vmdk", root, "link.vmdk"), 0);

@@ -16,7 +16,7 @@ import pytest
 from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.onc_rpc import opaque
 from support.onc_rpc_server import serving
-from support.programs import IN_GUEST, wait_for
+from support.programs import wait_for
 from support.vaai_nas import COMMAND, vaai_nas
 
 NFS_PROGRAM, NFSPROC3_LOOKUP, PROCEDURE22 = 100003, 3, 22
@@ -217,15 +217,6 @@ def test_statistics_say_whether_they_are_exact_and_of_when(exact: bool, says: st
     with serving(answer, b"") as port:
         found = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "stat", "127.0.0.1:/one", "disk")
     assert found.stdout.splitlines() == ["total: 4096", "allocated: 4096", says, "reserved: 0", "as of: 2001-09-09T01:46:40Z"]
-
-
-@pytest.mark.skipif(not IN_GUEST, reason="XFS holds no space")
-def test_a_file_that_is_replaced_keeps_its_reservation(rig: Rig) -> None:
-    (rig.store / "disk").write_bytes(bytes(1 << 20))
-    assert vaai_nas("reserve", "127.0.0.1:/open", "disk").returncode == 0
-    answer = vaai_nas("fast-clone", "127.0.0.1:/open", "source", "disk")
-    assert answer.returncode == 0, answer.stderr
-    assert f"reserved: {1 << 20}" in vaai_nas("stat", "127.0.0.1:/open", "disk").stdout
 
 
 def test_a_full_clone_replaces_a_file_in_one_step(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Handles that no client was given: made up, of another export, of the ledger's folder."""
+"""Handles that no client was given: made up, or of another export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from support.ganesha import Export, Ganesha, running_ganesha
 from support.onc_rpc import Nfs3, Nfs3Error, mount
 
 NFS3ERR_STALE, NFS3ERR_BADHANDLE = 70, 10001
-HIDDEN = ".zvaai"
 
 
 def kernel_handle(path: Path) -> bytes:
@@ -47,27 +46,6 @@ def status_of(client: Nfs3, handle: bytes) -> int:
     except Nfs3Error as error:
         return error.status
     return 0
-
-
-def test_made_up_handle_does_not_open_the_ledger(served: tuple[Ganesha, Path]) -> None:
-    store = served[1]
-    with Nfs3() as client:
-        known = client.lookup(mount("/one"), "file")
-        inside = kernel_handle(store / "file")
-        assert known.count(inside) == 1, "a handle has the kernel's in it"
-        folder = kernel_handle(store / "folder")
-        assert status_of(client, known.replace(inside, folder)) == 0, "and one can be made up"
-        making = store / HIDDEN / "clones" / "making"
-        making.write_text("not whole yet")
-        os.chown(making, 1000, 1000)  # as a clone has, just before it gets its name
-        making.chmod(0o666)
-        hidden = [store / HIDDEN, *(store / HIDDEN).iterdir(), making]
-        assert len(hidden) > 1
-        for path in hidden:
-            assert status_of(client, known.replace(inside, kernel_handle(path))) == NFS3ERR_STALE, path
-            with pytest.raises(Nfs3Error) as failure:
-                client.write(known.replace(inside, kernel_handle(path)), 0, b"x")
-            assert failure.value.status == NFS3ERR_STALE
 
 
 def test_handle_under_another_exports_number_gets_that_exports_rights(served: tuple[Ganesha, Path]) -> None:

@@ -87,6 +87,8 @@ def test_debians_own_library_serves_nfs_without_vaai_nas(make_store: Callable[[s
         assert refused.value.accept_stat == PROC_UNAVAIL
         answer = vaai_nas("caps", "127.0.0.1:/open")
         assert (answer.returncode, "install the nfs-ganesha of the zvaai packages" in answer.stderr) == (3, True)
+        said = ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":6,"method":"service.get"}')[0]["result"]
+        assert "install nfs-ganesha" in said["problem"]
         assert (
             ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')[0]["result"]["hosts"]
             == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from support.programs import ProgramFailed, run, wait_for
 
 MIB = 1 << 20
 _BLOCK = re.compile(r"^\s*([0-9a-f]+)\s+L0\s+(\S+)")
+_OBJECT = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+ +[\d.]+ +\S")
+_REFERENCE = re.compile(r"^\s*[0-9a-f]+\s+L0\s+(\d+:[0-9a-f]+:[0-9a-f]+)((?:\s+\d+:[0-9a-f]+:[0-9a-f]+)*)")
 
 
 def dataset_of(device: Path) -> str:
@@ -42,6 +45,27 @@ def dvas(dataset: str) -> dict[int, str]:
             found[int(match[1], 16)] = match[2]
     assert found or "L0" not in run("zdb", "-ddddd", dataset, "1"), "zdb prints blocks in a way not understood here"
     return found
+
+
+def references_of(dataset: str) -> dict[int, Counter[tuple[str, int]]]:
+    """Of every file of a dataset, or of a zvol: its blocks by their first DVA and the bytes of all copies, as zdb reads them."""
+    found: dict[int, Counter[tuple[str, int]]] = {0: Counter()}
+    current = 0
+    for line in run("zdb", "-dddddd", dataset, timeout=300).splitlines():
+        if match := _OBJECT.match(line):
+            current = int(match[1])
+            found[current] = Counter()
+        elif match := _REFERENCE.match(line):
+            size = sum(int(dva.split(":")[2], 16) for dva in (match[1] + match[2]).split())
+            found[current][match[1], size] += 1
+    return found
+
+
+def allocated_and_shared(*objects: Counter[tuple[str, int]]) -> tuple[int, int]:
+    """Allocated bytes of the first, and how many of them have more than one reference among all."""
+    everywhere = sum(objects, Counter[tuple[str, int]]())
+    allocated = sum(size * count for (_, size), count in objects[0].items())
+    return allocated, sum(size * count for (dva, size), count in objects[0].items() if everywhere[dva, size] > 1)
 
 
 def shared(one: dict[int, str], other: dict[int, str], shift: int = 0) -> int:

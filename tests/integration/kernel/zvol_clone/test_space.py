@@ -7,22 +7,27 @@ import errno
 import itertools
 import os
 import random
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from integration.kernel.zvol_clone.blocks import MIB, dataset_of, opened, random_blocks, write_direct
+from integration.kernel.zvol_clone.blocks import (
+    MIB,
+    allocated_and_shared,
+    dataset_of,
+    opened,
+    random_blocks,
+    references_of,
+    write_direct,
+)
 from integration.kernel.zvol_clone.zvol_clone_ioctl import Space, Stopped, ZvolClone
 from support.programs import run
 from support.volume_tool import discard
 from support.zfs import Pool
 
 _numbers = itertools.count()
-_OBJECT = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +\S+ +\S+ +\S+ +[\d.]+ +\S")
-_BLOCK = re.compile(r"^\s*[0-9a-f]+\s+L0\s+(\d+:[0-9a-f]+:[0-9a-f]+)((?:\s+\d+:[0-9a-f]+:[0-9a-f]+)*)")
 _libc = ctypes.CDLL(None, use_errno=True)
 FICLONERANGE = 0x4020940D
 
@@ -55,27 +60,6 @@ def clone(source: Path, destination: Path, length: int = 0, *, at: int = 0, to: 
         assert _libc.ioctl(other, FICLONERANGE, words) == 0, os.strerror(ctypes.get_errno())
 
 
-def dvas_of(dataset: str) -> dict[int, Counter[tuple[str, int]]]:
-    """Of every file of a dataset, or of a zvol: its blocks by their first DVA and the bytes of all copies, as zdb reads them."""
-    found: dict[int, Counter[tuple[str, int]]] = {0: Counter()}
-    current = 0
-    for line in run("zdb", "-dddddd", dataset, timeout=300).splitlines():
-        if match := _OBJECT.match(line):
-            current = int(match[1])
-            found[current] = Counter()
-        elif match := _BLOCK.match(line):
-            size = sum(int(dva.split(":")[2], 16) for dva in (match[1] + match[2]).split())
-            found[current][match[1], size] += 1
-    return found
-
-
-def held(*objects: Counter[tuple[str, int]]) -> tuple[int, int]:
-    """Allocated bytes of the first, and how many of them have more than one reference among all."""
-    everywhere = sum(objects, Counter[tuple[str, int]]())
-    allocated = sum(size * count for (_, size), count in objects[0].items())
-    return allocated, sum(size * count for (dva, size), count in objects[0].items() if everywhere[dva, size] > 1)
-
-
 def space(device: ZvolClone, path: Path) -> Space:
     """Of a whole file or zvol."""
     with opened(path, os.O_RDONLY) as fd:
@@ -89,14 +73,14 @@ def compare(device: ZvolClone, pool: Pool, datasets: dict[str, list[Path]], zvol
     run("zpool", "sync", pool.name)
     objects: dict[Path, Counter[tuple[str, int]]] = {}
     for name, files in datasets.items():
-        found = dvas_of(name)
+        found = references_of(name)
         objects |= {path: found[path.stat().st_ino] for path in files}
     for zvol in zvols:
-        objects[zvol] = dvas_of(dataset_of(zvol))[1]
+        objects[zvol] = references_of(dataset_of(zvol))[1]
     said = {path: space(device, path) for path in objects}
     for path, blocks in objects.items():
         others = [of for other, of in objects.items() if other is not path]
-        assert (said[path].allocated, said[path].shared) == held(blocks, *others), path
+        assert (said[path].allocated, said[path].shared) == allocated_and_shared(blocks, *others), path
         assert not said[path].dirty
     return said
 

@@ -1,0 +1,18 @@
+"""How much a thick NFS datastore needs beyond its size: docs/decisions/thin-and-thick.md. Sizes are bytes, multiples of 1 MiB."""
+
+from __future__ import annotations
+
+_PART = 16
+_LEAST, _MOST = 128 << 20, 32 << 30
+
+
+def with_slack(size: int) -> int:
+    """Quota and refreservation of a datastore of this size."""
+    return size + min(max(size // _PART, _LEAST), _MOST)
+
+
+def without_slack(quota: int) -> int:
+    """The size of a datastore with this quota; 0 where the quota is too small for one."""
+    if quota <= (_PART + 1) * _LEAST:
+        return max(0, quota - _LEAST)
+    return max(quota * _PART // (_PART + 1), quota - _MOST)

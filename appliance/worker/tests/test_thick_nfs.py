@@ -1,0 +1,286 @@
+"""Thick NFS datastores: quota and refreservation, what the NFS server is told, other sizes, and the change from thin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
+from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.domain.thick import with_slack, without_slack
+from appliance.testing import GIB, Appliance
+from appliance.worker import thick
+from appliance.worker.tests.test_nfs_datastores import refused, told
+from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.model import Property, Source
+
+MIB = 1 << 20
+SLACK = 128 * MIB
+"""Of the smallest."""
+
+
+def nas(appliance: Appliance) -> VaaiNasSimulator:
+    files = appliance.service.context.files
+    assert isinstance(files, VaaiNasSimulator)
+    return files
+
+
+def held(appliance: Appliance, store: str) -> tuple[int, int]:
+    """Quota and refreservation of its dataset."""
+    found = appliance.simulator.filesystem(told(appliance, store)["dataset"])
+    return found.refquota, found.refreservation
+
+
+def served(appliance: Appliance, store: str) -> int | None:
+    """The size that the NFS server promises to its files; None while it promises none."""
+    space = nas(appliance).space(told(appliance, store)["export"])
+    return space.size if space.thick else None
+
+
+def shares(appliance: Appliance, store: str, found: SharedSpace | FileRefusedError) -> None:
+    nas(appliance).sharing[told(appliance, store)["export"]] = found
+
+
+def size(text: str) -> dict[str, str]:
+    return {"size": text}
+
+
+def everything(appliance: Appliance, store: str) -> tuple[Any, ...]:
+    shown = told(appliance, store)
+    return shown["thick"], shown["size"], held(appliance, store), served(appliance, store)
+
+
+def thin(gibibytes: int = 1) -> tuple[Any, ...]:
+    return False, str(gibibytes * GIB), (gibibytes * GIB, 0), None
+
+
+def thick_of(gibibytes: int = 1) -> tuple[Any, ...]:
+    return True, str(gibibytes * GIB), (gibibytes * GIB + SLACK,) * 2, gibibytes * GIB
+
+
+@pytest.mark.parametrize(
+    ("size", "slack"),
+    [(GIB, SLACK), (2 * GIB, SLACK), (2 * GIB + MIB, SLACK + MIB // 16), (512 * GIB, 32 * GIB), (64 << 40, 32 * GIB)],
+)
+def test_the_slack_of_a_size_and_back(size: int, slack: int) -> None:
+    assert with_slack(size) == size + slack and without_slack(size + slack) == size
+
+
+def test_a_thick_one_has_its_size_and_slack_reserved(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    assert everything(appliance, store) == thick_of()
+    assert everything(appliance, appliance.nfs_datastore("second")) == thin()
+    assert appliance.get("/alerts")["items"] == []
+
+
+def test_it_grows_and_shrinks_with_all_that_is_reserved(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    appliance.job("POST", f"/datastores/{store}/grow", size(str(2 * GIB)))
+    assert everything(appliance, store) == thick_of(2)
+    appliance.job("POST", f"/datastores/{store}/quota", size(str(GIB)))
+    assert everything(appliance, store) == thick_of()
+
+
+def test_it_does_not_become_smaller_than_its_files_need(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", 2 * GIB, thick=True)
+    nas(appliance).put(told(appliance, store)["export"], "disk-flat.vmdk", GIB)
+    needed = GIB + 16384
+    problem = refused(appliance, "POST", f"/datastores/{store}/quota", size(str(GIB)), status=422)
+    assert f"{needed} or more" in str(problem)
+    nas(appliance).counting = True
+    assert "still counts" in refused(appliance, "POST", f"/datastores/{store}/quota", size(str(GIB)))["detail"]
+
+
+def test_files_that_grow_while_it_is_made_smaller_have_it_as_before(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = appliance.nfs_datastore("first", 2 * GIB, thick=True)
+    really, export = thick.resize, told(appliance, store)["export"]
+
+    def late(*arguments: Any) -> None:
+        really(*arguments)
+        nas(appliance).put(export, "disk-flat.vmdk", GIB)
+
+    monkeypatch.setattr(thick, "resize", late)
+    job = appliance.job("POST", f"/datastores/{store}/quota", size(str(GIB)), expect="failed")
+    assert f"{GIB + 16384} bytes" in job["problem"]["text"]
+    assert everything(appliance, store) == thick_of(2)
+
+
+def test_no_room_to_grow_names_what_is_missing_and_changes_nothing(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    text = appliance.job("POST", f"/datastores/{store}/grow", size(str(8192 * GIB)), expect="failed")["problem"]["text"]
+    assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
+    assert everything(appliance, store) == thick_of()
+
+
+def test_no_room_to_make_it_is_refused(appliance: Appliance) -> None:
+    body = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(8192 * GIB), "thick": True}
+    assert f"{with_slack(8192 * GIB)} bytes are needed" in refused(appliance, "POST", "/datastores", body)["detail"]
+    appliance.simulator.fail_next("create_filesystem", OutOfSpace("tank"))  # of the folder above
+    job = appliance.job("POST", "/datastores", {**body, **size(str(GIB))}, expect="failed")
+    assert job["problem"]["text"] and appliance.get("/datastores")["items"] == []
+
+
+def test_a_clone_has_a_reservation_of_its_own(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
+    assert everything(appliance, clone) == thick_of()
+    appliance.simulator.fail_next("clone", OutOfSpace("tank"))
+    text = appliance.job("POST", f"/datastores/{store}/clone", {"name": "third"}, expect="failed")["problem"]["text"]
+    assert f"needs {GIB + SLACK} bytes reserved, and the pool lacks" in text
+
+
+def test_a_snapshot_says_what_it_needs(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.write(dataset, GIB // 2)
+    appliance.service.context.look()
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+    text = appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}, expect="failed")["problem"]["text"]
+    assert f"it needs {appliance.simulator.filesystem(dataset).space.used_by_dataset} bytes for {dataset}" in text
+
+
+def test_thick_and_thin_again(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    before = appliance.nfs.served()[0].clients
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": True})
+    assert everything(appliance, store) == thick_of()
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
+    assert everything(appliance, store) == thin() and appliance.nfs.served()[0].clients == before
+
+
+def test_what_it_holds_beyond_its_size_stays_when_it_becomes_thin(appliance: Appliance) -> None:
+    """Metadata may have gone into the slack: then the quota is what is there."""
+    store = appliance.nfs_datastore("first", thick=True)
+    appliance.simulator.write(told(appliance, store)["dataset"], GIB + MIB)
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
+    quota, reserved = held(appliance, store)
+    used = appliance.simulator.filesystem(told(appliance, store)["dataset"]).space.referenced
+    assert reserved == 0 and GIB < used <= quota < used + MIB and quota % MIB == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (SharedSpace(True, 65536, 0, 0), "65536 of its bytes are shared"),
+        (SharedSpace(True, 0, 0, 4096), "4096 of its bytes are deduplicated"),
+        (SharedSpace(False, 0, 0, 0), "could not count"),
+        (FileRefusedError("not_supported", "load zvol_clone"), "load zvol_clone"),
+    ],
+)
+def test_what_shares_blocks_stays_thin(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, found: SharedSpace | FileRefusedError, says: str
+) -> None:
+    monkeypatch.setattr(thick, "FILES_SECONDS", 0)
+    store = appliance.nfs_datastore("first")
+    shares(appliance, store, found)
+    assert says in appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
+    assert everything(appliance, store) == thin()
+
+
+def test_a_snapshot_shares_nothing(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    shares(appliance, store, SharedSpace(True, 0, GIB, 0))
+    appliance.job("PATCH", f"/datastores/{store}", {"thick": True})
+    assert everything(appliance, store) == thick_of()
+
+
+def test_files_that_need_more_than_its_size_keep_it_thin(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    nas(appliance).put(told(appliance, store)["export"], "sparse-flat.vmdk", 2 * GIB)
+    text = appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
+    assert f"its files need {2 * GIB + 16384} bytes, and it has {GIB}" in text
+    assert everything(appliance, store) == thin()
+
+
+def test_no_room_keeps_it_thin(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", 8192 * GIB)
+    text = appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
+    assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
+    assert everything(appliance, store) == thin(8192)
+
+
+def test_it_is_changed_alone_and_needs_a_size(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first")
+    answer = appliance.request("PATCH", f"/datastores/{store}", {"thick": True, "clients": ["192.0.2.1"]})
+    assert answer.status_code == 422 and "not with clients" in answer.text
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"})
+    old = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
+    assert "set its quota first" in refused(appliance, "PATCH", f"/datastores/{old}", {"thick": True})["detail"]
+
+
+def test_what_somebody_took_away_is_set_again_or_told(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    dataset = told(appliance, store)["dataset"]
+    appliance.simulator.set_properties(dataset, {"refreservation": "none"})
+    appliance.request("POST", "/reconcile")
+    assert everything(appliance, store) == thick_of()
+    appliance.simulator.set_properties(dataset, {"refreservation": "none"})
+    appliance.simulator.fail_next("set_properties", OutOfSpace("tank"), times=1)
+    appliance.request("POST", "/reconcile")
+    appliance.service._capacity()
+    (alert,) = appliance.get("/alerts")["items"]
+    assert alert["subject"] == store and f"0 of {GIB + SLACK} bytes reserved" in alert["text"]
+
+
+@pytest.mark.parametrize(
+    ("own", "thick"),
+    [
+        ({"zvaai:thick": "on", "refquota": str(GIB + SLACK)}, True),
+        ({"zvaai:thick": "on"}, False),
+        ({"refquota": str(GIB)}, False),
+    ],
+)
+def test_an_adopted_file_system_stays_what_it_is(own: dict[str, str], thick: bool, appliance: Appliance) -> None:
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **own})
+    store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
+    assert told(appliance, store)["thick"] is thick and served(appliance, store) == (GIB if thick else None)
+    appliance.request("POST", "/reconcile")
+    assert held(appliance, store)[1] == (GIB + SLACK if thick else 0)
+
+
+@pytest.mark.parametrize("kind", ["nfs", "vmfs"])
+def test_where_blocks_are_deduplicated_nothing_is_thick(kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = appliance.datastore("first", kind=kind)
+    dataset, really = told(appliance, store)["dataset"], appliance.simulator.properties
+    dedup = Property("on", Source.INHERITED, "tank")
+    monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "dedup": dedup})
+    new = {"kind": kind, "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
+    changed = ("PATCH", f"/datastores/{store}", {"thick": True}, dataset)
+    for method, path, body, there in (changed, ("POST", "/datastores", new, "tank/zvaai")):
+        problem = refused(appliance, method, path, body)
+        assert f"zfs set dedup=off {there}, " in problem["detail"] and problem["blocking"] == [there]
+    appliance.datastore("third", kind=kind)
+
+
+def test_clones_of_files_are_copied(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    nas(appliance).put(told(appliance, store)["export"], "disk-flat.vmdk", MIB)
+    body = {"source": "disk-flat.vmdk", "destination": "new-flat.vmdk"}
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", body)
+    assert job["result"]["copied_because"] == {"thick": str(MIB)}
+
+
+def test_what_its_files_need_is_told(appliance: Appliance) -> None:
+    store = appliance.nfs_datastore("first", thick=True)
+    export = told(appliance, store)["export"]
+    nas(appliance).put(export, "disk-flat.vmdk", MIB)
+
+    def space() -> tuple[Any, ...]:
+        found = appliance.get(f"/datastores/{store}/space")
+        return found["thick"], found["size"], found["admitted"], found["counting"], found["problem"]
+
+    def ready() -> str:
+        checks = appliance.get("/readiness")["checks"]
+        return str(next(one["result"] for one in checks if (one["id"], one["subject"]) == ("thick", store)))
+
+    needed = str(MIB + 16384)
+    assert (space(), ready()) == ((True, str(GIB), needed, False, ""), "ok")
+    nas(appliance).counting = True
+    assert (space()[3], ready()) == (True, "warning")
+    nas(appliance).problems[export] = "a folder could not be read"
+    assert (space()[4], ready()) == ("a folder could not be read", "failed")
+    appliance.nfs.remove(export)
+    assert (space()[2], space()[4], ready()) == (None, "export: stale", "unknown")

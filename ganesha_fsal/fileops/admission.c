@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "admission.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define FIRST_BUCKETS 1024u /* a power of two; doubled as files come */
+
+struct admitted_file {
+    struct admitted_file *next;
+    uint64_t inode;
+    uint64_t size;     /* admitted */
+    uint64_t highest;  /* end of the changes since none was under way */
+    uint64_t begun;    /* changes, counted up */
+    unsigned int changes; /* under way */
+};
+
+int admission_init(struct admission *admission, uint64_t record_size)
+{
+    *admission = (struct admission){.buckets = FIRST_BUCKETS, .record_size = record_size};
+    admission->files = calloc(FIRST_BUCKETS, sizeof(*admission->files));
+    if (admission->files == NULL)
+        return ENOMEM;
+    pthread_mutex_init(&admission->lock, NULL);
+    return 0;
+}
+
+static void forget_all(struct admission *admission)
+{
+    for (size_t i = 0; i < admission->buckets; i++)
+        for (struct admitted_file *file = admission->files[i], *next; file != NULL; file = next) {
+            next = file->next;
+            free(file);
+        }
+    for (size_t i = 0; i < admission->buckets; i++)
+        admission->files[i] = NULL;
+    admission->count = 0;
+    admission->admitted = 0;
+}
+
+void admission_destroy(struct admission *admission)
+{
+    forget_all(admission);
+    free(admission->files);
+    pthread_mutex_destroy(&admission->lock);
+}
+
+static struct admitted_file **place_of(const struct admission *admission, uint64_t inode)
+{
+    const uint64_t mixed = inode * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &admission->files[(mixed >> 32) & (admission->buckets - 1)];
+}
+
+static struct admitted_file **find(const struct admission *admission, uint64_t inode)
+{
+    struct admitted_file **link = place_of(admission, inode);
+
+    while (*link != NULL && (*link)->inode != inode)
+        link = &(*link)->next;
+    return link;
+}
+
+/* Twice the buckets; as they are where there is no memory. */
+static void grow_table(struct admission *admission)
+{
+    const size_t before = admission->buckets;
+    struct admitted_file **old = admission->files, **larger = calloc(2 * before, sizeof(*larger));
+
+    if (larger == NULL)
+        return;
+    admission->files = larger;
+    admission->buckets = 2 * before;
+    for (size_t i = 0; i < before; i++)
+        for (struct admitted_file *file = old[i], *next; file != NULL; file = next) {
+            struct admitted_file **place = place_of(admission, file->inode);
+            next = file->next;
+            file->next = *place;
+            *place = file;
+        }
+    free(old);
+}
+
+/* What a file of this size counts, in bytes. */
+static uint64_t cost(const struct admission *admission, uint64_t size)
+{
+    const uint64_t most = UINT64_MAX / 2;
+
+    if (size > most)
+        return most;
+    return (size + admission->record_size - 1) / admission->record_size * admission->record_size + ADMISSION_FILE_BYTES;
+}
+
+static void resize(struct admission *admission, struct admitted_file *file, uint64_t size)
+{
+    admission->admitted += cost(admission, size) - cost(admission, file->size);
+    file->size = size;
+}
+
+void admission_set_limit(struct admission *admission, uint64_t limit)
+{
+    pthread_mutex_lock(&admission->lock);
+    if (limit == 0 || admission->limit == 0) {
+        forget_all(admission);
+        admission->counting = limit != 0;
+    }
+    admission->limit = limit;
+    pthread_mutex_unlock(&admission->lock);
+}
+
+int admission_count(struct admission *admission, uint64_t inode, uint64_t size)
+{
+    int error = 0;
+
+    pthread_mutex_lock(&admission->lock);
+    struct admitted_file **link = find(admission, inode);
+    if (admission->limit != 0 && *link == NULL) {
+        struct admitted_file *file = calloc(1, sizeof(*file));
+        if (file != NULL) {
+            *file = (struct admitted_file){.inode = inode, .size = size};
+            *link = file;
+            admission->admitted += cost(admission, size);
+            if (++admission->count > 2 * admission->buckets)
+                grow_table(admission);
+        } else {
+            error = ENOMEM;
+        }
+    }
+    pthread_mutex_unlock(&admission->lock);
+    return error;
+}
+
+void admission_counted(struct admission *admission)
+{
+    pthread_mutex_lock(&admission->lock);
+    admission->counting = false;
+    pthread_mutex_unlock(&admission->lock);
+}
+
+static int admit(const struct admission *admission, const struct admitted_file *file, uint64_t end)
+{
+    if (end <= file->size)
+        return 0;
+    if (admission->counting && end - file->size > ADMISSION_WHILE_COUNTING)
+        return EAGAIN;
+    const uint64_t more = cost(admission, end) - cost(admission, file->size);
+    /* Within a record that is counted already nothing more is needed. */
+    return more == 0 || (admission->admitted <= admission->limit && more <= admission->limit - admission->admitted) ? 0 : ENOSPC;
+}
+
+int admission_begin(struct admission *admission, uint64_t inode, uint64_t end, struct admission_change *change)
+{
+    int error = 0;
+
+    *change = (struct admission_change){.inode = inode};
+    pthread_mutex_lock(&admission->lock);
+    struct admitted_file *file = admission->limit == 0 ? NULL : *find(admission, inode);
+    if (admission->limit != 0)
+        error = file == NULL ? ENODATA : admit(admission, file, end);
+    if (error == 0 && file != NULL) {
+        if (end > file->size)
+            resize(admission, file, end);
+        file->highest = end > file->highest ? end : file->highest;
+        change->alone = file->changes++ == 0;
+        change->number = ++file->begun;
+        change->entered = true;
+    }
+    pthread_mutex_unlock(&admission->lock);
+    return error;
+}
+
+void admission_end(struct admission *admission, const struct admission_change *change, uint64_t size)
+{
+    if (!change->entered)
+        return;
+    pthread_mutex_lock(&admission->lock);
+    struct admitted_file *file = *find(admission, change->inode);
+    /* NULL: it became thin, or the file is gone. Became thick again meanwhile: the file has no changes. */
+    if (file != NULL && file->changes != 0) {
+        file->changes--;
+        /* Others, beside it or since the size was read, may have made it as large as they were admitted. */
+        const uint64_t least = change->alone && file->begun == change->number ? 0 : file->highest;
+        const uint64_t now = size > least ? size : least;
+        if (now < file->size)
+            resize(admission, file, now);
+        if (file->changes == 0)
+            file->highest = 0;
+    }
+    pthread_mutex_unlock(&admission->lock);
+}
+
+void admission_forget(struct admission *admission, uint64_t inode)
+{
+    pthread_mutex_lock(&admission->lock);
+    struct admitted_file **link = find(admission, inode), *file = *link;
+    if (file != NULL) {
+        *link = file->next;
+        admission->admitted -= cost(admission, file->size);
+        admission->count--;
+        free(file);
+    }
+    pthread_mutex_unlock(&admission->lock);
+}

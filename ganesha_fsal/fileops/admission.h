@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Growth of files in a thick dataset, admitted by one counter: the sum over its files of the size, rounded up to the record size, and
+ * ADMISSION_FILE_BYTES. Sparse files count whole, for they can be filled. It is raised before a file grows and lowered after it shrank, so that it
+ * is never less than what files can take.
+ *
+ * Who changes files for clients calls admission_begin() before and admission_end() after. Changes by local programs are not seen until files are
+ * counted again; the dataset's refquota bounds those.
+ *
+ * Thread-safe: one mutex, held for no system call. */
+#ifndef FILEOPS_ADMISSION_H
+#define FILEOPS_ADMISSION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A file's dnode, its name and the indirect blocks of a small one. */
+#define ADMISSION_FILE_BYTES (UINT64_C(16) << 10)
+/* So far a file may grow while files are still counted: locks and heartbeats go on. */
+#define ADMISSION_WHILE_COUNTING (UINT64_C(1) << 20)
+
+struct admitted_file;
+
+struct admission {
+    pthread_mutex_t lock;
+    struct admitted_file **files; /* buckets by inode */
+    size_t buckets, count;
+    uint64_t record_size; /* bytes, a power of two */
+    uint64_t limit;       /* bytes; 0: thin, nothing is counted */
+    uint64_t admitted;    /* bytes */
+    bool counting;
+};
+
+/* 0 or ENOMEM. */
+int admission_init(struct admission *admission, uint64_t record_size);
+void admission_destroy(struct admission *admission);
+
+/* Sets the limit. From 0 on counting begins: admission_count() for each file, then admission_counted(). To 0 all is forgotten. */
+void admission_set_limit(struct admission *admission, uint64_t limit);
+/* A file that was found with this size; nothing where it is known. ENOMEM. */
+int admission_count(struct admission *admission, uint64_t inode, uint64_t size);
+void admission_counted(struct admission *admission);
+
+/* A change that is under way. On the caller's stack. */
+struct admission_change {
+    uint64_t inode, number;
+    bool entered, alone;
+};
+
+/* Before a change that may make the file `end` bytes large. ENODATA: the file is not known; the caller passes its size to admission_count() and calls again.
+ * ENOSPC: the limit does not admit it. EAGAIN: files are still counted. On an error nothing was entered. */
+int admission_begin(struct admission *admission, uint64_t inode, uint64_t end, struct admission_change *change);
+
+/* After it, with the size the file has now; UINT64_MAX: not smaller than what was admitted. Beside other changes of the file it may stay admitted
+ * as large as those wanted it. */
+void admission_end(struct admission *admission, const struct admission_change *change, uint64_t size);
+
+/* No name leads to the file, and nobody has it open. */
+void admission_forget(struct admission *admission, uint64_t inode);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Changes of files' sizes for clients: growth in a thick dataset is admitted (admission.h). In a thin one these do nothing and take no lock. */
+#ifndef FILEOPS_CHANGES_H
+#define FILEOPS_CHANGES_H
+
+#include "admission.h"
+#include "dataset.h"
+
+/* As admission_begin(), _count(), _end() and _forget(). */
+int fileops_growth_begin(struct fileops_dataset *dataset, uint64_t inode, uint64_t end, struct admission_change *change);
+int fileops_growth_count(struct fileops_dataset *dataset, uint64_t inode, uint64_t size);
+void fileops_growth_end(struct fileops_dataset *dataset, const struct admission_change *change, uint64_t size);
+void fileops_growth_forget(struct fileops_dataset *dataset, uint64_t inode);
+
+/* Whether the whole of an open file can be overwritten with the pool full: all of a thick dataset's can, once their size is admitted.
+ * ENOSPC: it is thin, and promises nothing; or the size is not admitted. */
+int fileops_reserve(struct fileops_dataset *dataset, int file);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "dataset_internal.h"
+
+#include "walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECONDS_FOR_STEPS 10
+
+/* Clones that a crash has left half made. What can't be removed is left: no export fails for it. */
+static void remove_clones(int root)
+{
+    const int folder = openat(root, FILEOPS_CLONES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *stream = folder < 0 ? NULL : fdopendir(folder);
+    const struct dirent *entry;
+
+    if (stream == NULL) {
+        if (folder >= 0)
+            close(folder);
+        return;
+    }
+    while ((entry = readdir(stream)) != NULL)
+        unlinkat(folder, entry->d_name, 0); /* not "." and ".." */
+    closedir(stream);
+    unlinkat(root, FILEOPS_CLONES_FOLDER, AT_REMOVEDIR);
+}
+
+/* ZFS tells the record size as the block size of the file system. */
+static int read_root(const char *root, dev_t *device, uint64_t *record_size)
+{
+    struct stat status;
+    struct statvfs file_system;
+    int error = 0;
+    const int folder = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder < 0)
+        return errno;
+    if (fstat(folder, &status) != 0 || fstatvfs(folder, &file_system) != 0)
+        error = errno;
+    if (error == 0) {
+        *device = status.st_dev;
+        *record_size = file_system.f_bsize != 0 ? file_system.f_bsize : 4096;
+        remove_clones(folder);
+    }
+    close(folder);
+    return error;
+}
+
+int fileops_dataset_open(const char *root, struct fileops_dataset **result)
+{
+    struct fileops_dataset *dataset = calloc(1, sizeof(*dataset));
+    uint64_t record_size = 0;
+    int error = ENOMEM;
+
+    *result = NULL;
+    if (dataset == NULL)
+        return error;
+    dataset->root = strdup(root);
+    if (dataset->root != NULL)
+        error = read_root(root, &dataset->device, &record_size);
+    if (error == 0)
+        error = admission_init(&dataset->admission, record_size);
+    if (error != 0) {
+        free(dataset->root);
+        free(dataset);
+        return error;
+    }
+    pthread_rwlock_init(&dataset->sharing, NULL);
+    pthread_mutex_init(&dataset->lock, NULL);
+    atomic_store(&dataset->references, 1);
+    *result = dataset;
+    return 0;
+}
+
+void fileops_dataset_ref(struct fileops_dataset *dataset)
+{
+    atomic_fetch_add(&dataset->references, 1);
+}
+
+void fileops_dataset_put(struct fileops_dataset *dataset)
+{
+    if (atomic_fetch_sub(&dataset->references, 1) != 1)
+        return;
+    admission_destroy(&dataset->admission);
+    pthread_rwlock_destroy(&dataset->sharing);
+    pthread_mutex_destroy(&dataset->lock);
+    free(dataset->root);
+    free(dataset);
+}
+
+bool dataset_is_unused(struct fileops_dataset *dataset)
+{
+    return atomic_load(&dataset->references) == 1;
+}
+
+int dataset_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset))
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    fileops_dataset_ref(dataset);
+    const int error = pthread_create(&thread, &attributes, work, dataset);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        fileops_dataset_put(dataset);
+    return error;
+}
+
+struct count {
+    struct fileops_dataset *dataset;
+    uint64_t number;
+};
+
+static int count_file(void *context, const struct walk_file *file)
+{
+    const struct count *count = context;
+    struct fileops_dataset *dataset = count->dataset;
+
+    pthread_mutex_lock(&dataset->lock);
+    const bool goes_on = dataset->count == count->number;
+    pthread_mutex_unlock(&dataset->lock);
+    if (!goes_on || dataset_is_unused(dataset))
+        return ECANCELED;
+    return admission_count(&dataset->admission, file->status.st_ino, (uint64_t)file->status.st_size);
+}
+
+static void *count_files(void *argument)
+{
+    struct fileops_dataset *dataset = argument;
+    struct count count = {.dataset = dataset};
+
+    pthread_mutex_lock(&dataset->lock);
+    count.number = dataset->count;
+    pthread_mutex_unlock(&dataset->lock);
+    const int error = walk_files(dataset->root, count_file, &count);
+    pthread_mutex_lock(&dataset->lock);
+    if (dataset->count == count.number) {
+        dataset->count_error = error;
+        if (error == 0)
+            admission_counted(&dataset->admission);
+    }
+    pthread_mutex_unlock(&dataset->lock);
+    fileops_dataset_put(dataset);
+    return NULL;
+}
+
+/* Steps that share have ended when it is had. A pool that hangs keeps nobody for longer. */
+static int wait_for_steps(struct fileops_dataset *dataset)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += SECONDS_FOR_STEPS;
+    if (pthread_rwlock_clockwrlock(&dataset->sharing, CLOCK_MONOTONIC, &until) != 0)
+        return EBUSY;
+    pthread_rwlock_unlock(&dataset->sharing);
+    return 0;
+}
+
+static int make_thick(struct fileops_dataset *dataset, uint64_t size)
+{
+    pthread_mutex_lock(&dataset->lock);
+    dataset->count++;
+    dataset->count_error = 0;
+    pthread_mutex_unlock(&dataset->lock);
+    admission_set_limit(&dataset->admission, size);
+    atomic_store(&dataset->thick_size, size);
+    const int error = wait_for_steps(dataset);
+    return error != 0 ? error : dataset_in_background(dataset, count_files);
+}
+
+static void make_thin(struct fileops_dataset *dataset)
+{
+    pthread_mutex_lock(&dataset->lock);
+    dataset->count++; /* one that is under way ends */
+    pthread_mutex_unlock(&dataset->lock);
+    atomic_store(&dataset->thick_size, 0);
+    admission_set_limit(&dataset->admission, 0);
+}
+
+int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size)
+{
+    const uint64_t before = atomic_load(&dataset->thick_size);
+    int error = 0;
+
+    if (size == 0) {
+        make_thin(dataset);
+    } else if (before == 0) {
+        error = make_thick(dataset, size);
+        if (error != 0)
+            make_thin(dataset);
+    } else {
+        admission_set_limit(&dataset->admission, size);
+        atomic_store(&dataset->thick_size, size);
+    }
+    return error;
+}
+
+bool fileops_dataset_is_thick(const struct fileops_dataset *dataset)
+{
+    return atomic_load_explicit(&dataset->thick_size, memory_order_acquire) != 0;
+}
+
+void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status)
+{
+    struct admission *admission = &dataset->admission;
+
+    *status = (struct fileops_dataset_status){0};
+    pthread_mutex_lock(&admission->lock);
+    status->size = admission->limit;
+    status->thick = admission->limit != 0;
+    status->admitted = admission->admitted;
+    status->counting = admission->counting;
+    pthread_mutex_unlock(&admission->lock);
+    pthread_mutex_lock(&dataset->lock);
+    if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
+        snprintf(status->problem, sizeof(status->problem), "files can't be counted (%.60s): none grows by more than 1 MiB until it is exported anew",
+                 strerrordesc_np(dataset->count_error));
+    else if (status->admitted > status->size)
+        snprintf(status->problem, sizeof(status->problem), "its files are larger than it: none may grow before some are deleted");
+    pthread_mutex_unlock(&dataset->lock);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* One dataset (or another file system) that exports reach: thin or thick, and what is going on in it.
+ *
+ * Thin: blocks are shared by clones, and nothing is promised. Thick: every byte of the datastore's size is promised and nothing is
+ * shared. What makes the promise true is the dataset's refreservation, which the appliance sets; here growth is admitted up to the
+ * size (admission.h).
+ *
+ * Thread-safe. Functions return 0 or an errno value. No lock is held when they return, and none of them waits for the pool but where
+ * that is said. */
+#ifndef FILEOPS_DATASET_H
+#define FILEOPS_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* At the root of the dataset while clones by name are made. What a crash has left in it is removed at the next opening. */
+#define FILEOPS_CLONES_FOLDER ".zvaai-clones"
+
+struct fileops_dataset;
+
+/* Opens the file system mounted at `root`, thin, with one reference, and removes what a crash has left of clones. No descriptor of it
+ * stays open: it can be unmounted. ENOMEM; else what the kernel says of `root`. */
+int fileops_dataset_open(const char *root, struct fileops_dataset **dataset);
+void fileops_dataset_ref(struct fileops_dataset *dataset);
+/* The last one frees it. */
+void fileops_dataset_put(struct fileops_dataset *dataset);
+
+/* Makes it thick with so many bytes, or thin (0). Returns when nothing is shared in a thick one any more: a step of a clone that had begun
+ * has ended. From thin to thick its files are counted in the background. ENOMEM; EAGAIN: no thread for that; EBUSY: a step does not end. It is thin then. */
+int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size);
+bool fileops_dataset_is_thick(const struct fileops_dataset *dataset);
+
+struct fileops_dataset_status {
+    bool thick;
+    bool counting;      /* the files are still being counted: `admitted` is a part */
+    uint64_t size;      /* bytes; 0: thin */
+    uint64_t admitted;  /* bytes of the files, as admission.h counts them */
+    char problem[160];  /* for people; empty: none */
+};
+void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status);
+
+/* What the blocks of all its files take that is not theirs alone; see statistics.h for the three figures. */
+struct fileops_dataset_shared {
+    bool complete; /* all files are counted */
+    uint64_t shared, snapshot, deduplicated;
+    uint64_t as_of; /* seconds since 1970: of the state when counting began */
+};
+
+/* Counts them in the background: begins at the first call, and anew where `restart` is set and no count is under way. EOPNOTSUPP: the kernel module is not
+ * there or can't tell; else the error that ended the count. */
+int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* A dataset from inside: what the files of fileops share. */
+#ifndef FILEOPS_DATASET_INTERNAL_H
+#define FILEOPS_DATASET_INTERNAL_H
+
+#include "admission.h"
+#include "dataset.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct fileops_dataset {
+    char *root;
+    dev_t device;
+    atomic_uint references;
+    atomic_uint_least64_t thick_size; /* 0: thin */
+    pthread_rwlock_t sharing;         /* read: while a step of a clone shares; write: while it becomes thick */
+    struct admission admission;
+    atomic_uint_least64_t unsynced;   /* bytes that clones into it have shared since a transaction group was waited for */
+
+    pthread_mutex_t lock; /* of what follows; held for no system call that waits */
+    uint64_t count;       /* number of the latest count of files for admission; older ones end */
+    int count_error;      /* with which it ended */
+    bool counting_shared;
+    int shared_error;
+    struct fileops_dataset_shared shared;
+    uint64_t synced_group;      /* the last transaction group that statistics have seen, */
+    int64_t synced_group_since; /* and since when: seconds since 1970 */
+    int64_t sync_asked;         /* when statistics last waited for one: seconds of the monotonic clock */
+};
+
+/* Runs `work` in a thread of its own, which has a reference and puts it. 0, or what pthread_create(3) says. */
+int dataset_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset));
+
+/* Nobody but work in the background has a reference: it ends. */
+bool dataset_is_unused(struct fileops_dataset *dataset);
+
+#endif

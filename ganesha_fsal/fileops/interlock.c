@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+#include "interlock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define PLACES 1024u /* 2^10 */
+
+static struct place {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned int freeing, wants_to_free, steps;
+} places[PLACES];
+
+__attribute__((constructor)) static void make_places(void)
+{
+    for (unsigned int i = 0; i < PLACES; i++) {
+        pthread_mutex_init(&places[i].lock, NULL);
+        pthread_cond_init(&places[i].changed, NULL);
+    }
+}
+
+/* Files of one number in many datasets do not meet more often than others. */
+static struct place *place_of(dev_t device, uint64_t inode)
+{
+    const uint64_t mixed = (inode ^ (uint64_t)device * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &places[mixed >> 54];
+}
+
+static bool may_free(const struct place *place)
+{
+    return place->steps == 0;
+}
+
+static bool may_step(const struct place *place)
+{
+    return place->freeing == 0 && place->wants_to_free == 0;
+}
+
+/* With the place's lock. False: it may not within the time. */
+static bool wait_until(struct place *place, bool (*may)(const struct place *place))
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += FILEOPS_INTERLOCK_SECONDS;
+    while (!may(place))
+        if (pthread_cond_clockwait(&place->changed, &place->lock, CLOCK_MONOTONIC, &until) != 0)
+            return may(place);
+    return true;
+}
+
+static void leave(struct place *place, unsigned int *count)
+{
+    pthread_mutex_lock(&place->lock);
+    --*count;
+    pthread_cond_broadcast(&place->changed);
+    pthread_mutex_unlock(&place->lock);
+}
+
+int fileops_freeing_begin(dev_t device, uint64_t inode)
+{
+    struct place *place = place_of(device, inode);
+
+    pthread_mutex_lock(&place->lock);
+    place->wants_to_free++;
+    const bool entered = wait_until(place, may_free);
+    place->wants_to_free--;
+    place->freeing += entered;
+    if (!entered)
+        pthread_cond_broadcast(&place->changed);
+    pthread_mutex_unlock(&place->lock);
+    return entered ? 0 : EBUSY;
+}
+
+void fileops_freeing_end(dev_t device, uint64_t inode)
+{
+    struct place *place = place_of(device, inode);
+
+    leave(place, &place->freeing);
+}
+
+static bool enter_step(struct place *place)
+{
+    pthread_mutex_lock(&place->lock);
+    const bool entered = wait_until(place, may_step);
+    place->steps += entered;
+    pthread_mutex_unlock(&place->lock);
+    return entered;
+}
+
+/* In one order, or two clones could each wait for who waits for the other. */
+static void sort(struct place **first, struct place **second)
+{
+    struct place *lower = *first < *second ? *first : *second, *higher = *first < *second ? *second : *first;
+
+    *first = lower;
+    *second = higher;
+}
+
+int interlock_step_begin(const struct interlock_file *source, const struct interlock_file *destination)
+{
+    struct place *first = place_of(source->device, source->inode), *second = place_of(destination->device, destination->inode);
+
+    sort(&first, &second);
+    if (!enter_step(first))
+        return EBUSY;
+    if (second == first || enter_step(second))
+        return 0;
+    leave(first, &first->steps);
+    return EBUSY;
+}
+
+void interlock_step_end(const struct interlock_file *source, const struct interlock_file *destination)
+{
+    struct place *first = place_of(source->device, source->inode), *second = place_of(destination->device, destination->inode);
+
+    leave(first, &first->steps);
+    if (second != first)
+        leave(second, &second->steps);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Writes that ZFS refuses for want of space though their dataset is thick: between transaction groups it counts what is about to be freed, and refuses
+ * bursts. The next group has room. */
+#ifndef FILEOPS_RETRY_H
+#define FILEOPS_RETRY_H
+
+#include "dataset.h"
+
+struct fileops_retry {
+    int64_t begun; /* milliseconds of the monotonic clock; 0: not yet */
+    bool exhausted; /* it may succeed later: the client is to come again */
+};
+
+/* Whether a write that failed with `error` (ENOSPC, EDQUOT) is to be tried again, after a wait of 100 ms: in a thick dataset, for 10 s, by 32 threads at most. Begin with a zeroed `retry`. */
+bool fileops_may_retry(const struct fileops_dataset *dataset, int error, struct fileops_retry *retry);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* A dataset becomes thick and thin, and what a crash has left of clones goes. */
+#include "changes.h"
+#include "dataset.h"
+#include "retry.h"
+
+#include "scratch.h"
+
+static struct fileops_dataset *dataset;
+
+static int begin(void **state)
+{
+    (void)state;
+    scratch_begin();
+    return fileops_dataset_open(scratch, &dataset);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    fileops_dataset_put(dataset);
+    scratch_end();
+    return 0;
+}
+
+static struct fileops_dataset_status counted(void)
+{
+    struct fileops_dataset_status status;
+    for (fileops_dataset_status(dataset, &status); status.counting; fileops_dataset_status(dataset, &status))
+        pause_briefly();
+    return status;
+}
+
+static void files_are_counted_once_for_all_their_names(void **state)
+{
+    char name[512];
+    (void)state;
+    mkdir(in_scratch("vm"), 0700);
+    close(make_file("vm/disk", 3 * MIB));
+    close(make_file("other", 1));
+    strcpy(name, in_scratch("vm/disk"));
+    assert_int_equal(link(name, in_scratch("again")), 0);
+    assert_int_equal(symlink(name, in_scratch("link")), 0);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    const struct fileops_dataset_status status = counted();
+    assert_true(status.thick);
+    assert_int_equal(status.size, 100 * MIB);
+    assert_true(status.admitted >= 3 * MIB + 1 && status.admitted < 4 * MIB);
+    assert_string_equal(status.problem, "");
+    assert_int_equal(fileops_dataset_set_thick(dataset, 2 * MIB), 0);
+    assert_non_null(strstr(counted().problem, "larger than it"));
+    assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
+    assert_false(fileops_dataset_is_thick(dataset));
+    assert_int_equal(counted().admitted, 0);
+}
+
+static void only_thick_storage_reserves(void **state)
+{
+    const int file = make_file("disk", MIB);
+    (void)state;
+    assert_int_equal(fileops_reserve(dataset, file), ENOSPC);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    counted();
+    assert_int_equal(fileops_reserve(dataset, file), 0);
+    close(file);
+}
+
+static void only_thick_storage_is_worth_another_attempt(void **state)
+{
+    struct fileops_retry retry = {0};
+    (void)state;
+    assert_false(fileops_may_retry(dataset, ENOSPC, &retry));
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    assert_true(fileops_may_retry(dataset, ENOSPC, &retry));
+    assert_true(fileops_may_retry(dataset, EDQUOT, &retry));
+    assert_false(fileops_may_retry(dataset, EIO, &retry));
+    retry.begun -= 11000; /* it began 11 s ago */
+    assert_false(fileops_may_retry(dataset, ENOSPC, &retry));
+    assert_true(retry.exhausted);
+}
+
+static void what_a_crash_left_of_clones_goes(void **state)
+{
+    struct fileops_dataset *again;
+    (void)state;
+    mkdir(in_scratch(FILEOPS_CLONES_FOLDER), 0700);
+    close(make_file(FILEOPS_CLONES_FOLDER "/half", 4096));
+    assert_int_equal(fileops_dataset_open(scratch, &again), 0);
+    assert_false(is_there(FILEOPS_CLONES_FOLDER));
+    fileops_dataset_put(again);
+}
+
+static void what_can_not_be_removed_stops_no_export(void **state)
+{
+    struct fileops_dataset *again;
+    (void)state;
+    assert_int_equal(symlink("/etc", in_scratch(FILEOPS_CLONES_FOLDER)), 0);
+    assert_int_equal(fileops_dataset_open(scratch, &again), 0);
+    fileops_dataset_put(again);
+    assert_int_equal(fileops_dataset_open(in_scratch("absent"), &again), ENOENT);
+    assert_null(again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_are_counted_once_for_all_their_names, begin, end),
+        cmocka_unit_test_setup_teardown(only_thick_storage_reserves, begin, end),
+        cmocka_unit_test_setup_teardown(only_thick_storage_is_worth_another_attempt, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_crash_left_of_clones_goes, begin, end),
+        cmocka_unit_test_setup_teardown(what_can_not_be_removed_stops_no_export, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

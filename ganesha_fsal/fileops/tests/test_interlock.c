@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/* Nothing is freed while it is cloned, and who frees is not kept away by a clone of many steps. */
+#include "interlock.h"
+
+#include "scratch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static const struct interlock_file one = {1, 10}, two = {1, 11};
+static atomic_bool entered, stop;
+static atomic_int freeing, stepping, wrong, freed, steps;
+
+static void *free_once(void *argument)
+{
+    (void)argument;
+    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
+    atomic_store(&entered, true);
+    fileops_freeing_end(one.device, one.inode);
+    return NULL;
+}
+
+static void steps_go_together_and_so_do_those_who_free(void **state)
+{
+    (void)state;
+    assert_int_equal(interlock_step_begin(&one, &two), 0);
+    assert_int_equal(interlock_step_begin(&two, &one), 0);
+    interlock_step_end(&one, &two);
+    interlock_step_end(&two, &one);
+    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
+    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
+    fileops_freeing_end(one.device, one.inode);
+    fileops_freeing_end(one.device, one.inode);
+    assert_int_equal(interlock_step_begin(&one, &one), 0); /* both ends at one place */
+    interlock_step_end(&one, &one);
+}
+
+static void freeing_waits_for_a_step(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    atomic_store(&entered, false);
+    assert_int_equal(interlock_step_begin(&two, &one), 0);
+    assert_int_equal(pthread_create(&thread, NULL, free_once, NULL), 0);
+    for (int i = 0; i < 20; i++)
+        pause_briefly();
+    assert_false(atomic_load(&entered));
+    interlock_step_end(&two, &one);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&entered));
+}
+
+static void *free_often(void *argument)
+{
+    const struct interlock_file *file = argument;
+    while (!atomic_load(&stop)) {
+        if (fileops_freeing_begin(file->device, file->inode) != 0)
+            continue;
+        atomic_fetch_add(&freeing, 1);
+        if (atomic_load(&stepping) != 0)
+            atomic_fetch_add(&wrong, 1);
+        atomic_fetch_sub(&freeing, 1);
+        atomic_fetch_add(&freed, 1);
+        fileops_freeing_end(file->device, file->inode);
+    }
+    return NULL;
+}
+
+static void *step_often(void *argument)
+{
+    const bool back = argument != NULL;
+    while (!atomic_load(&stop)) {
+        if (interlock_step_begin(back ? &two : &one, back ? &one : &two) != 0)
+            continue;
+        atomic_fetch_add(&stepping, 1);
+        if (atomic_load(&freeing) != 0)
+            atomic_fetch_add(&wrong, 1);
+        atomic_fetch_sub(&stepping, 1);
+        atomic_fetch_add(&steps, 1);
+        interlock_step_end(back ? &two : &one, back ? &one : &two);
+    }
+    return NULL;
+}
+
+/* Clones both ways between two files that others truncate: each goes on, and never two kinds together. */
+static void all_go_on_and_never_together(void **state)
+{
+    pthread_t threads[6];
+    (void)state;
+    atomic_store(&stop, false);
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[3 * i], NULL, free_often, (void *)(uintptr_t)(i ? &two : &one));
+        pthread_create(&threads[3 * i + 1], NULL, step_often, NULL);
+        pthread_create(&threads[3 * i + 2], NULL, step_often, (void *)(uintptr_t)&two);
+    }
+    while (atomic_load(&freed) < 2000 || atomic_load(&steps) < 2000)
+        pause_briefly();
+    atomic_store(&stop, true);
+    for (int i = 0; i < 6; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&wrong), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_go_together_and_so_do_those_who_free),
+        cmocka_unit_test(freeing_waits_for_a_step),
+        cmocka_unit_test(all_go_on_and_never_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+"""Clones from and to thick storage are copies, and counted so. What a crash leaves of a clone by name goes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from integration.kernel.nfs.datastores import admitted_for, cloned, control_block, counted, thick_dataset
+from integration.kernel.zvol_clone.blocks import pool_property
+from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, running_ganesha
+from support.onc_rpc import Nfs3, mount
+from support.procedure22 import COMPLETE, DISK_FULL, Procedure22, Result
+from support.programs import wait_for
+from support.short_pool import MIB, ShortPool
+
+from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas, statistics
+
+SIZE, DISK = 144 * MIB, 64 * MIB
+THICK, THIN = 1, 2
+MAKING = ".zvaai-clones"
+NFS3ERR_NOSPC = 28
+
+
+@dataclass
+class Stores:
+    """A thick datastore and a thin one of the short pool, each with a file of its own, "disk"."""
+
+    ganesha: Ganesha
+    places: dict[int, Path]
+    control: VaaiNas
+    socket: Path
+    data: bytes
+
+    def copied_for_thickness(self) -> int:
+        """Bytes, of all clones of the daemon."""
+        exports = statistics(self.socket)["exports"]
+        return sum(one["offload"]["fallback_bytes"]["thick"] for one in exports)
+
+    def full_clone(self, source: int, name: str, destination: int) -> Result:
+        """Of "disk" into a new file of another export, as the plug-in makes it."""
+        with Nfs3() as nfs:
+            file = nfs.create(mount(f"/{destination}"), name)
+            return Procedure22(nfs).full_clone(nfs.lookup(mount(f"/{source}"), "disk"), file)
+
+
+@pytest.fixture
+def stores(short_pool: ShortPool, tmp_path: Path, seed: int) -> Iterator[Stores]:
+    socket, data = tmp_path / "vaai-nas.socket", random.Random(seed).randbytes(DISK)
+    with (
+        thick_dataset(f"{short_pool.name}/thick", SIZE) as thick,
+        mounted_dataset(f"{short_pool.name}/thin", compression="off") as thin,
+    ):
+        for place in (thick, thin):
+            (place / "disk").write_bytes(data)
+        exports = [Export(THICK, thick, "/1", thick_size=SIZE), Export(THIN, thin, "/2")]
+        with running_ganesha(tmp_path / "ganesha", exports, Daemon.PATCHED, blocks=control_block(socket)) as ganesha:
+            control = VaaiNas(socket)
+            assert counted(control).admitted == admitted_for(DISK)
+            yield Stores(ganesha, {THICK: thick, THIN: thin}, control, socket, data)
+
+
+def test_with_a_thick_end_they_are_copies(stores: Stores, short_pool: ShortPool) -> None:
+    before = pool_property(short_pool.name, "bcloneused")
+    with pytest.raises((FileRefusedError, AssertionError), match="thick"):
+        cloned(stores.control, "disk", "fast", fast=True)
+    assert not (stores.places[THICK] / "fast").exists()
+    assert cloned(stores.control, "disk", "copy", fast=False) == {"cloned": 0, "thick": DISK}
+    assert counted(stores.control).admitted == admitted_for(DISK, DISK)
+    assert (stores.places[THICK] / "copy").read_bytes() == stores.data
+    result = stores.full_clone(THICK, "from thick", THIN)
+    assert (result.status, result.clone_flag) == (0, COMPLETE)
+    assert (stores.places[THIN] / "from thick").read_bytes() == stores.data
+    assert stores.copied_for_thickness() == 2 * DISK
+    result = stores.full_clone(THIN, "too much", THICK)
+    assert (result.status, result.result) == (NFS3ERR_NOSPC, DISK_FULL)
+    assert (stores.places[THICK] / "too much").stat().st_size == 0
+    assert counted(stores.control).admitted == admitted_for(DISK, DISK, 0)
+    with Nfs3() as nfs:
+        nfs.remove(mount("/1"), "copy")
+    result = stores.full_clone(THIN, "to thick", THICK)
+    assert (result.status, result.clone_flag) == (0, COMPLETE)
+    assert (stores.places[THICK] / "to thick").read_bytes() == stores.data
+    assert stores.copied_for_thickness() == 3 * DISK
+    assert counted(stores.control).admitted == admitted_for(DISK, DISK, 0)
+    assert pool_property(short_pool.name, "bcloneused") == before, "nothing is shared"
+
+
+def test_a_crash_during_a_clone_by_name_leaves_nothing(stores: Stores) -> None:
+    place = stores.places[THICK]
+
+    def clone() -> None:
+        stores.control.clone(THICK, "disk", "clone", request="1" * 32, fast=False)
+
+    def is_under_way() -> bool:
+        assert not (place / "clone").exists(), "it was too fast"
+        return any(path.stat().st_size > 0 for path in (place / MAKING).glob("*"))
+
+    thread = threading.Thread(target=clone)
+    thread.start()
+    wait_for(is_under_way, "the clone has begun")
+    stores.ganesha.kill()
+    thread.join()
+    assert not (place / "clone").exists()
+    assert list((place / MAKING).iterdir())
+    stores.ganesha.start()
+    assert not (place / MAKING).exists()
+    assert {path.name for path in place.iterdir()} == {"disk"}
+    assert counted(stores.control).admitted == admitted_for(DISK)
