@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 enter := packaging/rootfs/enter
-.PHONY: help demo demo-reset check test test-long lint fuzz bench bench-long clean clean-cache
+.PHONY: help demo demo-reset check test test-long lint packages repository fuzz bench bench-long clean clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,12 @@ test-long: ## all there is: more seeds, longer soaks, the fallback kernel
 
 lint: ## formatting and static checks alone
 	@tests/lint
+
+packages: ## Debian packages of this checkout, in .cache/packages
+	@packaging/build-packages
+
+repository: ## a signed apt repository of them, in .cache/repository, for a web server at URL
+	@packaging/build-repository $(URL)
 
 doors := procedure22 procedure22_copy nas_control
 fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login nas_control" for some

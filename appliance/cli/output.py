@@ -13,7 +13,8 @@ from rich.table import Table
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SIZES = {
     "size", "used", "free", "allocated", "referenced", "snapshot_bytes", "bclone_saved", "bclone_used",
-    "total", "unique", "reserved", "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes",
+    "total", "unique", "snapshot", "deduplicated", "admitted", "reserved",
+    "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes",
 }  # fmt: skip
 
 

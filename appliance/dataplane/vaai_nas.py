@@ -52,13 +52,17 @@ class FilePage:
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What a file takes, in bytes, with all that was written before the call. Without `unique_exact` an upper bound."""
+    """What a file takes, in bytes; `unique` nothing else in the pool shares. Without `unique_exact` an upper bound."""
 
     total: int
     allocated: int
     unique: int
     unique_exact: bool
-    reserved: int
+    snapshot: int = 0
+    """Of these, what a snapshot also holds."""
+    deduplicated: int = 0
+    as_of: float = 0.0
+    """The moment that the figures are of, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class FileControl(ABC):
 
     @abstractmethod
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        """Of one. May take seconds after it was changed."""
+        """Of one."""
 
     @abstractmethod
     def space(self, export: int) -> ExportSpace:
@@ -163,8 +167,8 @@ class VaaiNas(FileControl):
         """See FileControl."""
 
         def read(told: dict[str, Any]) -> FileStatistics:
-            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "reserved")}
-            return FileStatistics(unique_exact=told["unique_exact"], **sizes)
+            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "snapshot", "deduplicated")}
+            return FileStatistics(unique_exact=told["unique_exact"], as_of=told["as_of"], **sizes)
 
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,7 +67,7 @@ class VaaiNasSimulator(FileControl):
 
     def put(self, export: int, path: str, size: int) -> None:
         """A file that shares nothing."""
-        self.exports.setdefault(export, {})[path] = FileStatistics(size, size, size, True, 0)
+        self.exports.setdefault(export, {})[path] = FileStatistics(size, size, size, True)
 
     def restart(self) -> None:
         """As the daemon's: what was under way is not made, and no job is known any more."""
@@ -176,5 +177,7 @@ def _lying_in(folder: Path | None) -> dict[str, FileStatistics]:
                 told = path.lstat()
                 if stat.S_ISREG(told.st_mode):
                     allocated = 512 * told.st_blocks
-                    found[str(path.relative_to(folder))] = FileStatistics(told.st_size, allocated, allocated, False, 0)
+                    found[str(path.relative_to(folder))] = FileStatistics(
+                        told.st_size, allocated, allocated, False, as_of=time.time()
+                    )
     return found

@@ -19,7 +19,7 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, Parameters, Plan
 
 MEASURING_SECONDS = 10.0
-"""For the statistics of a page's files. The NFS server waits for what was written lately: what has no time is told as unknown."""
+"""For the statistics of a page's files: what has no time is told as unknown."""
 _FORGOTTEN = ("interrupted", "not_found")
 """The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
 
@@ -65,7 +65,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
 
 
 def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of an NFS datastore's VMDK files. `unique` and `reserved` are null where they were not measured in time."""
+    """A page of an NFS datastore's VMDK files. What was not measured in time is null."""
     store, export = exported(context, asked["id"], context.configuration.worker.inventory_seconds)
     try:
         with as_domain_errors():
@@ -76,7 +76,7 @@ def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
     told = []
     for one in page.files:
         row: dict[str, Any] = {"path": one.path, "total": one.total, "allocated": one.allocated}
-        row |= {"unique": None, "unique_exact": False, "reserved": None}
+        row |= {"unique": None, "unique_exact": False, "snapshot": None, "deduplicated": None, "as_of": None}
         left = until - time.monotonic()
         if left > 0:
             try:

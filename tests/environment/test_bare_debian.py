@@ -20,7 +20,7 @@ from support.programs import REPOSITORY, run
 
 BARE = REPOSITORY / "tests/support/bare-debian"
 ROOTFS = REPOSITORY / "packaging/rootfs"
-LAYERS = ("base", "test", "lint")
+LAYERS = ("base", "test", "lint", "deb")
 
 
 def version(file: str, name: str) -> str:

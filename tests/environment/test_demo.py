@@ -235,6 +235,13 @@ def printed(screen: str, begin: str) -> str:
     return "\n".join(itertools.takewhile(str.strip, lines))
 
 
+def share_blocks_of_luns(answer: Mapping[str, Any], image: Path) -> None:
+    """LUN 0 gets an image, and the target copies it to LUN 1."""
+    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
+    run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", image, luns[0])
+    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns[:2])
+
+
 def figures_of(shown: str) -> dict[str, int]:
     """What `vaai-nas stat` printed, in bytes; upper bounds are none."""
     return {name: int(value) for name, value in re.findall(r"^(total|allocated|unique): (\d+)$", shown, re.MULTILINE)}
@@ -251,9 +258,7 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
     assert figures_of(shown)["total"] == 64 << 20 <= figures_of(shown)["allocated"], shown
     assert figures_of(shown)["unique"] == 0, shown
     assert "disk.raw" in shown and "clone.raw" in shown
-    luns = [f"iscsi://{whole['iscsi_portal']}/{whole['iqn']}/{number}" for number in whole["luns"]]
-    run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", demo.state / "disk.raw", luns[0])
-    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns[:2])
+    share_blocks_of_luns(whole, demo.state / "disk.raw")
     (stat,) = [line for line in commands.splitlines() if " stat " in line]
     shown = run("bash", "-euc", stat)
     assert figures_of(shown)["unique"] == 0, f"LUNs that share blocks change nothing for files: {shown}"

@@ -31,6 +31,7 @@ CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
 VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted-exports"
+CHOOSE_LIBRARY = REPOSITORY / "packaging/ganesha/choose-library"
 
 
 def settings() -> dict[str, list[str]]:
@@ -47,9 +48,9 @@ def verify(folder: Path, drop_in: str) -> str:
     unit = Path(shutil.copy(DEBIAN_UNIT, folder))
     place = folder / f"{unit.name}.d" / DROP_IN.name
     place.parent.mkdir()
+    for program in (MOUNTED_EXPORTS, CHOOSE_LIBRARY):  # as a package would; nobody else's
+        drop_in = drop_in.replace(str(Path("/usr/lib/zvaai") / program.name), str(program))
     place.write_text(drop_in)
-    installed = Path("/usr/lib/zvaai") / MOUNTED_EXPORTS.name  # as a package would; nobody else's
-    place.write_text(drop_in.replace(str(installed), str(MOUNTED_EXPORTS)))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
 
@@ -166,6 +167,19 @@ def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]
     process.terminate()
     log = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and "regular exit" in log, log
+
+
+def test_our_library_is_chosen_while_debians_is_the_one_that_it_was_built_from(tmp_path: Path) -> None:
+    """After an update of Debian's, NFS is served with what Debian updated."""
+    debian, chosen = tmp_path / "libganesha_nfsd.so", tmp_path / "environment"
+    debian.write_text("6.5-5")
+    (tmp_path / "debian.sha256").write_text(run("sha256sum", debian))
+    assert settings()["EnvironmentFile"] == ["-/run/zvaai-nfs/environment"]
+    assert settings()["ExecStartPre"][1].split()[1:] == ["/usr/lib/zvaai/ganesha", "/run/zvaai-nfs/environment"]
+    for content, environment, said in (("6.5-5", f"LD_LIBRARY_PATH={tmp_path}\n", ""), ("6.5-5+deb13u1", "", "VAAI-NAS is off")):
+        debian.write_text(content)
+        done = subprocess.run([CHOOSE_LIBRARY, tmp_path, chosen], check=True, capture_output=True, text=True, timeout=60)
+        assert (chosen.read_text(), said in done.stderr) == (environment, True)
 
 
 ASKED = """#!/bin/sh

@@ -170,4 +170,4 @@ def test_the_user_of_the_unit_is_made() -> None:
     user, groups = unit["Service"]["User"], unit["Service"]["SupplementaryGroups"]
     lines = (SYSTEMD / "zvaai-target.sysusers").read_text().splitlines()
     made = [line.split()[:3] for line in lines if line and not line.startswith("#")]
-    assert made == [["u", user, "-"], ["m", user, groups]]
+    assert made == [["u", user, "-"], ["m", user, groups], ["u", "zvaai", "-"]]

@@ -52,6 +52,7 @@ class Suite:
 
 
 TARGET, FSAL, CONSOLE, KERNEL = "build-target", "build-ganesha-fsal", "build-console", "build-kernel"
+PACKAGES = "build-repository"
 SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi", "build-fallback-kernel"
 
 BUILDS = (
@@ -59,6 +60,7 @@ BUILDS = (
     Job(TARGET, ["packaging/build-target"], seconds=100),
     Job(FSAL, ["packaging/build-ganesha-fsal"], seconds=60),
     Job(CONSOLE, ["packaging/build-console"], seconds=60),
+    Job(PACKAGES, ["packaging/build-repository"], [TARGET, FSAL, CONSOLE], seconds=40),
     Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
     Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
     Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
@@ -153,6 +155,19 @@ BARE = (
     ),
 )
 
+PACKAGED = (
+    Suite(
+        "packages",
+        "the Debian packages and their repository; with --long their installation on a fresh Debian 13",
+        files=["tests/environment/test_packages.py"],
+        network=True,
+        needs=[TARGET, FSAL, CONSOLE, PACKAGES],
+        covers=["packaging", "appliance"],
+        seconds=20,
+        processors=0.7,
+    ),
+)
+
 ON_ZFS = (
     Suite(
         "zvols",
@@ -242,4 +257,4 @@ ONLY_LONG = (
     ),
 )
 
-SUITES = (*CHECKS, *NATIVE, *BARE, *ON_ZFS, *ONLY_LONG)
+SUITES = (*CHECKS, *NATIVE, *BARE, *PACKAGED, *ON_ZFS, *ONLY_LONG)

@@ -11,7 +11,7 @@ class Pool:
     """A pool on one disk of the guest, destroyed at the end."""
 
     def __init__(self, name: str, disk: str) -> None:
-        self.name = name
+        self.name, self._disk = name, disk
         run("zpool", "create", "-f", "-O", "mountpoint=none", "-O", "compression=lz4", name, disk)
 
     def create_volume(self, name: str, size_mib: int, **properties: str) -> Path:
@@ -28,6 +28,10 @@ class Pool:
 
         volume = f"{self.name}/{name}"
         wait_for(lambda: _done_unless_busy("zfs", "destroy", "-r", volume), f"{volume} is no longer in use")
+
+    def import_again(self) -> None:
+        """Imports the pool after its export."""
+        run("zpool", "import", "-d", self._disk, self.name)
 
     def scrub(self) -> None:
         """Reads and checks every block. Raises AssertionError when one is wrong."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Bytes, Model
+from appliance.api.types import Answer, Bytes, Model, Time
 
 FilePath = Annotated[str, Field(min_length=1, max_length=1023)]
 
@@ -22,9 +22,9 @@ class FileQuery(ListQuery):
 class FileTold(Answer):
     """A VMDK file that holds data, by its path in the datastore.
 
-    Sizes in bytes: of the file (`total`), of its blocks (`allocated`), of those that no other file shares (`unique`, an upper
-    bound unless `unique_exact`), and what is promised to it (`reserved`). `unique` and `reserved` are null where the NFS server
-    had no time to find out; `allocated` may then lack what was written in the last seconds.
+    Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else shares
+    (`unique`, an upper bound unless `unique_exact`), that a snapshot also holds (`snapshot`), and that are `deduplicated`. Null
+    is what the NFS server had no time to find out.
     """
 
     path: str
@@ -32,7 +32,9 @@ class FileTold(Answer):
     allocated: Bytes
     unique: Bytes | None
     unique_exact: bool
-    reserved: Bytes | None
+    snapshot: Bytes | None
+    deduplicated: Bytes | None
+    as_of: Time | None
 
 
 class FilePage(Answer):

@@ -58,13 +58,15 @@ def until(holds: Callable[[], bool]) -> None:
 
 def test_files_are_listed_in_pages_with_what_they_take(appliance: Appliance, store: str) -> None:
     files = files_of(appliance, store)
-    files["a.vmdk"] = FileStatistics(100, 80, 20, False, 70)
-    files["ä/b.vmdk"] = FileStatistics(1, 1, 1, True, 0)
-    files["vm/vm.vmx"] = FileStatistics(1, 1, 1, True, 0)
+    files["a.vmdk"] = FileStatistics(100, 80, 20, False, 70, 5, 1_800_000_000)
+    files["ä/b.vmdk"] = FileStatistics(1, 1, 1, True)
+    files["vm/vm.vmx"] = FileStatistics(1, 1, 1, True)
+    of = {"snapshot": "70", "deduplicated": "5", "as_of": "2027-01-15T08:00:00.000Z"}
+    none = {"snapshot": "0", "deduplicated": "0", "as_of": "1970-01-01T00:00:00.000Z"}
     first = appliance.get(f"/datastores/{store}/files?limit=2")
     assert first["items"] == [
-        {"path": "a.vmdk", "total": "100", "allocated": "80", "unique": "20", "unique_exact": False, "reserved": "70"},
-        {"path": DISK, "total": str(SIZE), "allocated": str(SIZE), "unique": str(SIZE), "unique_exact": True, "reserved": "0"},
+        {"path": "a.vmdk", "total": "100", "allocated": "80", "unique": "20", "unique_exact": False} | of,
+        {"path": DISK, "total": str(SIZE), "allocated": str(SIZE), "unique": str(SIZE), "unique_exact": True} | none,
     ]
     second = appliance.get(f"/datastores/{store}/files?limit=2&cursor={first['next_cursor']}")
     assert [one["path"] for one in second["items"]] == ["ä/b.vmdk"]
@@ -90,7 +92,7 @@ def test_files_in_the_folder_of_a_simulated_export_are_told_and_cloned(appliance
 def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.worker.file_operations.MEASURING_SECONDS", 0)
     (one,) = appliance.get(f"/datastores/{store}/files")["items"]
-    assert (one["allocated"], one["unique"], one["unique_exact"], one["reserved"]) == (str(SIZE), None, False, None)
+    assert (one["allocated"], one["unique"], one["unique_exact"], one["as_of"]) == (str(SIZE), None, False, None)
 
 
 def test_a_clone_tells_how_its_bytes_went(appliance: Appliance, store: str) -> None:
@@ -108,7 +110,7 @@ def test_a_clone_tells_how_its_bytes_went(appliance: Appliance, store: str) -> N
 
 def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
     volume = appliance.datastore("second")
-    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True)
     before = dict(files_of(appliance, store)), appliance.get("/jobs")
 
     def refused(asked: dict[str, Any], of: str = store, role: str = "admin") -> tuple[int, str | None]:
@@ -141,7 +143,7 @@ def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Applianc
 def test_what_the_nfs_server_refuses_is_told_and_changes_nothing(
     asked: dict[str, Any], says: str, appliance: Appliance, store: str
 ) -> None:
-    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True)
     nas(appliance).cannot_share, before = True, dict(files_of(appliance, store))
     job = appliance.job("POST", f"/datastores/{store}/files/clone", asked, expect="failed")
     assert says in job["problem"]["text"] and files_of(appliance, store) == before
@@ -196,7 +198,7 @@ def test_it_survives_restarts(appliance: Appliance, store: str, restarted: str) 
 def test_what_is_not_known_is_not_called_done(appliance: Appliance, store: str) -> None:
     """The NFS server has forgotten the clone, and the destination is there: whole, or somebody else's."""
     job = begun(appliance, store)
-    files_of(appliance, store)["vm/new-flat.vmdk"] = FileStatistics(1, 1, 1, True, 0)
+    files_of(appliance, store)["vm/new-flat.vmdk"] = FileStatistics(1, 1, 1, True)
     nas(appliance).restart()
     nas(appliance).paused = False
     ended = appliance.ended(job)

@@ -1,18 +1,23 @@
-"""A pool that hangs leaves the LUNs of other pools alone."""
+"""A pool that hangs, or is exported by hand, leaves the LUNs of other pools alone."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
+from typing import Any
 
 from integration.kernel.freezing_pool import FreezingPool
-from support.cdb import REPORT_LUNS, TEST_UNIT_READY, write
-from support.raw_initiator import BUSY, GOOD, Session
+from support.cdb import REPORT_LUNS, TEST_UNIT_READY, read, write
+from support.programs import wait_for
+from support.raw_initiator import BUSY, CHECK_CONDITION, GOOD, Session
 from support.target import IQN, Target
 from support.volumes import VolumeMaker
+from support.zfs import Pool
 
 INQUIRY = bytes([0x12, 0, 0, 0, 36, 0])
 BLOCK = bytes(4096)
+NOT_READY = 0x02
 
 
 async def ready(session: Session, lun: int) -> None:
@@ -54,4 +59,56 @@ def test_a_pool_that_hangs_takes_no_other_lun(target: Target, freezing_pool: Fre
     target.add_lun(1, make_volume("working", 64))
     asyncio.run(lose_session_with_hanging_command(target, freezing_pool))
     for number in (0, 1):
+        target.call("luns.delete", {"target": IQN, "number": number})
+
+
+def state(target: Target, number: int) -> str:
+    """State of a LUN."""
+    luns: list[dict[str, Any]] = target.call("luns.list", {"target": IQN})["luns"]
+    return str(next(lun["state"] for lun in luns if lun["number"] == number))
+
+
+def export(pool: Pool, target: Target) -> None:
+    """Exports a pool as an admin does. An export that waits for the target can't be killed: it ends when the target is."""
+    with subprocess.Popen(["zpool", "export", pool.name]) as exporting:
+        try:
+            assert exporting.wait(timeout=20) == 0
+        finally:
+            if exporting.poll() is None:
+                target.kill()
+
+
+async def export_under_sessions(target: Target, pool: Pool) -> None:
+    """LUNs 0 and 1 are of the pool that is exported, LUN 2 is of another."""
+    async with Session(target.portal) as session:
+        for lun in (0, 1, 2):
+            await ready(session, lun)
+            assert (await session.execute(write(0, 8), data_out=bytes([lun]) * 4096, lun=lun)).status == GOOD
+        exporting = asyncio.create_task(asyncio.to_thread(export, pool, target))
+        longest = 0.0
+        while not exporting.done():
+            began = time.monotonic()
+            # The target is killed when the export hangs.
+            assert (await asyncio.wait_for(session.execute(write(8, 8), data_out=BLOCK, lun=2), 30)).status == GOOD
+            longest = max(longest, time.monotonic() - began)
+            await asyncio.sleep(0.05)
+        await exporting
+        assert longest < 2
+        for lun in (0, 1):
+            answer = await session.execute(read(0, 8), 4096, lun=lun)
+            assert answer.status == CHECK_CONDITION and answer.sense_codes[0] == NOT_READY, answer
+            assert state(target, lun) == "failed"
+        await asyncio.to_thread(pool.import_again)
+        await asyncio.to_thread(wait_for, lambda: state(target, 0) == state(target, 1) == "serving", "the LUNs are served again")
+        for lun in (0, 1, 2):
+            await ready(session, lun)
+            assert (await session.execute(read(0, 8), 4096, lun=lun)).data == bytes([lun]) * 4096
+
+
+def test_a_pool_is_exported_under_its_luns(target: Target, other_pool: Pool, make_volume: VolumeMaker) -> None:
+    for number in (0, 1):
+        target.add_lun(number, other_pool.create_volume(f"exported{number}", 64))
+    target.add_lun(2, make_volume("working", 64))
+    asyncio.run(export_under_sessions(target, other_pool))
+    for number in (0, 1, 2):
         target.call("luns.delete", {"target": IQN, "number": number})

@@ -52,7 +52,8 @@ def rig(make_store: Callable[[str], Path], tmp_path: Path) -> Iterator[Rig]:
         blocks = f'VAAI_NAS {{ Control_Socket = "{control}"; }}\n%dir "{folder}/*.conf"\n'
         always = daemon.Export(1, make_store("always"), "/always")
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
-        with daemon.running_ganesha(tmp_path / "ganesha", [always], daemon.Daemon.PATCHED, environment=environment, blocks=blocks) as server:
+        patched = daemon.Daemon.PATCHED
+        with daemon.running_ganesha(tmp_path / "ganesha", [always], patched, environment=environment, blocks=blocks) as server:
             exports = Ganesha(folder, address)
             exports.add(export)
             yield Rig(exports, export, server, VaaiNas(control), store)
@@ -99,7 +100,8 @@ def test_a_count_survives_a_crash_and_a_change_of_size(rig: Rig) -> None:
     rig.server.restart_after_kill()
     assert rig.space().admitted == admitted, "a file counts once, by all its names"
     rig.exports.change(replace(rig.export, thick_size=22 * MIB))
-    assert (rig.space().size, rig.space().problem) == (22 * MIB, "its files are larger than it: none may grow before some are deleted")
+    assert rig.space().size == 22 * MIB
+    assert rig.space().problem == "its files are larger than it: none may grow before some are deleted"
     with Nfs3() as client:
         with pytest.raises(Nfs3Error) as refused:
             client.truncate(client.lookup(mount("/thick"), "disk"), 21 * MIB)

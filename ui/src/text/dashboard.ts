@@ -61,7 +61,7 @@ export const dashboard = {
     reclaimed: "Reclaimed",
     reclaimedHelp: "Given back to the pool by UNMAP",
     reserved: "Reserved",
-    reservedHelp: "Promised to files: a thick disk made without zeros going over the network",
+    reservedHelp: "Reserved for files of thick datastores without zeros going over the network",
     refused: "Refused",
     refusedHelp: "Clones and reservations that hosts had to do themselves, or without; counted under each datastore",
     fallbacks: "Copied and not cloned, because",

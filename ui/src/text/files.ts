@@ -1,12 +1,20 @@
 /** Words of an NFS datastore's files. */
 
 export const files = {
-  lead: "VMDK files that hold data, in the order of their paths; their descriptors, which are small texts, are left out. Unique is what no other file shares; “at most” where that is not known exactly. Reserved is promised to the file.",
+  lead: "VMDK files that hold data, in the order of their paths; their descriptors, which are small texts, are left out. Unique is what nothing else in the pool shares; “at most” where that is not known exactly.",
   list: "VMDK files",
-  columns: { path: "File", total: "Size", allocated: "Allocated", unique: "Unique", reserved: "Reserved" },
+  columns: {
+    path: "File",
+    total: "Size",
+    allocated: "Allocated",
+    unique: "Unique",
+    snapshot: "Also in a snapshot",
+    deduplicated: "Deduplicated",
+    asOf: "As of",
+  },
   atMost: (bytes: string) => `at most ${bytes}`,
   unmeasured: "not measured",
-  unmeasuredHelp: "Not measured in time: the NFS server waits until what was written lately is on disk. Look again in a moment.",
+  unmeasuredHelp: "Not measured in time. Look again in a moment.",
   incomplete: {
     title: "Some files are not told",
     body: "They lie too deep, are too many, or have names that are no text. Hosts see them all the same.",

@@ -64,7 +64,8 @@ const snapshots: Told.Snapshot[] = ["before", "after"].map((name, index) => ({
 }));
 const hold: Told.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
 const file: Told.VmdkFile = {
-  ...{ path: "vm/disk-flat.vmdk", total: "4096", allocated: "4096", unique: "4096", unique_exact: true, reserved: "0" },
+  ...{ path: "vm/disk-flat.vmdk", total: "4096", allocated: "4096", unique: "4096", unique_exact: true },
+  ...{ snapshot: "0", deduplicated: "0", as_of: AT },
 };
 
 const group: Told.Group = { etag: '"group"', id: ID.group, name: "lab", disabled_offloads: [], hosts: [ID.host], created_at: AT };
@@ -139,6 +140,7 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },
   [`/datastores/${ID.vmfs}/space`]: {
+    ...{ thick: false, size: bytes(1024n), admitted: null, counting: false, problem: "" },
     allocated: null,
     shared: null,
     unique: null,

@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ impl ZvolVolume {
     }
 
     fn present_size(&self) -> Result<u64, VolumeError> {
-        // While somebody exports its pool a zvol keeps its size, and the export waits until it is closed. Only input and output fail.
-        let mut block = Buffer::new(self.store.geometry().logical_block_bytes as usize);
-        if let Err(error) = rustix::io::pread(self.store.file(), &mut block[..], 0) {
-            let error = classify(error.into());
+        // An export of the pool waits until its zvols are closed. Until then they keep their size and fail all I/O with EIO: only open(2)
+        // says ENXIO (zvol_open() of OpenZFS 2.3).
+        let path = format!("/proc/self/fd/{}", self.store.file().as_raw_fd());
+        if let Err(error) = File::open(path).map_err(classify) {
             if matches!(error, VolumeError::Gone(_)) {
                 return Err(error);
             }

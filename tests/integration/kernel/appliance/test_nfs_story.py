@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.appliance import GIB, Appliance, running_appliance, running_helper
 from support.ganesha import Daemon, running_ganesha
-from support.libnfs import Client, mounted
+from support.libnfs import mounted
 from support.message_bus import message_bus
 from support.nfs_mount import kernel_mount
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
@@ -98,33 +98,31 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
     wait_for(lambda: not told(), "the threshold is told no more", PATIENCE)
 
 
-def large_files_are_promised_until_it_is_thin(appliance: Appliance, dataset: str) -> None:
-    """Of datastore first, from the moment it is served, and from the moment it is changed."""
-    size = 100 * MIB
+def its_size_is_reserved_until_it_is_thin(appliance: Appliance, dataset: str) -> None:
+    """Of datastore first: what a host is told and refused, and what ZFS reserves."""
 
-    def promised() -> dict[str, str]:
-        return {one["path"]: one["reserved"] for one in appliance.json("file", "list", "first")}
+    def reserved() -> int:
+        return int(run("zfs", "get", "-Hpo", "value", "refreservation", dataset))
 
-    def switched(how: str) -> bool:
-        """Whether ganesha has followed at once, as it does where zfs answers it in time."""
-        ended = appliance.json("datastore", "change", "first", how, "--wait")
-        return ended["state"] == "succeeded" and ended["result"]["problem"] is None
+    def needed() -> int:
+        return int(appliance.json("datastore", "show", "first")["space"]["admitted"] or 0)
 
-    def make(client: Client, path: str) -> None:
-        client.write_file(path, b"")
-        client.truncate(path, size)
-
-    wait_for(lambda: switched("--thick"), "ganesha follows", PATIENCE)  # when it was made zfs may not have answered in time
+    assert reserved() == GIB + 128 * MIB
     with mounted("/first", server=ESX) as host:
-        make(host, "/thick-flat.vmdk")
-        assert int(run("zfs", "get", "-Hpo", "value", "refreservation", dataset)) > size
-        wait_for(lambda: switched("--thin"), "ganesha follows", PATIENCE)
-        make(host, "/thin-flat.vmdk")
-        # What there was no time to measure is told as null.
-        right = {"thick-flat.vmdk": str(size), "thin-flat.vmdk": "0"}
-        wait_for(lambda: promised() == right, "what was promised stays, and the new file is thin", PATIENCE)
-        for name in ("/thick-flat.vmdk", "/thin-flat.vmdk"):
+        host.write_file("/sparse-flat.vmdk", b"")
+        host.truncate("/sparse-flat.vmdk", 900 * MIB)
+        wait_for(lambda: needed() >= 900 * MIB, "sparse files count whole", PATIENCE)
+        host.write_file("/more-flat.vmdk", b"")
+        with pytest.raises(OSError, match="(?i)space"):
+            host.truncate("/more-flat.vmdk", 200 * MIB)
+        appliance.cli("datastore", "change", "first", "--thin", "--wait")
+        assert reserved() == 0
+        host.truncate("/more-flat.vmdk", 200 * MIB)
+        for name in ("/sparse-flat.vmdk", "/more-flat.vmdk"):
             host.unlink(name)
+    appliance.cli("datastore", "change", "first", "--thick", "--wait")
+    assert reserved() == GIB + 128 * MIB
+    appliance.cli("datastore", "change", "first", "--thin", "--wait")
 
 
 @pytest.mark.long("130 s; the demo leads datastores of both kinds through their life by the console, on this module, in each run")
@@ -143,7 +141,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("datastore", "create", "first", *words, "--thick")
     first = told("first")
     assert first["thick"]
-    large_files_are_promised_until_it_is_thin(appliance, first["dataset"])
+    its_size_is_reserved_until_it_is_thin(appliance, first["dataset"])
     with mounted("/first", server=ESX) as host:
         host.write_file("/disk", before)
 

@@ -11,7 +11,7 @@ import { formatBytes } from "../../format/bytes";
 import { isActive, JobNews, JobProgress } from "../../parts/job";
 import { Panel } from "../../parts/panel";
 import { Told } from "../../parts/states";
-import { Bytes } from "../../parts/values";
+import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { CloneFile } from "./clone-file";
@@ -96,7 +96,9 @@ function FileTable({ files, onClone }: FilesProps) {
           <Th>{columns.total}</Th>
           <Th>{columns.allocated}</Th>
           <Th>{columns.unique}</Th>
-          <Th modifier="nowrap">{columns.reserved}</Th>
+          <Th>{columns.snapshot}</Th>
+          <Th>{columns.deduplicated}</Th>
+          <Th modifier="nowrap">{columns.asOf}</Th>
           <Th screenReaderText={words.clone.action} />
         </Tr>
       </Thead>
@@ -115,7 +117,11 @@ function FileTable({ files, onClone }: FilesProps) {
             <Td dataLabel={columns.unique}>
               <Unique file={file} />
             </Td>
-            <Td dataLabel={columns.reserved}>{file.reserved === null ? <Unmeasured /> : <Bytes value={file.reserved} />}</Td>
+            <Td dataLabel={columns.snapshot}>{file.snapshot === null ? <Unmeasured /> : <Bytes value={file.snapshot} />}</Td>
+            <Td dataLabel={columns.deduplicated}>
+              {file.deduplicated === null ? <Unmeasured /> : <Bytes value={file.deduplicated} />}
+            </Td>
+            <Td dataLabel={columns.asOf}>{file.as_of === null ? <Unmeasured /> : <Time at={file.as_of} />}</Td>
             <Td isActionCell>
               <May least="operator">
                 <Button variant="secondary" size="sm" aria-label={words.clone.actionOf(file.path)} onClick={() => onClone(file)}>

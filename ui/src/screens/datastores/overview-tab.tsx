@@ -111,8 +111,28 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
           />
         </Panel>
       </GridItem>
-      {store.kind === "vmfs" && store.state === "active" && <Blocks id={store.id} />}
+      {store.state === "active" && (nfs ? <FileSpace store={store} /> : <Blocks id={store.id} />)}
     </Grid>
+  );
+}
+
+/** What the files of an NFS datastore need, as the NFS server counts it. */
+function FileSpace({ store }: { readonly store: Datastore }) {
+  const { data } = useQuery(spaceQuery(store.id));
+  const { files } = words.capacity;
+  const needed = data?.admitted == null ? text.common.none : formatBytes(data.admitted);
+  return (
+    <GridItem span={12} lg={6}>
+      <Panel title={files.title} lead={files.lead}>
+        <Facts
+          facts={[
+            data === undefined ? null : [files.admitted, data.thick ? files.of(needed, formatBytes(data.size)) : needed],
+            data?.problem ? [files.problem, data.problem] : null,
+          ]}
+        />
+        {data?.counting && <p className="zv-lead">{files.counting}</p>}
+      </Panel>
+    </GridItem>
   );
 }
 

@@ -1,4 +1,4 @@
-/** Thin or thick: of VMFS all of its space, of NFS that of each file. */
+/** Thin or thick. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";
 import { api } from "../../api/client";
@@ -13,16 +13,14 @@ const { size } = text.datastores.wizard;
 const words = text.datastores.detail.actions.provisioning;
 
 interface Props {
-  readonly kind: Datastore["kind"];
   readonly thick: boolean;
   readonly onChange: (thick: boolean) => void;
 }
 
-export function Provisioning({ kind, thick, onChange }: Props) {
-  const choices = kind === "nfs" ? ([size.thinNfs, size.thickNfs] as const) : ([size.thin, size.thick] as const);
+export function Provisioning({ thick, onChange }: Props) {
   return (
     <FormGroup role="radiogroup" label={size.provisioning} fieldId="provisioning" isStack>
-      {choices.map(({ label, help }, index) => (
+      {[size.thin, size.thick].map(({ label, help }, index) => (
         <Radio
           key={label}
           id={`provisioning-${index === 1 ? "thick" : "thin"}`}
@@ -49,12 +47,12 @@ export function ChangeProvisioning({ store, ...job }: DialogProps) {
       {...job}
       known={known}
       title={words.title(store.name)}
-      lead={store.kind === "nfs" ? words.leadNfs : words.lead}
+      lead={words.lead}
       submit={words.submit}
       asked={() => changedOf(first, form)}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
-      {() => <Provisioning kind={store.kind} thick={form.thick} onChange={(thick) => change({ thick })} />}
+      {() => <Provisioning thick={form.thick} onChange={(thick) => change({ thick })} />}
     </JobDialog>
   );
 }

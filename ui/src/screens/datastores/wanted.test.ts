@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Datastore } from "../../api/types";
-import { askedOf, clientsProblem, isThick, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./wanted";
+import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./wanted";
 import { matches, sorted } from "./filter";
 
 function store(more: Partial<Datastore>): Datastore {
@@ -43,7 +43,6 @@ describe("what is wanted", () => {
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
     expect(nfs.thick).toBe(true);
     expect(nfs).not.toHaveProperty("block_size");
-    expect(isThick({ ...chosen, kind: "nfs" })).toBe(false);
     expect(thresholdProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
     expect(thresholdProblem(chosen)).toBeDefined();
     expect(askedOf(chosen)).not.toHaveProperty("clients");

@@ -80,15 +80,10 @@ export function clientsProblem(wanted: Pick<Wanted, "kind" | "clients">): string
   return clientsOf(wanted).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }
 
-/** Whether all its space is to be reserved at once; of NFS each file's is when it is made. */
-export function isThick({ kind, thick }: Wanted): boolean {
-  return kind === "vmfs" && thick;
-}
-
 /** Whether the pool has less free than a thick one would take: a warning, the service decides. */
 export function isTooThick(wanted: Wanted, pool: Pool | undefined): boolean {
   const bytes = sizeOf(wanted);
-  return isThick(wanted) && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
+  return wanted.thick && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
 }
 
 /** As the service takes it. Only for what has no problem. */

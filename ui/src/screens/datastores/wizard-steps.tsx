@@ -28,7 +28,6 @@ import {
   clientsOf,
   clientsProblem,
   COMPRESSIONS,
-  isThick,
   isTooThick,
   nameProblem,
   RECORD_SIZES,
@@ -122,11 +121,11 @@ export function SizeStep({ wanted, change, pools, stores, fieldProblem }: StepPr
         problem={(left ? sizeProblem(wanted) : undefined) ?? fieldProblem("size")}
         required
       />
-      <Provisioning kind={wanted.kind} thick={wanted.thick} onChange={(thick) => change({ thick })} />
+      <Provisioning thick={wanted.thick} onChange={(thick) => change({ thick })} />
       {isTooThick(wanted, pool) && (
         <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.free ?? 0))} />
       )}
-      {!isThick(wanted) && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
+      {!wanted.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
       <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
         <MoreSettings wanted={wanted} change={change} problem={thresholdProblem(wanted) ?? fieldProblem("soft_threshold")} />
       </ExpandableSection>
@@ -294,13 +293,15 @@ function NfsSettings({ wanted, seen }: SettingsProps) {
   const { review } = words;
   const size = sizeOf(wanted) ?? 0n;
   const clients = clientsOf(wanted);
+  const quota = `${formatBytes(size.toString())} (${size.toLocaleString()})`;
   return (
     <>
       <h3 className="zv-review">{review.zfs}</h3>
       <Facts
         facts={[
           [review.filesystem, <code key="dataset">{review.datasetNew(wanted.pool, wanted.name)}</code>],
-          [review.refquota, `${formatBytes(size.toString())} (${size.toLocaleString()})`],
+          [review.refquota, wanted.thick ? review.andSlack(quota) : quota],
+          [review.refreservation, wanted.thick ? review.refreservationThickNfs : text.common.none],
           [review.recordsize, formatBytes(wanted.recordSize)],
           [review.compression, wanted.compression],
           [review.sync, "standard"],
@@ -313,7 +314,6 @@ function NfsSettings({ wanted, seen }: SettingsProps) {
       <Facts
         facts={[
           [review.share, review.shareNew(wanted.name)],
-          [review.promises, wanted.thick ? review.promisesThick : review.promisesThin],
           [review.versions, "3, 4"],
           [review.squash, review.squashNobody],
           [review.hosts, seen.length === 0 ? text.common.none : review.hostAddresses(seen.join(", "))],

@@ -1,0 +1,159 @@
+"""The Debian packages that `make packages` builds, and their repository. Packages they depend on come from the archive."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.programs import CACHE, REPOSITORY, run
+
+PACKAGES = CACHE / "packages"
+NEEDED = {
+    "zvaai-target": {"/usr/sbin/zvaai-target", "/usr/lib/systemd/system/zvaai-target.service"},
+    "zvaai-nfs": {
+        "/usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so",
+        "/usr/lib/zvaai/ganesha/libganesha_nfsd.so.6.5",
+        "/usr/lib/zvaai/choose-library",
+        "/usr/lib/zvaai/mounted-exports",
+        "/etc/zvaai/ganesha.conf",
+        "/etc/zvaai/vaai-nas.conf",
+        "/usr/lib/systemd/system/nfs-ganesha.service.d/zvaai.conf",
+    },
+    "zvaai": {
+        "/usr/bin/zvaai",
+        "/usr/lib/zvaai/appliance/api/__main__.py",
+        "/usr/lib/zvaai/apiflask/__init__.py",
+        "/usr/share/zvaai/console/index.html",
+        "/etc/zfs/zed.d/all-zvaai.py",
+        "/usr/share/dbus-1/system.d/zvaai-nfs.conf",
+        *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("api.service", "worker.service", "helper.service")),
+        *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("helper.socket", "mounts.service")),
+    },
+    "zvaai-zvol-clone-dkms": {"/usr/src/zvol_clone-2.1/dkms.conf", "/usr/sbin/zvol_clone-load"},
+    "libvaainas1": {"/usr/lib/x86_64-linux-gnu/libvaainas.so.1"},
+    "libvaainas-dev": {"/usr/include/vaainas.h", "/usr/lib/x86_64-linux-gnu/libvaainas.so"},
+    "vaai-nas": {"/usr/bin/vaai-nas", "/usr/share/man/man1/vaai-nas.1.gz"},
+    "zvaai-standalone": set(),
+}
+
+
+def field(package: Path, name: str) -> str:
+    """Of a package's control file."""
+    return run("dpkg-deb", "--field", package, name).strip()
+
+
+@pytest.fixture(scope="module")
+def packages() -> dict[str, Path]:
+    """The files by the names of their packages."""
+    return {field(path, "Package"): path for path in PACKAGES.glob("*.deb")}
+
+
+def test_lintian_finds_nothing() -> None:
+    """It ran when they were built, with the tags that packaging/build-packages leaves out for a reason."""
+    assert (PACKAGES / "lintian.txt").read_text() == ""
+
+
+def test_each_file_is_in_one_package(packages: dict[str, Path]) -> None:
+    listed = {name: run("dpkg-deb", "--contents", path).splitlines() for name, path in packages.items()}
+    files = {
+        name: {line.split()[5].removeprefix(".") for line in lines if not line.startswith("d")} for name, lines in listed.items()
+    }
+    assert {name: needed - files[name] for name, needed in NEEDED.items()} == dict.fromkeys(NEEDED, set())
+    assert set(files) == set(NEEDED)
+    assert [file for file, times in Counter(file for found in files.values() for file in found).items() if times > 1] == []
+    assert [file for file in files["zvaai"] if "/tests/" in file or file.endswith(".pyc")] == []
+
+
+def test_they_belong_together(packages: dict[str, Path]) -> None:
+    """One version; and the library of nfs-ganesha that ours is in place of is the pinned one, or a security update of it."""
+    assert len({field(path, "Version") for path in packages.values()}) == 1
+    pinned = re.findall(r"^NFS_GANESHA_VERSION=(.*)$", (REPOSITORY / "packaging/ganesha/versions").read_text(), re.MULTILINE)[0]
+    depends = dict(re.findall(r"nfs-ganesha \((>=|<<) ([^)]+)\)", field(packages["zvaai-nfs"], "Depends")))
+    assert depends[">="] == pinned
+    for version, accepted in ((f"{pinned}+deb13u1", True), (f"{pinned[:-1]}{int(pinned[-1]) + 1}", False)):
+        words = ["dpkg", "--compare-versions", version, "lt", depends["<<"]]
+        assert run("sh", "-c", '"$@" && echo yes || echo no', "sh", *words).strip() == ("yes" if accepted else "no")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """A web server's URL that has the repository, and below `forged` one in which somebody has changed the list of packages."""
+    for name, forged in (("", False), ("forged", True)):
+        folder = shutil.copytree(CACHE / "repository", tmp_path / "www" / name, dirs_exist_ok=True)
+        if forged:
+            index = folder / "dists/trixie/InRelease"
+            index.write_text(index.read_text().replace("Label: zvaai", "Label: other"))
+    handler = functools.partial(QuietHandler, directory=tmp_path / "www")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        for name in ("", "/forged"):
+            sources = tmp_path / f"www{name}" / "zvaai.sources"
+            sources.write_text(re.sub("^URIs: .*", f"URIs: {url}{name}", sources.read_text(), flags=re.MULTILINE))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield url
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Says nothing of requests."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def facts(url: str, what: str, *options: str) -> dict[str, str]:
+    """What tests/support/install-packages prints on a bare Debian 13, by name."""
+    support = REPOSITORY / "tests/support"
+    printed = run(support / "bare-debian", *options, "tests/support/install-packages", url, what, timeout=1800)
+    found = re.split(r"^== (.*)\n", printed, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path]) -> None:
+    """With what they depend on. The list of packages has to be signed."""
+    found = facts(served, "resolve")
+    fetched = {line.split()[1].partition("_")[0] for line in found["resolve"].splitlines() if line.startswith("'")}
+    assert set(packages) - {"libvaainas-dev"} <= fetched, found
+    assert {"chrony", "linux-headers-amd64", "nfs-ganesha", "smartmontools", "zfs-dkms"} <= fetched
+    refused = facts(f"{served}/forged", "resolve")
+    assert "exit code" in refused["update"] and "zvaai" not in refused["resolve"].partition("E: ")[0], refused
+
+
+EXPOSURE_MAX = {"zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
+ENABLED = {"zvaai-api.service", "zvaai-worker.service", "zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"}
+LEFT = {"/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
+"""What is in memory, and the keys of encrypted datastores."""
+
+
+@pytest.mark.long("2 min: it installs 220 packages; the short test has apt find them")
+def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
+    found = facts(served, "install", "--disk")
+    assert re.search(r"groups=.*\(zvaai-target\)", found["users"]) and re.search(r"groups=.*\(disk\)", found["users-target"])
+    assert found["folders"].splitlines() == [
+        "/etc/zvaai/exports.d root 755", "/run/zvaai-target zvaai-target 710", "/run/zvaai-helper root 755",
+    ]  # fmt: skip
+    assert found["verify"] == ""
+    for name, most in EXPOSURE_MAX.items():
+        exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", found[f"security {name}"])
+        assert exposure and float(exposure[1]) <= most, found[f"security {name}"]
+    assert {Path(line).name for line in found["enabled"].splitlines()} >= ENABLED
+    for name, says in (
+        ("command", "datastore"),
+        ("api", '"/api/v1/datastores"'),
+        ("target", "zvaai-target"),
+        ("client", "clone"),
+    ):
+        assert says in found[name], found[name]
+    assert found["worker"] == ""
+    assert found["library"] == "LD_LIBRARY_PATH=/usr/lib/zvaai/ganesha\n"
+    for folder in ("zvaai/ganesha", "ganesha"):  # with Debian's library, too
+        assert "undefined" not in found[f"module {folder}"] and "not found" not in found[f"module {folder}"]
+    assert {line for line in found["left"].splitlines() if not line.startswith(("/var/cache/apt/", "/etc/apt/"))} == LEFT
+    assert found["keys"] == "tank.key\n", "an encrypted datastore would be lost"
