@@ -197,7 +197,7 @@ ON_ZFS = (
         guest=True,
         needs=[FSAL, TARGET, KERNEL],
         covers=[*NFS, "packaging/uml"],
-        seconds=400,
+        seconds=220,
         processors=0.9,
     ),
     Suite(
