@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the VAAI-NAS service's control socket (docs/vaai_nas.md): JSON-RPC 2.0, a message a line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of exports in memory, for tests of the worker, the API and the console."""
 
 from __future__ import annotations

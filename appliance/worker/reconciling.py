@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Target and NFS server made to serve what they should, on change, at the start and by the clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian packages that `make packages` builds, and their repository. Packages they depend on come from the archive."""
 
 from __future__ import annotations

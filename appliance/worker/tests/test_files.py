@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores: listed, cloned beside other jobs, through restarts; and what is refused."""
 
 from __future__ import annotations
