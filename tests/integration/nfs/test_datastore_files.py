@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of an NFS datastore by the command `zvaai`: worker and API as processes of their own, the real ganesha, XFS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files are truncated and deallocated by hosts while they are cloned in many steps: no block is freed twice (openzfs#18853)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unique bytes that hosts are told of files are what zdb says of the blocks' addresses. LUNs of the pool clone too."""
 
 from __future__ import annotations
