@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance's configuration file (TOML). Every setting has a default; unknown ones are refused.
 
     state_directory = "/var/lib/zvaai"          # database, certificate, keys; the service's own user's

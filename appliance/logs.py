@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs as JSON, a line an entry, on standard error for the journal, and in a few files for the support bundle.
 
 Each entry names the request it belongs to: the API gives each one an identifier, which goes with what the worker and the helper

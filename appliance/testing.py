@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An appliance in one process, for tests: simulated storage and target, the real worker, database and API."""
 
 from __future__ import annotations

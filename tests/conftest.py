@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of both tiers: the same tests run on file volumes natively and on zvols in the guest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import js from "@eslint/js";
 import a11y from "eslint-plugin-jsx-a11y";
 import hooks from "eslint-plugin-react-hooks";

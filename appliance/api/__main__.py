@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.api`: the HTTP process, gunicorn with threads and TLS. Runs until SIGTERM."""
 
 from __future__ import annotations

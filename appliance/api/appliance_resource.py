@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: status, readiness, settings, reconciling."""
 
 from __future__ import annotations

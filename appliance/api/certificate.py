@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's own TLS certificate, made at the first start and again before it ends."""
 
 from __future__ import annotations

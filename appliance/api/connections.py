@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections, bounded: how many, how many of one address, how long each may say nothing, send its request or take an answer.
 
 gunicorn's worker with threads gives a thread to whoever has sent a byte. Here one thread, the worker's own, shakes hands, reads

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console's files, as the build of ui/ leaves them: read once, served from memory.
 
 A request names a file or nothing: no path of it reaches the file system. Every other address that is not the API's is a screen's,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datastores of both kinds, and the volumes and file systems they could be made of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.api.document`: prints the OpenAPI document, of which the console's types are made."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Server-sent events: what changed, as it changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a request begins and ends (RFC 9112), so that a thread is given to whole ones only. gunicorn parses it afterwards."""
 
 from __future__ import annotations

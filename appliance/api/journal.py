@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs, alerts, audit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prometheus metrics: what worker, target and database know at this moment, in the text exposition format.
 
 Labels are bounded by what an admin has made: pools, devices, datastores, hosts. Nothing a host chooses becomes a label but its

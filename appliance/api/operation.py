@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How every operation of the API is declared and carried out.
 
 A declaration says the path, who may (`role`; None: anybody), what the audit calls it (`audit`; all that changes something has

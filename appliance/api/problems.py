@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors as problem+json (RFC 9457)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots by the clock."""
 
 from __future__ import annotations

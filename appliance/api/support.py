@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Support bundles. For admins only: without secrets, but with all else there is to know."""
 
 from __future__ import annotations

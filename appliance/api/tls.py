@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS: the certificate's context, and sockets that never wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types of fields that several schemas have: sizes and GUIDs as strings, times, names."""
 
 from __future__ import annotations

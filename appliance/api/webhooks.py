@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Webhooks: where alerts are sent to. For admins only: a URL may be a secret, and the appliance goes where it leads."""
 
 from __future__ import annotations

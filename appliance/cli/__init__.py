@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `zvaai`: the API by noun and verb."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`zvaai`, `python3 -m appliance.cli`.
 
 Exit codes: 0 done; 1 a job failed, or something needs somebody; 2 the command line; 3 not there; 4 something is in the way; 5 not

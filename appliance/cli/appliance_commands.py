@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: status, readiness, logging in; jobs, alerts, audit, users, tokens."""
 
 from __future__ import annotations

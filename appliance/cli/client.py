@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API, as the command sees it: where it is, with what token, and its refusals as exit codes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds on snapshots."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all nouns have in common: the client, the output, jobs and their waiting, sizes as people write them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools, datastores, snapshots, schedules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where alerts are sent to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables. Times are seconds since 1970, by the server's clock; lists and objects are JSON."""
 
 from __future__ import annotations

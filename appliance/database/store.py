@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens the database: one writer at a time, readers beside it, stable before a commit returns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads back what `Export.block` has written: how a datastore was exported, when nothing else knows it any more."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exports of a running ganesha.nfsd, over its DBus interface `org.ganesha.nfsd`.
 
 What is exported is kept in a folder of files, one for each export, that the daemon's own configuration includes, so that it is

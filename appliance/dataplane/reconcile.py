@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the iSCSI target serve what it should: looks at what is wanted and at what is, and does the difference.
 
     iSCSI target                one, by the configured name; others are somebody else's and left alone

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes ganesha export what it should: looks at what is wanted and at what is, and does the difference.
 
 An export is compared by its path, the path clients mount, what each client may, and the file it comes back with after a restart.

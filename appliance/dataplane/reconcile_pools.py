@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the iSCSI target tell hosts when a pool gets full: its soft threshold (zvol_target/docs/control.md, space.set_pool).
 
 Only pools that the target tells of, which are those with LUNs, and that are ours. Run again it does nothing.

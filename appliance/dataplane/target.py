@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the iSCSI target's control socket (zvol_target/docs/control.md): JSON-RPC 2.0, a message a line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The iSCSI target in memory, for tests of the API and of the console: it serves nobody."""
 
 from __future__ import annotations

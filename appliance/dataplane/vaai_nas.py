@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the VAAI-NAS service's control socket (docs/vaai_nas.md): JSON-RPC 2.0, a message a line."""
 
 from __future__ import annotations
@@ -120,6 +121,10 @@ class FileControl(ABC):
     """The files of exports. Each call raises GaneshaUnreachableError, and FileRefusedError."""
 
     @abstractmethod
+    def problem(self) -> str:
+        """Why hosts get no VAAI-NAS, and which package to install; "" if they get it."""
+
+    @abstractmethod
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """Those whose path is after `after`, 500 at most."""
 
@@ -153,6 +158,10 @@ class VaaiNas(FileControl):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def problem(self) -> str:
+        """See FileControl."""
+        return self._call("service.get", lambda service: str(service["problem"]))
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""

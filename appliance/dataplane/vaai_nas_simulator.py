@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of exports in memory, for tests of the worker, the API and the console."""
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class VaaiNasSimulator(FileControl):
     """What the daemon exports."""
     counting: bool = False
     """It has not counted its files yet, for tests to set."""
+    without_vaai: str = ""
+    """Why hosts get no VAAI-NAS, for tests to set."""
     problems: dict[int, str] = field(default_factory=dict)
     """Why the count of an export may be wrong, for tests to set."""
     sharing: dict[int, SharedSpace | FileRefusedError] = field(default_factory=dict)
@@ -73,6 +76,10 @@ class VaaiNasSimulator(FileControl):
         """As the daemon's: what was under way is not made, and no job is known any more."""
         with self._lock:
             self._jobs.clear()
+
+    def problem(self) -> str:
+        """See FileControl."""
+        return self.without_vaai
 
     def space(self, export: int) -> ExportSpace:
         """See FileControl."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may do what: users and roles, the one-time code of the first start, sessions, API tokens, waiting after failures."""
 
 from __future__ import annotations

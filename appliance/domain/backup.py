@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The installation's configuration as one file: what is in it, how it is checked, sealed and read again.
 
 In it is what an admin has made and no pool has: users (without sessions and API tokens), hosts and their groups, how datastores

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When space gets short: alerts before it is too late. What hosts are told and refused, the target decides by itself."""
 
 from __future__ import annotations

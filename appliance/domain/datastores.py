@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datastores: what is there, and what may be done to it. Looks only; the steps of changing it are appliance.worker's.
 
 There are two kinds: "vmfs" is a volume that hosts see as a LUN, "nfs" a file system that hosts mount (exports.py).

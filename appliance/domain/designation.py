@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that a volume's hosts know it by from another target, and that it keeps when it is adopted.
 
 ESXi takes a VMFS datastore on a disk with other names for a copy of it, and does not mount it. How the others make their names:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What disks say of themselves, and what an admin should know of it."""
 
 from __future__ import annotations

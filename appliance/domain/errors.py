@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the domain refuses, and why. The API turns each into a problem+json, the CLI into a line and an exit code."""
 
 from __future__ import annotations

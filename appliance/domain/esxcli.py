@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an admin types on ESXi hosts."""
 
 from __future__ import annotations

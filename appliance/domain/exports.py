@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How NFS datastores are shown to hosts: the number of the export, the path they mount, who may, by which versions."""
 
 from __future__ import annotations

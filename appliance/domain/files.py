@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths of files in an NFS datastore, as they are asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. Who made a hold is told by its tag."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts and host groups: who they are on the wire, what they may see, what offloads they are offered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What identifies a datastore, in the user properties of its own dataset, and when it counts.
 
 User properties are inherited, and travel with received copies; two LUNs with one NAA identifier corrupt VMFS. So an identity

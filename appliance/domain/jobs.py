@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs as the database has them: what is asked for, how far it is, how it ended. Who runs them is appliance.worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many jobs have ended, counted in the database: what is noted elsewhere tells by it an older copy (worker/under_way.py)."""
 
 from __future__ import annotations

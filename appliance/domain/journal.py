@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is written down of what happens: audit, events, alerts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CHAP as the target has it, where the database does not know whether it is required: it was lost, or is new.
 
 What is required stays required, and accounts that the database does not know stay, with an alert, until somebody says otherwise.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Initiators to which the target shows a LUN of which the database does not know: it was lost, or is older than the pool.
 
 They go on seeing it, with an alert, until somebody says which host groups do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is remembered and told of LUN numbers and exports where the database and what lies with the data do not agree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools and their devices, as OpenZFS sees them: what an admin should know of, and the events it tells."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the installation's configuration what a backup says: checked whole first, told, and done in one transaction."""
 
 from __future__ import annotations

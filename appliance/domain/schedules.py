@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots by the clock: when one is due, what it is called, which are too old."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Support bundles as files of the state directory."""
 
 from __future__ import annotations

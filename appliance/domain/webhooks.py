@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Webhooks: where alerts are sent to, what is to be sent, and when it is tried again. Who sends is appliance.notify.
 
 What is to be sent is in the database since the same transaction that raised the alert: it is sent at least once, with an

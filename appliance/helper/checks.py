@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the helper checks of each argument, whoever checked it before: the caller may be somebody who took the service over.
 
 Types are right when these run (operations). Names, properties and layouts are checked by the same tables as in the engines; what

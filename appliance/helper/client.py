@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HelperClient: a ZfsEngine that asks the root helper."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ganesha's exports, as the worker may have them: of file systems that are mounted where datastores are, and of nothing else.
 
 ganesha is root, and exports what it is told by DBus: who may tell it could have any folder exported, by any FSAL. So the bus lets

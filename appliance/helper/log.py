@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper's newest log entries: its whole log is root's, in the journal."""
 
 from __future__ import annotations

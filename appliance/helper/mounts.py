@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where file systems come to be mounted, whatever the caller says.
 
 A mount in the wrong place, or a set-uid file, would make root of the caller. A mountpoint is one name below a directory that is

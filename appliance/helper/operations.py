@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, JobNotes and Log, with their types.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method

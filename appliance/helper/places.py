@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Before anything is served: what is mounted at a datastore's place is the datastore, and no copy of it.
 
 At the start of the system `zfs mount -a` mounts file systems in any order, one over the other (overlay=on), and a received copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between helper and client over a Unix stream socket: a length of four bytes, big-endian, then that much JSON.
 
     request   {"operation": NAME, "arguments": {...}, "request": IDENTIFIER}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper's socket: who may call, one request after the other on each connection, an audit line for each change."""
 
 from __future__ import annotations

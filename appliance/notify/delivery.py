@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One POST to a receiver that an admin named: where it may go, how long it may take, how it is signed.
 
 An admin could otherwise use the appliance to reach what only the appliance can: services on its loopback, and those of

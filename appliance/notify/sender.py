@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends what waits for webhooks, in the background, in the process that has a network: the API's. One of an installation does."""
 
 from __future__ import annotations

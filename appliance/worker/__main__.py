@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.worker`: runs until SIGTERM or SIGINT."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the HTTP process asks the worker. It imports nothing that changes storage."""
 
 from __future__ import annotations

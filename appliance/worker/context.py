@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the worker's parts share: the engine, the database, the target, and what they know of each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies in the place of datastores that are lost: under their names, or with their identities only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one border where the engine's, the target's and ganesha's errors become the domain's."""
 
 from __future__ import annotations

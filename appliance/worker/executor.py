@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs jobs, one after the other and some beside, and takes up those a crash has interrupted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NFS server's exports as the worker has them: it looks by itself, and asks the root helper for what changes them."""
 
 from __future__ import annotations

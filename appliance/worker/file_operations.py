@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores: listed, and cloned by the NFS server. Nothing here touches a file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between the kinds of datastores in what jobs do with them: VMFS on volumes, NFS on file systems.
 
 A job's parameters name the kind, and hold what it has decided; those from before there were two are of VMFS.

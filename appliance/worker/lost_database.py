@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the target serves of pools that are away, and the database does not know: it was lost, or is older than they are."""
 
 from __future__ import annotations

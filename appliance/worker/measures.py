@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured, at one moment: for /metrics and the support bundle. A part that does not answer is null."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How NFS datastores are served: mounted, and exported to their clients; and who uses them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of LUNs and exports on which database, data and who serves them do not agree.
 
 Hosts know a LUN by the number under which the target shows it, and the number it was given last lies with its data. So where both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What jobs do with datastores: one class for each kind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What requests are told of storage: as last looked at, and looked at anew in the background, so that none waits for a look.
 
 A look at 10,000 snapshots takes seconds. Jobs and rounds of the reconciler look by themselves, so what the appliance has changed

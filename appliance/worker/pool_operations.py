@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What jobs do with pools. Each has its guard rails in the engine; those of hosts that use the pool are here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers for datastores that are found without one: they came with their pool, or the database was lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readiness: one check for each thing that keeps offloads from working in the field, with what was seen and what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Target and NFS server made to serve what they should, on change, at the start and by the clock."""
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Export, Host, Presentation
 from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
+from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import ServedLun
+from appliance.dataplane.vaai_nas import FileRefusedError
 from appliance.domain import capacity, exports, kept_chap, kept_initiators
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
@@ -55,6 +58,8 @@ class Reconciling:
         """Datastores whose LUNs and exports were serving when last looked at."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
+        self._without_vaai_nas: str | None = None
+        """Why hosts get no VAAI-NAS, as last reported."""
 
     def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
         """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
@@ -271,7 +276,23 @@ class Reconciling:
             undecided,
         )
         with as_domain_errors():
-            return serving.reconcile(stores)
+            reconciled = serving.reconcile(stores)
+        self._report_vaai_nas()
+        return reconciled
+
+    def _report_vaai_nas(self) -> None:
+        """An alert while hosts get NFS without VAAI-NAS. Nothing changes while the NFS server does not answer."""
+        try:
+            problem = self._context.files.problem()
+        except (GaneshaUnreachableError, FileRefusedError):
+            return
+        if problem == self._without_vaai_nas:
+            return
+        text = f"Hosts get NFS without VAAI-NAS: {problem}"
+        finding = Finding("vaai-nas:library", "warning", "appliance", text, "apt install zvaai-nfs")
+        with self._context.store.session() as session:
+            settle(session, "vaai-nas", [finding] if problem else [])
+        self._without_vaai_nas = problem
 
     def _settle(
         self,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the target keeps the persistent reservations of a pool's LUNs: a small dataset of the same pool, which moves with it."""
 
 from __future__ import annotations

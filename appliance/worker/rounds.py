@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds of all that is done by the clock: at the start, on change, and from time to time; one after the other."""
 
 from __future__ import annotations

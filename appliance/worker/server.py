@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker's Unix socket: JSON, a message a line; `{"method", "params"}` and `{"result"}` or `{"error"}`.
 
 It answers root and the service's own user only.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the worker answers on its socket, and what it does by the clock."""
 
 from __future__ import annotations

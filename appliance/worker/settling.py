@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is found of something that a job is about is left as it is told, and settled in a round soon after the job's end."""
 
 from __future__ import annotations

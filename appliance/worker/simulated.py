@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator as the worker's engine: its state in the state directory, a pool to begin with, volumes as sparse files."""
 
 from __future__ import annotations

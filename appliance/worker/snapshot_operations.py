@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What jobs do with snapshots: taking, destroying, rolling back, cloning."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a kind of job is, and the steps that several kinds have in common.
 
 `plan` looks, refuses and decides, and changes nothing; `run` does it. A `run` is taken up again from its beginning after a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The support bundle: what somebody needs who is to find out what is wrong, in one file, without secrets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thick datastores: storage reserved for every byte, and no block shared. One rule for LUNs and NFS datastores.
 
 The appliance sets quota and refreservation, and the reconciler sets the refreservation again where it is missing. No data plane

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which jobs may be under way, noted by the root helper: so that an older copy of the database, put back, begins none anew.
 
 A job is noted before it is in the database, and until the database has its end. So one that is under way by the database and is

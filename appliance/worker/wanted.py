@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the target is to serve, by what the database says and what was found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong by itself: pools and their devices, events of OpenZFS, and what disks say by SMART. Each becomes an alert."""
 
 from __future__ import annotations

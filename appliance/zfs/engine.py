@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ZfsEngine: the one way the appliance talks to OpenZFS.
 
 Implementations: `kernel` (pyzfs and zfs -j; root only, inside the helper), `appliance.helper.client` (the same over the helper's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a ZfsEngine raises: one class for each thing a caller may act on, with the values it needs for that.
 
 Every engine raises the same classes, and the root helper carries them over its socket by `code` and fields. The text of an error

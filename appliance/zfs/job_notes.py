@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which jobs of the worker are under way, and how many have ended: kept by who holds the engine, not in the worker's own folder.
 
 The number lies in the pools too, so that they tell what has been since of a system disk that is put back with this note.

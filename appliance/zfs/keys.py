@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys of encrypted datasets: made and kept by who holds the engine, loaded where a pool comes, told until somebody has it.
 
 A key is made here, never leaves but by `export_kept_key`, and lies in a file of its own below a directory of root's, sealed with

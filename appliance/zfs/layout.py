@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which vdevs make a pool: rules of zpoolconcepts(7) that need no look at the devices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What who holds the engine has logged, where that is another process: for the support bundle."""
 
 from __future__ import annotations

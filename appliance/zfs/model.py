@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a ZfsEngine tells of: pools, datasets, snapshots. Values only, no way back to the engine.
 
 Sizes are bytes, times are seconds since 1970 (UTC), GUIDs are unsigned 64-bit: strings at the API's edge. Names of fields are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is mounted where, as this process sees it: proc_pid_mountinfo(5)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which names ZFS allows: zfsconcepts(7), zpool-create(8), and what libzfs's zfs_namecheck.c checks.
 
 Each check returns the name, or raises InvalidName.

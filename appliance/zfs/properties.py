@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Native properties: which of them the appliance shows, which it sets, and to what.
 
 From zfsprops(7) and zpoolprops(7) of OpenZFS 2.3. An allow-list: what is not here is not set.

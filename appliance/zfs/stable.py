@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that are as they were before a crash, or as they were to be."""
 
 from __future__ import annotations

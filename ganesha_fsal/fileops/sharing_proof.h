@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not say, but its statistics do.
  *
  * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. When less was read from

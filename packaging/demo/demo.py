@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make demo`: the appliance on real zvols and a dataset of the OpenZFS kernel module, until Ctrl-C.
 
 On a host with /dev/zfs it serves from there, on a pool in a file of its own; elsewhere inside a User-Mode Linux guest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo's NFS export: a dataset, served by ganesha.nfsd with FSAL_ZVAAI and VAAI-NAS, until SIGTERM.
 
 Run in the mount namespace of serve.py, so that rpcbind's sockets in /run and the dataset's mount are nobody else's, and are

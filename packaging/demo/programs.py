@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running other programs, waiting for what they serve, and ending them in order."""
 
 from __future__ import annotations

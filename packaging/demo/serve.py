@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py); the
 appliance (service.py), whose datastores are served beside these.
 

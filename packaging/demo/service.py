@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo's appliance: root helper, worker and API, each as the user that its unit names, and the bus by which ganesha is asked.
 
 Runs where the pool is, in the mount namespace of serve.py: what the helper mounts below /srv/zvaai is seen there and by ganesha

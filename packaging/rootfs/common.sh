@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shared by the scripts of packaging/ and tests/; sourced. Sets: repository, scratch, cache, root (the Debian 13 root folder).
 # shellcheck shell=bash
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How a root folder reaches the package registries that this machine reaches; sourced.
 # shellcheck shell=bash
 

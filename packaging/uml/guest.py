@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A guest: User-Mode Linux with the OpenZFS module, booted from the Debian 13 root this runs in.
 
 The guest is an ordinary process tree in namespaces of its own (network, mounts, processes), so that two guests, of one

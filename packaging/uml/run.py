@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command line of the guest: boots it, runs one command in it, ends with the command's exit code."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write a Module.symvers for the kernel in an ELF file, from its own export tables.
 
 Usage: symvers.py LINUX_UML > Module.symvers

@@ -1,4 +1,5 @@
 #!/usr/bin/python3 -IS
+# SPDX-License-Identifier: Apache-2.0
 """Hands each event of OpenZFS to the appliance's worker. Belongs into /etc/zfs/zed.d, which is zed(8)'s folder of such programs.
 
 Without it the worker sees the state of pools every half minute, and no single events. While the worker is away an event is lost;

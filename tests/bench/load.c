@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Load on an iSCSI LUN by libiscsi: many sessions, one thread.
  *
  * usage: load URL SESSIONS DEPTH BLOCK_BYTES read|write random|sequential SECONDS

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFS offloads and the cost of FSAL_ZVAAI, in one run of one daemon: in the guest on datasets, natively on XFS (the cost only).
 
 - A clone of a large file with holes, by `vaai-nas`, beside a client of FSAL_VFS that copies it itself: the

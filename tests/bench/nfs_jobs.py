@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of the benchmark of NFS: clones, many clones that are then written, and what FSAL_ZVAAI costs beside FSAL_VFS."""
 
 from __future__ import annotations

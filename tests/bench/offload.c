@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies, zeroes and unmaps LUNs as a hypervisor does, by offloads or by the host itself; libiscsi, one thread.
  *
  * usage: offload copy|xcopy SOURCE_URL DESTINATION_URL LENGTH COMMAND_BYTES DEPTH [RUN STRIDE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of the benchmark of offloads: copies, zeroing, unmapping and ATS by the target, a peer, the host and the kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Targets to compare with: tgt, and the kernel's own (LIO) inside the guest."""
 
 from __future__ import annotations

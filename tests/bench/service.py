@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance's service with many datastores: how long lists and a reconcile take, what its processes take, and how both grow.
 
 Its three processes are the real ones, with gunicorn and TLS, and the real target, which serves all LUNs from sparse files; the

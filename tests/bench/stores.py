@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the LUNs of a benchmark lie on: zvols in the guest, files of XFS natively; and the kernel's own way to clone them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target beside tgt and beside the bound, natively, on one file, in one run.
 
 Every round runs each workload on every contender in turn, so that what else the machine does hits all alike. Printed: the median

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much more than its size a thick NFS dataset must have: all of it is written and overwritten while its pool is full.
 
 In the guest, on files as disks: `tests/bench/run thick-slack`. Each row is one pool. A write that ZFS refuses is counted, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offloads side by side, in one run: the target beside a peer, and beside the host that does the work itself.
 
 In the guest on zvols of two block sizes, beside LIO and beside the bound: the kernel's own way without a target (the zvol_clone

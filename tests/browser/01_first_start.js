@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first start: one-time code, administrator; what is secret is nowhere afterwards; the pool step, left and taken up again.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datastores from nothing: the empty list, the wizard by keyboard and mouse, progress that is found again, each tab, a snapshot, deleting.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

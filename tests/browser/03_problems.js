@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong: an ended session, a lost connection, refusals and faults of the service, on forms and on screens.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first load: how much, how deep, how soon; that what is watched for would be seen; a thousand datastores.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

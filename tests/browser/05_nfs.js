@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An NFS datastore: the wizard, what is told of it, and its quota.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";

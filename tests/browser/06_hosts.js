@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hosts and host groups: a field that is refused, CHAP, paths, what to type on a host, deleting.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

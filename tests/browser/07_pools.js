@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools and disks: a dry run before disks are added, a scrub, a failed disk that is replaced, what can't be done, the key, SMART.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

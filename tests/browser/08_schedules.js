@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules: made with what is wrong told at its field, run now, paused, changed, deleted.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The audit: what was before and what was asked for, filters, pages.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Users and tokens: made, locked out, given another password; a token's secret is shown once and is nowhere afterwards.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

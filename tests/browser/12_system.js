@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The system: versions and certificate, a webhook with its test, backup and restore, a support bundle.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

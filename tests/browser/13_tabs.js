@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tabs of one browser share one stream of events, and one session: when the tab that has the stream closes, another takes it; who logs in
 // again in one, does so in all.
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A form meets what can go wrong with it: a story that has filled one in calls `survive` before it sends it. The answers are made here, so
 // that the service sees nothing of it, and nothing is loaded anew between them. Each run walks every form without a browser (ui/tests/forms);
 // in the browser only `make test-long` does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stories share: a browser with an eye on what no page may do, the API as a script uses it, and pictures.
 // Run by test_console.py, which starts the appliance and says where it is.
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The console on real zvols and datasets, with clients beside it: what they have the appliance copy is counted before the reader's eyes, and
 // what is asked for by mouse is what they then find. Run by ../environment/test_demo.py against the running demo: one story in order.
 import assert from "node:assert/strict";

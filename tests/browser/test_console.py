@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console in a real browser against the appliance's real processes on simulated storage.
 
 The browser is Debian's Chromium, led by playwright-core. The stories are JavaScript, run by Node's own test runner in the order

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One test of libiscsi's iscsi-test-cu in a process of its own, and what it said."""
 
 from __future__ import annotations

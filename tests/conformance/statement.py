@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/conformance.md, read as the statement that the tests hold the target to."""
 
 from __future__ import annotations

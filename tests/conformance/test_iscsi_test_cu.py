@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libiscsi's conformance suite, each test in a process of its own, held to what docs/conformance.md states.
 
 Debian's tool in both tiers; the newest one on files, where its source was to be had.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance's worker and API as systemd would run them: valid and tight units, and both programs live within them."""
 
 from __future__ import annotations

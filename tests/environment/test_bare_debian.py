@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What README says of a fresh Debian 13: `apt install git make` is all that comes before `make`.
 
 Each test has a bare machine of its own (support/bare-debian), whose packages come from the archive: it needs the network.

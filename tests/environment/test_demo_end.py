@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the demo's parts are ended and kept running, whatever they do; the demo as a whole: test_demo.py."""
 
 from __future__ import annotations

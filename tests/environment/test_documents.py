@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents agree with the tree: links lead somewhere, and what docs/ARCHITECTURE.md names is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ports of a guest, and of the demo, as this machine's clients meet them."""
 
 from __future__ import annotations

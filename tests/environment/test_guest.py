@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guest's promises: exit codes, live output, disks, ports, isolation, nothing left behind."""
 
 from __future__ import annotations

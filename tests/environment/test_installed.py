@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package, installed: the command `zvaai` by its name, and a database made by what was installed."""
 
 from __future__ import annotations

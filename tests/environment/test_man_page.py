@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The man page of `vaai-nas` says what its --help says."""
 
 from __future__ import annotations

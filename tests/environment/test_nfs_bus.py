@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may have ganesha export what, with the real daemon on a message bus with Debian's policy and ours."""
 
 from __future__ import annotations

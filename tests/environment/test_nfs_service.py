@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nfs-ganesha as a service with FSAL_ZVAAI: systemd takes Debian's unit with our drop-in; what it starts serves as configured.
 
 There is no systemd as process 1 here; the folders that the unit names are the test's own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian packages that `make packages` builds, and their repository. Packages they depend on come from the archive."""
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def served(tmp_path: Path) -> Iterator[str]:
         if forged:
             index = folder / "dists/trixie/InRelease"
             index.write_text(index.read_text().replace("Label: zvaai", "Label: other"))
-    handler = functools.partial(QuietHandler, directory=tmp_path / "www")
+    handler = functools.partial(QuietHandler, directory=str(tmp_path / "www"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         for name in ("", "/forged"):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The preflight names what is missing, with the remedy, before anything is built.
 
 Each lack is made for real in a mount namespace of the test's own.

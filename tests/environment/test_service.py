@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service as systemd would run it: its unit is valid and tight, and the daemon lives within it.
 
 There is no systemd as process 1 here: what it would take away is taken away by setpriv, and what it would forbid is looked for in

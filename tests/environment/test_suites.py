@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of suites (tests/runner/suites.py) has every test there is, once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the guest: unmaps and zeroes parts of a zvol, stable, and says so; then the host cuts the power. Or checks after that.
 
 usage: clearer.py STATE_DIRECTORY clear | check

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the guest: clones, flushes the destination, and says so; then the host cuts the power. Or checks after that.
 
 usage: cloner.py STATE_DIRECTORY clone | check

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the guest: writes to zvols by every kind of write command, and tells the host which writes must be durable.
 
 usage: command_writer.py STATE_DIRECTORY SEED (write until the guest is killed) | STATE_DIRECTORY check

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the fault suites, which run on the host and kill guests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the guest: changes files through the library of file operations, and writes down each answer, until the host cuts the
 power. Or checks after that.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways to change a LUN without write cache other than by writing to it, for the power cut: what they do, and what has to be left.
 
 `survived` is told what a block holds after the cut, the sequence it was last acknowledged with, and the last sequence of all: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the guest: serves a zvol, writes to it by the kernel's initiator, and tells the host what was acknowledged.
 
 usage: power_cut_writer.py STATE_DIRECTORY SEED (write until the guest is killed) | STATE_DIRECTORY check

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks that tell which write they stem from, and where each kind of write puts them."""
 
 from __future__ import annotations

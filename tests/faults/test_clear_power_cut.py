@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs on the host: the guest is killed right after a stable unmap and zeroing, and the zeroes are there when it boots again."""
 
 from __future__ import annotations

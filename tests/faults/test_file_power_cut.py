@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs on the host: the guest is killed while files are cloned, changed and removed; then each clone is whole or not there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole guest is killed, as a power cut would: every write that was acknowledged is on the disk afterwards.
 
 By the kernel's initiator, one kind of write; and by one of our own, every kind of write command that there is.

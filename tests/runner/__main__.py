@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python3 -m runner`, called by tests/run inside the Debian 13 environment.
 
 usage: runner check|test|long           a run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that run side by side: what each needs first, how much of the machine it takes, how it ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files a suite runs, and by which command."""
 
 from __future__ import annotations

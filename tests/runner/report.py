@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run says at its end: times and counts of each suite, what failed, and the slowest tests."""
 
 from __future__ import annotations

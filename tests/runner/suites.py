@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The suites: which test files each one has, where it runs, what it needs, and in which of the three runs it is.
 
 A test file belongs to the suite whose folder or file is the longest part of its path. Times are those of a warm run on two
@@ -197,7 +198,7 @@ ON_ZFS = (
         guest=True,
         needs=[FSAL, TARGET, KERNEL],
         covers=[*NFS, "packaging/uml"],
-        seconds=400,
+        seconds=220,
         processors=0.9,
     ),
     Suite(

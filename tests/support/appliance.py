@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance under test: its real processes, with the real target, on simulated storage whose volumes are files.
 
 In the kernel tier on real storage, behind a helper.

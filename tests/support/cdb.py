@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command descriptor blocks (SPC, SBC)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A day of an appliance: what somebody asks of it by its API, and what has to be there at any moment between two requests.
 
 The client sends a request until it is answered, with the same idempotency key, as one should who can't tell whether it arrived.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that are cloned and changed all the time through the library of file operations, and what must be so after a crash."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of ganesha_fsal/fileops on real files: its fileops_tool, one operation a line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real ganesha.nfsd with exports on a mount, on fixed ports of a network namespace of its own.
 
 The daemon is Debian's `ganesha.nfsd`. `Daemon.STOCK` runs it with its own libganesha_nfsd, `Daemon.PATCHED` with the one that

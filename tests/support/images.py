@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Disk images with a real file system in them."""
 
 from __future__ import annotations

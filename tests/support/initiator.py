@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """open-iscsi, the kernel's initiator: kernel tier only."""
 
 from __future__ import annotations

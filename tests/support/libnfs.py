@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An NFS client, NFSv3 or v4.0: libnfs, by ctypes. Errors are OSError with the errno that libnfs makes of the NFS status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A message bus of a test's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links between here and a target in a network namespace of its own, which can be cut."""
 
 from __future__ import annotations

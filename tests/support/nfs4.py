@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFSv4.1 (RFC 8881) as ESXi speaks it, from raw bytes: a session with one slot, share reservations, reclaim after a restart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONC RPC (RFC 5531) over TCP from raw bytes, and the few procedures of MOUNT and NFSv3 (RFC 1813) that a VAAI plug-in uses."""
 
 from __future__ import annotations

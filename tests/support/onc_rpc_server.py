@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ONC RPC server over TCP that answers what a test tells it to, broken answers too."""
 
 from __future__ import annotations

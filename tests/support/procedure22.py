@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi speaks it, from its description alone, in raw bytes."""
 
 from __future__ import annotations

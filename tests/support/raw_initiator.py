@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small iSCSI initiator (RFC 7143) for what no real one does: unusual commands, broken PDUs, peers that stall or flood.
 
 Well-behaved by default; every PDU can also be built and sent by hand. No digests, one connection a session, one login exchange

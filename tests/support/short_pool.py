@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool that is easily filled, somebody who fills it, and what the target knows of LUNs in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much space a volume takes, whatever it is."""
 
 from __future__ import annotations

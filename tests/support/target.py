@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target under test: the real daemon, with a configuration and control socket of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EXTENDED COPY(LID1) and what belongs to it (SPC-4 6.3, 6.4, 6.17): commands, parameter lists, and the name of a LUN in them."""
 
 from __future__ import annotations

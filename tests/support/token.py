@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies by token (ODX; SPC-5 6.24, SBC-4 5.21 and 5.57): POPULATE TOKEN, RECEIVE ROD TOKEN INFORMATION, WRITE USING TOKEN."""
 
 from __future__ import annotations

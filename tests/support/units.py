@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units of systemd, looked at with systemd's own programs: there is no systemd as process 1 in the tests."""
 
 from __future__ import annotations

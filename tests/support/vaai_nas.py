@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `vaai-nas`, and the control socket."""
 
 from __future__ import annotations

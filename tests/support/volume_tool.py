@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The volume crate's operations on real devices: zvol_target/volume/examples/volume.rs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a LUN lies on: a sparse file in the fast tier, a zvol in the kernel tier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A working host, in a process of its own: writes and reads back, checks every block, and measures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Providers, the cache, and which screen is at which address. */
 
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";

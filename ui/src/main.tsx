@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import "@patternfly/react-core/dist/styles/base.css";
 import "./console.css";
 import { StrictMode } from "react";

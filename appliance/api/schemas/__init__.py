@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API takes and gives: a module for each resource."""

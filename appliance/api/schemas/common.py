@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all resources share: nothing to tell, problems, pages of lists."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backup and restore of the configuration."""
 
 from __future__ import annotations

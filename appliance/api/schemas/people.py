@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first start, sessions, users, tokens."""
 
 from __future__ import annotations

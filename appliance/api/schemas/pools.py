@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools and their disks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The appliance itself: status, readiness, settings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first start, sessions, CSRF, tokens, roles, waiting after failures."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The audit: begun before the change, ended after it, bounded, without secrets."""
 
 import gzip

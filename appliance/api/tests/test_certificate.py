@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The own certificate: for the server alone, renewed in time, whole or not there."""
 
 import datetime

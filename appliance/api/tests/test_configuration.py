@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backup and restore: what comes back on a fresh installation, what is refused, and that a refusal changes nothing."""
 
 import base64

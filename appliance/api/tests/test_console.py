@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console's files as they are served: kinds, encodings, caching, headers; nothing that is not a file of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where requests begin and end, in whatever pieces they come."""
 
 import itertools

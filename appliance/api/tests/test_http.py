@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all operations have in common: bad input, versions, keys, pages, events."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """/metrics by Prometheus' own parser, and the health of the process."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is refused names what is wrong or in the way, and changes nothing: the whole state is compared, before and after.
 
 Wrong values come from the API's own description: each field of each body and query, by its type and bounds.

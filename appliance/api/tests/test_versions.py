@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """If-Match: of two who change the same thing the later one is refused, and nothing of it is done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alembic's entry: migrations run in the transaction of who asked."""
 
 from alembic import context

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was written of an export is read back as it was, and nothing else is taken for one."""
 
 from __future__ import annotations

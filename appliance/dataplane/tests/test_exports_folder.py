@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder of ganesha's exports: who else may write there, or could before, has no other file written or read by it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reconciler: from any state to any other, and never through one that shows too much."""
 
 from __future__ import annotations

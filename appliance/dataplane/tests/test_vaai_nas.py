@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the control socket answers, whatever that is, is a result or a refusal that is understood, or counts as none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of other targets: as those make them, and nothing else."""
 
 from __future__ import annotations

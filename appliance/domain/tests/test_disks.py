@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What NVMe's warning bits say."""
 
 from appliance.domain.disks import nvme_warnings

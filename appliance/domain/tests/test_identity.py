@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose identity counts: two LUNs with one NAA identifier would corrupt VMFS."""
 
 import uuid

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may import whom, as appliance/README.md has it."""
 
 import ast

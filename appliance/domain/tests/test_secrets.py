@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Passwords and sealed secrets."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A taken-over worker gets nothing exported but datastores: what the helper refuses, of a ganesha that takes anything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the helper keeps of its log."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever a caller sends: an answer, never an exception, and nothing reaches the engine that was not checked."""
 
 from __future__ import annotations

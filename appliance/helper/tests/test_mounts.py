@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A taken-over worker gets nothing mounted where it should not be, and nothing set-uid."""
 
 from __future__ import annotations

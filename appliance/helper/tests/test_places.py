@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of those that are mounted at one place stays there."""
 
 from __future__ import annotations

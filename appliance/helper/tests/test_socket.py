@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper over its socket: who may call, restarts, time limits, many callers at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper's systemd units: valid, and as tight as a process that mounts file systems can be."""
 
 from __future__ import annotations

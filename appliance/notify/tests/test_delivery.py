@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One POST: what arrives, where it does not go, and what a receiver can't do to who sends."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alerts to receivers: each is told, in order, at least once, whatever dies meanwhile; and what the API tells of it."""
 
 import ipaddress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the worker is asked: late, again, by many at once; and what it tells of itself."""
 
 import threading

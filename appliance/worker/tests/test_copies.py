@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A copy in the place of a datastore that is lost: under its name, with its identity, and not served before it is adopted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker dies at every point of every job, before and after each call that changes something. Then it starts again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datastores against a model: any order of what can be asked for, by the API."""
 
 from __future__ import annotations

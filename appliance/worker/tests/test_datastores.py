@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encrypted datastores: their key is made, kept, loaded before they are served, and told until somebody has it."""
 
 from __future__ import annotations

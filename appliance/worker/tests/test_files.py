@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores: listed, cloned beside other jobs, through restarts; and what is refused."""
 
 from __future__ import annotations
@@ -204,3 +205,15 @@ def test_what_is_not_known_is_not_called_done(appliance: Appliance, store: str) 
     ended = appliance.ended(job)
     assert ended["state"] == "failed" and "look at it" in ended["problem"]["text"]
     assert files_of(appliance, store)["vm/new-flat.vmdk"].total == 1
+
+
+def test_an_alert_says_that_hosts_get_no_vaai(appliance: Appliance) -> None:
+    def alerts() -> list[str]:
+        appliance.request("POST", "/reconcile")
+        return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"] == "vaai-nas:library"]
+
+    assert alerts() == []
+    nas(appliance).without_vaai = "install nfs-ganesha 6.5-5+deb13u0+zvaai1"
+    assert alerts() == ["Hosts get NFS without VAAI-NAS: install nfs-ganesha 6.5-5+deb13u0+zvaai1"]
+    nas(appliance).without_vaai = ""
+    assert alerts() == []

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds on snapshots: what they keep, whose they are, and what is refused."""
 
 from __future__ import annotations

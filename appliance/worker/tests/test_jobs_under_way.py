@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In the midst of a job: half of it is seen, and no alert tells of what is none; when it has ended, they tell the truth."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A database that is lost while a pool is away: what hosts have of it stays, and who has to prove himself still has to."""
 
 from __future__ import annotations

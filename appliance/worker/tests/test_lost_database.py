@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A database that is lost, or older than the pools: hosts keep what target and NFS server still show them."""
 
 from __future__ import annotations

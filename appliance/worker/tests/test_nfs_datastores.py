@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of NFS datastores: what is done, what is refused, and that a refusal changes nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is odd about one export's file, or about ganesha's answers, ends nothing else."""
 
 from __future__ import annotations

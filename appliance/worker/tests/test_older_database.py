@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An older copy of the database that is put back by hand: what was under way in it is not done now."""
 
 from __future__ import annotations

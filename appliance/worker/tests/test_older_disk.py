@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A system disk that is put back as it was, with database and root helper's note: the pools know what has been since."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of LUNs and exports in an older copy of the database, or one that was restored, beside what lies with the data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists wait for no look at storage. They tell of own changes at once, of others' soon, and when storage does not answer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools by the API: made, extended, mended, exported and imported under another appliance."""
 
 from pathlib import Path

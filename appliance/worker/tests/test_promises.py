@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What hosts rely on beyond their data: persistent reservations, closed volumes, space, and numbers that stay theirs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replica, on another pool, takes the place of what was lost: the number, the path and the hosts of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The support bundle: all there is to know, and no secret, wherever it has come to lie."""
 
 import base64

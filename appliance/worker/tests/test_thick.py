@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thick VMFS datastores: their refreservation, and the change between thick and thin."""
 
 from __future__ import annotations

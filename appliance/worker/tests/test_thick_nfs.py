@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thick NFS datastores: quota and refreservation, what the NFS server is told, other sizes, and the change from thin."""
 
 from __future__ import annotations

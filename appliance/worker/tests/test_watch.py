@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools, their devices and disks that go wrong are told as alerts, which go by themselves when it is over."""
 
 import threading

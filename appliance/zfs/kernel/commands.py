@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one place that runs programs: zfs, zpool, lsblk, udevadm, smartctl. Root only.
 
 Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. What a program says when it fails becomes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all parts of the kernel engine share: running zfs and zpool, libzfs_core, and who holds a dataset."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel engine's volumes and file systems, properties and keys: zfs(8).
 
 Datasets are made with `zfs create`, which is one call into the kernel as libzfs_core's is, and computes a thick volume's

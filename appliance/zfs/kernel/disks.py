@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine's disks, by lsblk and /dev/disk/by-id."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes that ran into their time limit and are still in the kernel: each may come true at any moment, until it has ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls into libzfs_core (pyzfs) with a time limit, their failures as ZfsErrors.
 
 A call that waits in the kernel for a suspended pool can't be ended: its thread is left behind, MAX_STUCK at most.

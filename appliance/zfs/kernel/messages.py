@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What zfs and zpool say when they fail, as ZfsErrors.
 
 The texts are those of libzfs of OpenZFS 2.3: libzfs_util.c, libzfs_crypto.c, zpool_main.c, zpool_vdev.c.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel engine's pools: zpool(8)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the JSON of `zfs get`, `zfs list`, `zpool status` and `zpool list` to values.
 
 Numbers are read as text: with --json-int OpenZFS 2.3 cuts every number to 63 bits: half of all GUIDs come out

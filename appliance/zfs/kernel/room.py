@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Room for a reservation, asked for before a dataset is made.
 
 The kernel makes a dataset first and sets its reservation then. Where that is refused for want of space, it destroys what it made,

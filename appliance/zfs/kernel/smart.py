@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What disks tell of themselves: smartctl(8), read as JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel engine's snapshots, holds, rollback and clones: libzfs_core for what it does in one atomic step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes written down before they begin, so that the next process knows which of them are still in the kernel.
 
 Each is a file with a lock (flock(2)) on the description that this process has open, and the program that it starts inherits. The

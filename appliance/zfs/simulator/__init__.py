@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenZFS in memory: the same rules, errors and figures, for tests of UI, API and worker, and for `make bench`."""
 
 from appliance.zfs.simulator.simulator import GIB, TIB, Simulator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which blocks a dataset refers to, as bytes by the txg they were born in.
 
 Blocks of one txg only ever become fewer as they are overwritten, so of two snapshots the older refers to all blocks the newer has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all parts of the simulator share: the lock, the clock, finding things, failures to order, saving."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator's volumes and file systems, their properties and keys."""
 
 from __future__ import annotations

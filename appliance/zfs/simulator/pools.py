@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator's pools, vdevs and scans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulator: a ZfsEngine in memory, and what tests order beyond it."""
 
 from __future__ import annotations

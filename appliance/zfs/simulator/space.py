@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a simulated pool's space is, by the rules of zfsprops(7): used, its four parts, available, quotas, reservations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the simulator remembers: devices, pools, datasets, snapshots. Written to a JSON file and read back as it was."""
 
 from __future__ import annotations

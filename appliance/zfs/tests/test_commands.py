@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Running programs: time limits, bounds, nothing inherited. And reading what zpool lists as text."""
 
 from __future__ import annotations

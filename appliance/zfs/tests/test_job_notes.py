@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many jobs have ended, in the note and in the pools."""
 
 from __future__ import annotations

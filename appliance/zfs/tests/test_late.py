@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ran into its time limit and has not ended is told, until it has."""
 
 from __future__ import annotations

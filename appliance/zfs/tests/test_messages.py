@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What zfs and zpool of OpenZFS 2.3.9 were seen to say, and what it means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator beyond the contract: its file, failures to order, disks that fail, and space that always adds up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What smartctl prints becomes what a disk says.
 
 No machine of the project has disks with SMART: these documents have the fields and the nesting that smartctl 7.4 writes, with

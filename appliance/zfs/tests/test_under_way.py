@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process has left behind when it was killed is told by the next one, until it has ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A volume that LIO has served, adopted: an initiator reads what LIO would have told it, byte for byte."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole appliance by its command: from the first start to a LUN that an initiator reads, drift, kills, restarts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API's process alone, with connections that say little, nothing, or too much at once. Its limits are short here."""
 
 from __future__ import annotations

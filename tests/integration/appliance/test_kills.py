@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """API, worker and root helper killed (kill -9) at random moments of a day. The client sends again; then all is as it should be.
 
 After each kill, when the process is back and the request answered: no volume, snapshot, hold, number, LUN or job too many or too

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an admin operates it with, on the real processes: metrics that follow the work, alerts that reach their receiver."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemathesis sends what the API's description allows and what it does not: no 5xx, no undocumented answer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is secret goes in and never comes out: not in an answer, a log, a file of the service, nor in what its processes show.
 
 Every operation that takes a secret gets one that is known here, in a request that is right and in several that are not; then

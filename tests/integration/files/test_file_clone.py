@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones of files by their contract, on XFS with reflink: names, files that hold data, other file systems, killed ones."""
 
 from __future__ import annotations

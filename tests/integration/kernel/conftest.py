@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the kernel tier: the loaded zvol_clone, volumes of any shape, a second pool."""
 
 from __future__ import annotations

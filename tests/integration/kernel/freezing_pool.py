@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool whose transaction groups can be kept from being synced."""
 
 from __future__ import annotations

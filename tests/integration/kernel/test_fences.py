@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool that hangs, or is exported by hand, leaves the LUNs of other pools alone."""
 
 from __future__ import annotations

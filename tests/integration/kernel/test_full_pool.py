@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool that is full: who is refused, who is not, and what brings it back. Facts: zvol_target/docs/space.md."""
 
 from __future__ import annotations

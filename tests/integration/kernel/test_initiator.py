@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's initiator on a LUN of a zvol: file system, verified I/O, and a target that is killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """multipathd over two cables to one target, by portals of one group or of two: equal by ALUA; one is cut and back under fio."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """open-iscsi, the kernel's initiator: digests, CHAP, IPv6, a resize, a cable that is pulled, what a host is not given."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sg3_utils over the kernel's initiator: what the LUN says of itself is decoded without complaint, and is true."""
 
 from __future__ import annotations

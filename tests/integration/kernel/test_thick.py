@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thick LUNs: they share nothing, and every byte can be written on a full pool. Facts: zvol_target/docs/space.md.
 
 The tests set `refreservation` themselves, as the appliance does: the target never changes it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A LUN whose zvol goes, returns and grows, without anybody telling the target; and one whose zvol returns as another dataset."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What NFS is served from: XFS with reflink in the fast tier, a dataset in the kernel tier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whom procedure 22 serves: ports, flavours, and versions of the protocol."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the client library does of itself: names, connections that break, signals."""
 
 from __future__ import annotations

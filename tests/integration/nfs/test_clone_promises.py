@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is promised of clones beside other clients, exports that end, and calls that are taken back."""
 
 from __future__ import annotations

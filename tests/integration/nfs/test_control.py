@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exports of the real daemon are added, changed and removed over DBus while clients use others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFS datastores of the appliance, exported by the real daemon: what hosts may, what drifts, what comes back by itself.
 
 Storage is the simulator, whose file systems are folders of the store; datastores on datasets are the kernel tier's story.

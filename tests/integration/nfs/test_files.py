@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of an export by their paths, over the real daemon's control socket: listed, measured, cloned; and nothing beside them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ESXi does to a datastore: lock files, renames over what is there, exclusive creation, several hosts at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles that no client was given: made up, or of another export."""
 
 from __future__ import annotations

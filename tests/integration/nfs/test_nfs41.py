@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFSv4.1 as ESXi uses it: a disk is opened with a share reservation, and reclaimed when the daemon was killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `vaai-nas` where the server's portmapper can't be reached: ports that are given."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFSv3 procedure 22 against the real daemon, by a client from its description alone: what it does, what it withstands."""
 
 from __future__ import annotations

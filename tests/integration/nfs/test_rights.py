@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whom an export lets do what."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FSAL_ZVAAI in the real daemon: both protocols, both builds of the daemon's library; FSAL_VFS beside it."""
 
 from __future__ import annotations

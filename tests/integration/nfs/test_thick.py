@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thick export of the real daemon: growth is admitted up to its size, hosts see what is left, and clones are copied."""
 
 from __future__ import annotations

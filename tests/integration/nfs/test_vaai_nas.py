@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The VAAI-NAS service by the command `vaai-nas` and the control socket, with the patched library and with Debian's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers that stall or flood beside a host that works: its data is right, its speed stays near its own quiet run's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a host sees of the LUNs, and when: masking by initiator name, a volume that is there later, one that grows. Both tiers."""
 
 from __future__ import annotations

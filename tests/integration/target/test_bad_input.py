@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a target must answer to wrong input, in the standard's own terms, while another host works unharmed."""
 
 from __future__ import annotations

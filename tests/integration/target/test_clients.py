@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients nobody here wrote use a LUN as a disk: libiscsi's tools and QEMU. Both tiers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ATS: eight hosts on 64 shared counters, alone and beside bulk writes; and against writes that overlap. Both tiers.
 
 A counter is a block that names its value and who set it, so that no two contents are ever the same.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What offloads leave on the disk, byte by byte: every one of them, at random, against a model. Both tiers."""
 
 from __future__ import annotations

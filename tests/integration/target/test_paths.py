@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways to a LUN, with libiscsi and QEMU: digests, CHAP, IPv6, several portals, a cable that is pulled."""
 
 from __future__ import annotations

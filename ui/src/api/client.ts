@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The one way to the service: types of its OpenAPI document, CSRF token, idempotency keys, problems. */
 
 import createClient, { type Middleware } from "openapi-fetch";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Whether the service can be reached, as the last requests showed. */
 
 type Listener = () => void;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { QueryClient } from "@tanstack/react-query";
 import { describe, expect, it } from "vitest";
 import { takeJobEvent } from "./events";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /**
  * Server-sent events, into the cache: what a screen shows is never older than what the service has told. The service has few streams, so
  * a browser takes one: the tab that has the lock listens, and tells the others over a channel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What a request can come to instead of an answer, in one form for all screens. */
 
 import type { components } from "./schema";

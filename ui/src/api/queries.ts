@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be asked, each with its place in the cache. Server-sent events say what of it is old (events.ts). */
 
 import { queryOptions } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Sizes, always in binary units, always the same number of digits. */
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;

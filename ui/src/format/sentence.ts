@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What the service says in half a sentence, as in a line of a log, for where it stands by itself. */
 
 /** What the service says to type is typed so. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Times: local ones, with their zone for who points at them. */
 
 const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** How fast counters grow just now. */
 
 const WINDOW_S = 10;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import { RateHistory, rateBetween, type Sample } from "./rates";
 import { estimatedSavedSeconds, exportOf, exportsOf, lunsOf, refusalsOf, totalsOf } from "./statistics";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What changes by the second, of counters that only grow: kept while the page lives, whatever screen is shown. */
 
 import type { OperationCounters, Totals } from "./statistics";

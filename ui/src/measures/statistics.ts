@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /**
  * Counters of the target (zvol_target/docs/control.md, statistics.get) and of the NFS server (docs/vaai_nas.md), read with care:
  * the service passes them on untyped.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What a job, a check or an entry of the audit is about, by the name that its reader knows. */
 
 import { useQuery } from "@tanstack/react-query";

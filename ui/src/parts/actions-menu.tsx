@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with something: a menu at the top of its screen, or at the end of its row. */
 
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";

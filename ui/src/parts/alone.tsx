@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A page without navigation: login and first start. */
 
 import { Card, CardBody, CardTitle, Title } from "@patternfly/react-core";

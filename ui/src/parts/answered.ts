@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Answers beside what they are to: what is asked for may be something else by the time they come. */
 
 /** An answer, and what was asked, as JSON. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The jobs that were begun on a page: it tells how each has ended. */
 
 import { useCallback, useState, type ReactNode } from "react";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A dialog for what is done at once: sends it once, asks anew for what it has made old, and says that it is done. */
 
 import { useQueryClient } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What of a form is sent: what was changed only, so that what somebody else changed meanwhile stays. */
 
 /** Those of `now` that are not as in `first`; lists are the same in the same order only. */

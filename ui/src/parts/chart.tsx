@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A chart over time: uPlot, in the colours of the theme, with its newest values as text for who can't see it. */
 
 import { useEffect, useRef } from "react";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One of several values, as a filter or a field has it. */
 
 import { FormSelect, FormSelectOption } from "@patternfly/react-core";

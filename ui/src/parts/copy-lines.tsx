@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Lines to type elsewhere, with a button that copies all. */
 
 import { ClipboardCopyButton, CodeBlock, CodeBlockAction, CodeBlockCode } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A dialog that sends something: what it says, a form, the problem, and, where the service offers it, doing it nevertheless. */
 
 import { Button, Checkbox, Form, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Names and values, side by side. */
 
 import { DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm } from "@patternfly/react-core";

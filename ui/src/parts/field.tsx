@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A field of a form, with its help, and what is wrong with it tied to it for screen readers. */
 
 import {

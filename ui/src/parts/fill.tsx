@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** How full something is: a bar with its words. */
 
 import { Progress, ProgressMeasureLocation, ProgressSize, ProgressVariant } from "@patternfly/react-core";

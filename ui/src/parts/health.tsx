@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The state of a pool, vdev or disk, as OpenZFS calls it. */
 
 import { Label } from "@patternfly/react-core";

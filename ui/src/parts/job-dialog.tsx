@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A dialog that begins a job: sends it once, says that it goes on by itself, and hands it on. */
 
 import { useQueryClient } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Jobs: how they are called, how far they are, how they ended. */
 
 import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";

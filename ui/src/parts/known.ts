@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The version of a thing that a dialog was opened with: of two who change it the later one is told so, and decides. */
 
 import { useQueryClient, type QueryClient, type QueryExecuteOptions } from "@tanstack/react-query";

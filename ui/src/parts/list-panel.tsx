@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A short list in a card, with a button below it that adds to it. */
 
 import { Button } from "@patternfly/react-core";

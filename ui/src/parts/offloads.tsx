@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What was offloaded: sums, and why blocks were copied and not cloned. Of one datastore, or of all. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What a job has left behind: of one that failed its traces, of one that is done what is not as it should be. */
 
 import type { Job } from "../api/types";

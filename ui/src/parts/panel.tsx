@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A card with a heading, and a link to more of it. */
 
 import { Card, CardBody, CardHeader, CardTitle, Title } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A problem, as everywhere: what happened, what was not changed, what to do. */
 
 import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The running or else the last scrub or resilver of a pool. */
 
 import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Tabs of a screen. Which one is shown is in the address (`?show=`); the first is shown without. */
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A secret that is told once: in a dialog that says so, gone from the page with it. */
 
 import { Button, ClipboardCopy, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";

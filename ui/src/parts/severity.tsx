@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Label } from "@patternfly/react-core";
 import type { Alert } from "../api/types";
 import { text } from "../text";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What is shown while there is nothing to show: loading, failed. */
 
 import { Skeleton } from "@patternfly/react-core";

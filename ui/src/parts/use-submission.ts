@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Sending a form: once, however often it is pressed or the connection breaks, with the problem to show. */
 
 import { useCallback, useRef, useState } from "react";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Sizes and times as everywhere: short, and exact for who points at them or asks a screen reader. */
 
 import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";

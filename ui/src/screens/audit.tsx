@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Who did or tried what, page by page; of each entry what was before and what was asked for. */
 
 import {

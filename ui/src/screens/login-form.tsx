@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Name and password, on the login page and over a page whose session has ended. */
 
 import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { useQuery } from "@tanstack/react-query";
 import { Navigate, useLocation } from "react-router";
 import { setupQuery } from "../api/queries";

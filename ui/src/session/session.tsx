@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Who is logged in: read once, kept in the cache, ended by any 401. */
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";

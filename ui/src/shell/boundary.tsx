@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Catches what a screen throws: nobody is left before an empty page, and nobody is shown a stack. */
 
 import { Component, type ReactNode } from "react";

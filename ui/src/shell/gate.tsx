@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Lets in who is logged in; others go to the login, or to the first start while there is no administrator. */
 
 import { Bullseye } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Over a page whose session has ended: what was typed there stays. */
 
 import { Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The menus of the masthead: who is logged in, and light or dark. */
 
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What surrounds each screen of who is logged in: masthead, navigation, banners, the login over an ended session. */
 
 import {

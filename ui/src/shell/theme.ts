@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Light or dark: as the system says, unless somebody chose. */
 
 export type Theme = "system" | "light" | "dark";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which of several news are shown. */
 
 import type { ReactNode } from "react";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Short news that go by themselves: what was begun, and how what was begun here has ended. */
 
 import { Alert, AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";

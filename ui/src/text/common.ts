@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What several screens say. */
 
 import type { Job, Role } from "../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Datastores: list, wizard, detail. */
 
 import type { Datastore } from "../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Words of an NFS datastore's files. */
 
 export const files = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Hosts and host groups. */
 
 export const hosts = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** All text of the console, by where it is shown. */
 
 import { alerts } from "./alerts";

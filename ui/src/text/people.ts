@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Users and API tokens. */
 
 import type { Role } from "../api/types";

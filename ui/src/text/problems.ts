@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What is said of problems: what happened, what was not changed, what to do. */
 
 export const problems = {

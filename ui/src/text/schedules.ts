@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Schedules: snapshots by the clock. */
 
 export const schedules = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** First start and login. */
 
 export const session = {

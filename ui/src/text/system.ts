@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The system page: versions, certificate, metrics, configuration, support bundles, webhooks. */
 
 import type { Delivery, Webhook } from "../api/types";

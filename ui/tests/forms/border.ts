@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /**
  * Where the console ends: the network, and what of a browser the DOM of these tests lacks. Imported before the console, which takes `fetch`
  * as it finds it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // @vitest-environment jsdom
 import "./border";
 import { cleanup } from "@testing-library/react";

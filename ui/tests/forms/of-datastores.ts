@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The forms of datastores: their menus, snapshots, files, and the wizard. */
 
 import type { Form } from "./walk";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The forms of hosts, host groups and schedules. */
 
 import type { Form } from "./walk";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The forms of users, tokens and the system, and the few that are no dialog: login, jobs, alerts. */
 
 import { formatTime } from "../../src/format/time";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The forms of pools, disks and keys, and of the first start. */
 
 import type { Form } from "./walk";

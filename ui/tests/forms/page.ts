@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What somebody at the console finds on its page, and does there. */
 
 import { waitFor } from "@testing-library/react";

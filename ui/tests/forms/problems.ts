@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What the service refuses with (RFC 9457). */
 
 import type { ProblemDocument } from "../../src/api/problem";

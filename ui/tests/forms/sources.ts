@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which forms there are, by the console's sources: a component that sends something is found by the parts that it does so with. */
 
 const sources = import.meta.glob<string>("../../src/**/*.{ts,tsx}", { query: "?raw", import: "default", eager: true });

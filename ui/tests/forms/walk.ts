@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /**
  * A form meets what can go wrong with it. It is filled in once, and stays on one page, as somebody at the console has it: the service
  * refuses it, fails or can't be reached, and at last takes it.

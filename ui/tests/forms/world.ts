@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What the appliance of these tests has: one of each, as the service tells it. Types are the document's. */
 
 import type { components } from "../../src/api/schema";

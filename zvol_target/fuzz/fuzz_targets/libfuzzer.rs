@@ -1,4 +1,5 @@
 #![no_main]
+// SPDX-License-Identifier: Apache-2.0
 //! libFuzzer on the target that `ZVAAI_FUZZ_TARGET` names. All are one program: to link one takes as long as many a short run.
 //! Before libFuzzer reads any, the inputs to begin with are written to the folder `ZVAAI_FUZZ_SEEDS`.
 

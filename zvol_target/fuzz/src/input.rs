@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An input, taken apart from its front. Whatever is missing at its end is zero.
 
 /// What is left of an input.

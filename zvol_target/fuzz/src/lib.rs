@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets: everything others can say to the target, and what has to hold whatever they say.
 //!
 //! Each module of [`targets`] has a `run` that takes any bytes and panics when something does not hold. libFuzzer calls it in the

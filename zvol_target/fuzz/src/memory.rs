@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much memory one input may cost.
 
 use std::alloc::System;

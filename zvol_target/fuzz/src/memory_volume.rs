@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A volume in memory that is as slow and as broken as a plan says, and insists on its contract.
 
 use std::collections::HashMap;

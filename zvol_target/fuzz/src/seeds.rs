@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Inputs to begin with: what hosts really say, in the forms the targets take.
 
 use iscsi::pdu::{Digests, LoginRequest, NopOut, ScsiCommand, TextRequest, encode};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every input that is kept runs without libFuzzer: those to begin with, and those that once showed a fault.
 
 use std::fs;

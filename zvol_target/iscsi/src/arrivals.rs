@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Connections that have not logged in yet, or only for discovery: how many there may be, and which gives way to the next.
 //!
 //! Whoever reaches a portal can open connections and say nothing. Such a flood costs a bounded number of them, and locks nobody

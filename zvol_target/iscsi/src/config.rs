@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the owner of a [`crate::Server`] says about targets, portals and accounts.
 
 use std::collections::{BTreeSet, HashSet};

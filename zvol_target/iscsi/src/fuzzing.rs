@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Entries for the fuzz targets (`zvol_target/fuzz`): a connection without the reactor's thread and listener, a login without a
 //! connection. Not part of the crate's interface.
 

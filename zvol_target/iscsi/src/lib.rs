@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An iSCSI target (RFC 7143), `ErrorRecoveryLevel` 0: everything between the socket and the SAM procedure calls of
 //! [`scsi::sam`].
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! iSCSI names (RFC 7143 4.2.7).
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Threads: one accepts, each of the others is a reactor that runs the sessions given to it.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What all reactors share: targets, portals, sessions. Its lock is held for look-ups only, never while waiting.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The server: what its owner can ask for, at any time and from any thread.
 
 use std::collections::HashSet;

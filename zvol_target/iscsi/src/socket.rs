@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The one socket option no library has a call for.
 #![allow(unsafe_code)]
 

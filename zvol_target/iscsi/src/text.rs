@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Text format (RFC 7143 6.1): `key=value` pairs, each ended by a NUL byte.
 
 /// Most bytes of one text negotiation, over all its continuation PDUs.

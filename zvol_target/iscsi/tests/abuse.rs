@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Peers that mean harm, or are broken: nothing panics, memory stays bounded, others are served.
 
 mod support;

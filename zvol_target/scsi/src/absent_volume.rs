@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! In the place of a volume that cannot be opened.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which hosts a logical unit is there for.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Additional sense codes in use here (SPC-5 annex F.2).
 
 /// ADDITIONAL SENSE CODE and ADDITIONAL SENSE CODE QUALIFIER.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical unit numbers (SAM-5 4.7).
 
 use crate::sam::LogicalUnitNumber;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fields of a command descriptor block (SPC-5 4.2).
 
 /// A command descriptor block; a field that lies beyond its end reads as zero.

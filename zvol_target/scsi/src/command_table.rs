@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every command a logical unit knows, once: dispatch, checks of reserved bits and REPORT SUPPORTED OPERATION CODES all read
 //! this table.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Names that a logical unit had before it was served here, and keeps: of LIO, SCST or another target.
 //!
 //! By them a host knows a disk again. `ESXi` takes a VMFS datastore whose disk has other names for a copy of it, and does not mount it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A SCSI target device: logical units by number, and the nexuses that reach them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One command on its way through a logical unit: what command families work with.
 
 use std::future::poll_fn;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is counted for each nexus, and for each host over all its nexuses, present and past.
 
 use std::collections::BTreeMap;

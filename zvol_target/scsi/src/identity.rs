@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Names of a logical unit: what INQUIRY and the Device Identification page are made from.
 
 use sha2::{Digest, Sha256};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which logical units a device has, and who is there to see them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long commands take, in buckets of powers of two.
 
 use std::sync::atomic::{AtomicU64, Ordering};

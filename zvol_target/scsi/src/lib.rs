@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SPC and SBC: logical units on volumes.
 //!
 //! A transport sees [`sam`], the daemon [`Device`] and [`LogicalUnit`]. A command goes from the [`Device`] through the task

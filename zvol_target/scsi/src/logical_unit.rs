@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A direct-access block device on a volume.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

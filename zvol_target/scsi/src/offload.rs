@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which offloads a host is offered.
 
 use std::collections::BTreeMap;

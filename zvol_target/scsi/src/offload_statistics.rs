@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How bytes went that hosts did not move themselves.
 
 use std::sync::atomic::{AtomicU64, Ordering};

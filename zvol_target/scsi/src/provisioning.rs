@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical block provisioning management (SBC-4 4.7): whether a unit is thin, its space, and soft thresholds.
 
 use std::sync::Mutex;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranges of a volume that commands hold against each other while they change it.
 //!
 //! A request waits for every earlier one that conflicts with it, be that held or waiting: first come, first served among those that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The task router and device server (SAM-5): checks that come before a command, dispatch, status.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The SCSI architecture model's service interface (SAM-5, clauses 5 and 7), as a transport sees it.
 //!
 //! [`ScsiTarget`] is the first of the target's two narrow traits. A transport knows nothing else of this crate, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Counters of commands: of a logical unit, of a nexus, of a host.
 
 use std::sync::atomic::{AtomicU64, Ordering};

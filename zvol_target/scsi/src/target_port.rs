@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The ports a device is reached by.
 
 /// A SCSI target port (SAM-5 4.5), as Device Identification and SCSI Ports name it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Task management functions (SAM-5 7).
 
 use std::sync::Arc;

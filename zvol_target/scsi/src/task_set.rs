@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The task sets of one logical unit, one for each nexus (SAM-5 8; TST = 001b).
 //!
 //! In a set that all nexuses shared, a task of one host with the attribute ORDERED or HEAD OF QUEUE would hold the tasks of all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Unit attention conditions of one logical unit, per nexus (SAM-5 5.14).
 
 use std::collections::{HashMap, VecDeque};

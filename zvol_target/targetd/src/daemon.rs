@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `zvaai-target serve`: from configuration to a serving daemon, and to its end.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon `zvaai-target`: reads what to serve, serves it, and takes changes over its control socket.
 //!
 //! [`service`] keeps configuration and running state the same; [`control`] is the only way to change them. The data path is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logs: structured, to standard error.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Telling the service manager how things stand (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A SCSI device whose first use on a reactor thread starts that thread's I/O engine.
 //!
 //! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors. What runs on

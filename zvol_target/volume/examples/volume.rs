@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operations of a volume from a command line, for tests and measurements on real devices:
 //!
 //!     volume unmap|zero PATH OFFSET LENGTH stable|cached

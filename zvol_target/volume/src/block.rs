@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A volume on a block device.
 
 use std::fs::{self, File, Metadata};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Memory that data travels in between the initiator and the volume.
 
 use std::cell::RefCell;

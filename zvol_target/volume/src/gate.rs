@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What writes that need new space meet with in a volume.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Writes where space is short: what would take more of it is refused when it shall be, what overwrites goes on.
 //!
 //! On a zvol an overwrite can fail for want of space though there is enough of it. OpenZFS demands up to 24 times

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which cached writes to a regular file run in the calling thread, where its file system allows that.
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The ioctls that no crate of ours has.
 //!
 //! `unsafe` is here because an ioctl's number says what its argument is, and the compiler can't check that.

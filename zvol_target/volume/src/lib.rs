@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a logical unit stores its blocks on.
 //!
 //! [`Volume`] is the second of the target's two narrow traits: `scsi` calls it, and nothing of SCSI or iSCSI is known

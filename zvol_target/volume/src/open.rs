@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a path to a volume: what is it, may it be served, by which backend.
 
 use std::fs::{self, File, Metadata};

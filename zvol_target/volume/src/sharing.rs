@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether blocks of a volume may be shared with others: those of a thick volume never are.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};

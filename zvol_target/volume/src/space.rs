@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What takes space in a volume, and how much more of it there is.
 
 /// Whether a range takes space.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Zeroes written as data, where a backend has no better way.
 
 use crate::{Buffer, Stability, Volume, VolumeError};

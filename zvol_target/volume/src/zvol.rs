@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A volume on a zvol of the OpenZFS kernel module.
 
 use std::fs::{File, Metadata};

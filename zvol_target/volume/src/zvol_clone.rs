@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Clones between zvols, and maps of them, by the kernel module `zvol_clone` (`packaging/dkms/zvol_clone` of the repository).
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many threads the engine without `io_uring` has. The only test of its process, which it counts the threads of.
 
 mod common;

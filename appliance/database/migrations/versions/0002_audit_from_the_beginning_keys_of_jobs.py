@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An entry of the audit has no status before it has ended; a job has the key of the request that asked for it."""
 
 import sqlalchemy as sa

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Webhooks and what they are to deliver; the audit names the token."""
 
 import sqlalchemy as sa

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How NFS datastores are shown to hosts."""
 
 import sqlalchemy as sa

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Webhooks are given up after so many refusals in a row."""
 
 import sqlalchemy as sa

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which engines the contract is tested on: in the guest the kernel's, natively the simulator."""
 
 from __future__ import annotations

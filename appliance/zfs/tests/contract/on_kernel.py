@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's OpenZFS as a rig, in the guest."""
 
 from __future__ import annotations

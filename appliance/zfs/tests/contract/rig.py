@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a test of the contract needs beyond the engine: devices, and programs that use datasets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contract: volumes and file systems."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contract: keys that are kept where the engine is, on every engine."""
 
 from __future__ import annotations

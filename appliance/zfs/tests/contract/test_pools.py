@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contract: pools and their devices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contract: properties, their sources, and encryption keys."""
 
 from __future__ import annotations

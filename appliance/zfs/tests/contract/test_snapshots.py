@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contract: snapshots, holds, rollback and clones."""
 
 from __future__ import annotations

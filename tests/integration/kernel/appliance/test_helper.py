@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The root helper as a process in front of the kernel's OpenZFS, asked by a user without privileges."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of NFS datastores on real datasets, by the API alone: API, worker, root helper and ganesha.nfsd are real processes."""
 
 from __future__ import annotations

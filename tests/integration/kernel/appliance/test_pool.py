@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool's life under its hosts, by the API alone: a disk replaced under load, a threshold, a copy, and another server."""
 
 from __future__ import annotations

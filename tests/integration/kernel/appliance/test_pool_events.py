@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A device that fails and a scrub that finds damage, on a real pool, with the real zed handing on its events: alerts tell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool that is lost, and a replica of it under its name: neither target nor NFS server takes it for the original."""
 
 from __future__ import annotations

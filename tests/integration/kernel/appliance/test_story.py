@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of datastores on real zvols, by the API alone: API, worker, root helper and target are the real processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones of files on real ZFS: what is shared, by where blocks lie; what is called a clone is one."""
 
 from __future__ import annotations

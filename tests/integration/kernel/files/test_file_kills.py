@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 at random points of clones and removals on real ZFS: no clone is half, and no space is lost."""
 
 from __future__ import annotations

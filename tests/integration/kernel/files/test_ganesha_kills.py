@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 of ganesha in the middle of clones and removals that clients ask for: all go on, and no clone is half."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFS datastores as the appliance makes them, thick and thin, in a pool that others fill, and what the daemon tells of them."""
 
 from __future__ import annotations

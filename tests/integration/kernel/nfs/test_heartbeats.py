@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Heartbeats of one datastore while 200 files of a thick one are created and grown at once. zfs(8) hangs all the time."""
 
 from __future__ import annotations

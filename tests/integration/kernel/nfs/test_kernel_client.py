@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NFSv4.1 and 4.2 by the kernel's client, on a dataset: what libnfs can't ask for."""
 
 from __future__ import annotations

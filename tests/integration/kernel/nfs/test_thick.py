@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thick datastore: every byte of its size can be written and overwritten over NFS while others keep the pool full."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones from and to thick storage are copies, and counted so. What a crash leaves of a clone by name goes."""
 
 from __future__ import annotations

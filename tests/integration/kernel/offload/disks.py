@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LUNs on zvols of any shape, copied between by EXTENDED COPY, and how much went to the disk below."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A chain of copies over three LUNs and back to the first: all share the same blocks, and none changes with another."""
 
 from __future__ import annotations

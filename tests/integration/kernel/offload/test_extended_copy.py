@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EXTENDED COPY on zvols: what is shared, by DVA; what is copied, and why; and that either side stays what it is."""
 
 from __future__ import annotations

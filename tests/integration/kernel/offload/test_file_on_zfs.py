@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files on ZFS as LUNs: what is asked of the file system while others wait never waits for a transaction group."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`lun.space`: allocated and shared bytes of LUNs, compared with the blocks that zdb finds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unmapping and zeroing zvols: what reads as zeroes, what is back in the pool, how long it takes."""
 
 from __future__ import annotations

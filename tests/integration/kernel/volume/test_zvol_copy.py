@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies between zvols by the volume crate: what is shared on disk, what is read and written and why, what arrives."""
 
 from __future__ import annotations

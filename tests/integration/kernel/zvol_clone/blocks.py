@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the blocks of a zvol lie, and reading and writing them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loading and unloading zvol_clone in the guest, with the exact error and the kernel's own words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones share their blocks, wherever they lie, and stay independent of each other."""
 
 from __future__ import annotations

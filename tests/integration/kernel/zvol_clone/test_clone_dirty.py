@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A source block that is not on disk yet stops the call at once; it waits for no transaction group."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks that were discarded and whose discard is in no finished transaction group: never cloned as they were before.
 
 OpenZFS up to 2.3.9 does (openzfs#16012), and a block that is cloned while it is being freed is freed twice (openzfs#18853).

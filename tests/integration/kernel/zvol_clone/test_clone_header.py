@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The header is usable from user space, and the Python structure beside this file is the same."""
 
 from __future__ import annotations

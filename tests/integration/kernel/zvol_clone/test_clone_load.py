@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The module loads for exactly the zfs module it was built for, and refuses in any doubt, saying why."""
 
 from __future__ import annotations

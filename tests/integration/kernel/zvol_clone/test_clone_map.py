@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The map of a zvol: which blocks take space, told by the module."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones over blocks whose discard is still on its way to the disk, in an earlier transaction group: never told as holes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffered readers and writers of either block device see the truth."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each wrong request is refused with its own errno and reason, and changes nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocated, shared and unique bytes of files and zvols by the module, compared with where zdb finds the blocks."""
 
 from __future__ import annotations

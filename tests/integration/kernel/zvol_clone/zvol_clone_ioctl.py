@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ioctl of /dev/zvol_clone for Python, and an example of its use: packaging/dkms/zvol_clone/zvol_clone.h says it in C."""
 
 from __future__ import annotations

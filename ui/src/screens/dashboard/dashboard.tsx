@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Grid, GridItem } from "@patternfly/react-core";
 import { Screen } from "../../parts/page";
 import { text } from "../../text";

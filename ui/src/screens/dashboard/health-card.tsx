@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Icon } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import ExclamationTriangleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-triangle-icon";

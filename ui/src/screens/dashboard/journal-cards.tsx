@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { alertsQuery, jobsQuery } from "../../api/queries";

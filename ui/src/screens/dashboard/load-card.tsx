@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Grid, GridItem, Skeleton } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";

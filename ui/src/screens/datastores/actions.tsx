@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with a datastore: a menu, and a dialog for each. Each begins a job, and says so. */
 
 import { Checkbox, FormGroup } from "@patternfly/react-core";

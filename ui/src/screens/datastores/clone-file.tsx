@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One file of an NFS datastore to a new name in it. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One datastore, by tabs; which one is in the address. */
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from "vitest";
 import { waysOf } from "./file-clone";
 

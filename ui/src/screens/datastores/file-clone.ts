@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What came of a file's clone: how its bytes went. */
 
 import type { Job } from "../../api/types";

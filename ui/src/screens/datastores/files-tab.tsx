@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** VMDK files of an NFS datastore, page by page, with what each takes; and clones of them. */
 
 import { Alert, Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";

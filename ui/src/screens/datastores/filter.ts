@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which datastores are shown: of the address, so that a link or the back button shows the same. */
 
 import type { Datastore, Group } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Holds on a snapshot: shown by their tags, made, and released. */
 
 import { FormGroup, Label, Radio } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Two tabs of a datastore: who sees it, and what has happened to it. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A datastore as the reader of a dialog about it knows it, and where the dialog asks. */
 
 import { useQuery } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Who may mount an NFS datastore, and who does. */
 
 import type { Datastore, Host, NfsClient } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Grid, GridItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { groupsQuery, poolsQuery, readinessQuery, spaceQuery } from "../../api/queries";

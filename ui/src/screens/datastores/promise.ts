@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import type { Datastore } from "../../api/types";
 
 /** What hosts believe to have of a pool, in bytes: the sizes of all that is served of it. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Thin or thick. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";

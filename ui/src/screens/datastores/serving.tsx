@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** How an NFS datastore is exported: to whom beside its host groups, by which versions, and who is nobody. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Snapshots of one datastore, the newest first, with what each keeps. */
 
 import { Button, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";

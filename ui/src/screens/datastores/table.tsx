@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The list of datastores. Only rows in sight are in the page, so that thousands scroll. */
 
 import { Label } from "@patternfly/react-core";

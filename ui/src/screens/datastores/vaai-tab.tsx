@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Offloads of one datastore: each primitive with where it is offered, how it was used, and why not in the best way. */
 
 import { Alert, Label } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Datastore } from "../../api/types";
 import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./wanted";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What the wizard has been told so far, and what is wrong with it. */
 
 import type { Datastore, DatastoreAsked, Pool } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A new datastore, step by step, with exactly what will be set before it is. */
 
 import { Wizard, WizardStep } from "@patternfly/react-core";

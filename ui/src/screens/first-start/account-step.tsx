@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { ActionGroup, Button, Form } from "@patternfly/react-core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";

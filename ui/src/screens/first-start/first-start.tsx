@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The first start, step by step. Which step is next is what the appliance lacks: it can be left and taken up anywhere. */
 
 import { Button, ProgressStep, ProgressStepper } from "@patternfly/react-core";

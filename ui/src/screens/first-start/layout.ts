@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which vdevs a layout makes of the chosen disks. */
 
 import { text } from "../../text";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { ActionGroup, Button } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { statusQuery } from "../../api/queries";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One host: what it is called, by which paths it is logged in, what it sees, what to type on it. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with host groups: making, changing, deleting. */
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";

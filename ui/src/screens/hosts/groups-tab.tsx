@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Host groups: who is in them, what they see, what offloads they are offered. */
 
 import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with a host: adding, changing, its CHAP secret, deleting. */
 
 import { Button } from "@patternfly/react-core";

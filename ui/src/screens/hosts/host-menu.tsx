@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with a host, with a dialog for each. */
 
 import { useState } from "react";

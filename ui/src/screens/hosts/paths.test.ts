@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Check, Datastore, Host } from "../../api/types";
 import { isToldOf, linesFor, linesOf } from "./paths";

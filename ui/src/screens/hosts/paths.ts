@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which hosts are logged in, by which paths. */
 
 import type { Datastore, Group, Host, IscsiSession, NfsClient, Readiness } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One's own password. All one's sessions end with it; who changes it here is logged in anew. */
 
 import { Checkbox } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Users, for administrators; everybody's own API tokens. */
 
 import { Grid, GridItem } from "@patternfly/react-core";

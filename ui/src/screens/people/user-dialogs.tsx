@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What an administrator does with users, each in a dialog. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** A new pool, or more disks for one: what is chosen, a dry run that shows the layout, then doing it. */
 
 import {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** One pool: health, space, scrub, its vdevs, its key. */
 
 import { List, ListItem } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with a device of a pool, with a dialog for each. Guard rails are the service's: what it refuses is shown. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";

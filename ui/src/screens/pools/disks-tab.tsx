@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Disks, by what they are used, and what each says of itself. */
 
 import { EmptyState } from "@patternfly/react-core";

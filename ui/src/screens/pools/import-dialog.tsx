@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Importing a pool that is on the disks. */
 
 import { Alert, Checkbox, FormGroup, Radio } from "@patternfly/react-core";

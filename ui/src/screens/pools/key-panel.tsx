@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The key of a pool's encrypted datastores: whether it is loaded, kept, was exported, and somebody showed that he has it. */
 
 import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Disk, Pool, Vdev } from "../../api/types";
 import { candidatesFor, isFragile, nameOf, rowsOf, vdevsOf, wrongPart, type Layout, type Role } from "./layout";

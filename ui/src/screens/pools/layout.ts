@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which vdevs are made of the chosen disks, and in which order a pool's are shown. */
 
 import type { Disk, Pool, Vdev, VdevAsked } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Pools and disks: two tabs of one screen. Which one is in the address. */
 
 import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What a disk says of itself by SMART. */
 
 import { Label } from "@patternfly/react-core";

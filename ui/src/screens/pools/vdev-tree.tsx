@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The vdevs of a pool with those below them, their states and errors. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What to make of what a disk says of itself. */
 
 import type { Disk } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Which of many datastores are shown to choose from. */
 
 export interface Choice {

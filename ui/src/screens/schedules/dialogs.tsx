@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What can be done with schedules: making, changing, pausing, running now, deleting. */
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem, TextInput } from "@patternfly/react-core";

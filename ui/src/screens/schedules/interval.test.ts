@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Schedule } from "../../api/types";
 import { countOf, formatSpan, keptOf, minutesOf, nextAt, reachOf, unitOf, type Unit } from "./interval";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Intervals of schedules: what is typed, and how it is told. The service has whole minutes. */
 
 import type { Schedule } from "../../api/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Schedules: of which datastores snapshots are taken by the clock, when, and how many are kept. */
 
 import { Button, EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Backup and restore of the configuration. */
 
 import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";

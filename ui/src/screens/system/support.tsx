@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Support bundles: made by a job, downloaded by the browser itself. */
 
 import { Button } from "@patternfly/react-core";

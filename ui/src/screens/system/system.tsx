@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** The appliance itself. What changes something is for administrators. */
 
 import { ClipboardCopy, Grid, GridItem } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** What is done with webhooks, each in a dialog. */
 
 import { Switch, TextArea } from "@patternfly/react-core";

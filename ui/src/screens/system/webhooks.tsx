@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /** Where alerts are sent to: what is there, how the last delivery ended, a test. */
 
 import { Label } from "@patternfly/react-core";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Inputs to begin with for [`crate::targets::parameter_lists`]: a byte for all, and steps as each target takes them apart.
 
 use super::Seeds;

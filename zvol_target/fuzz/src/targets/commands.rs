@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SCSI commands and task management on a device: CDBs, Data-Out, aborts, lost nexuses, a changing inventory.
 //!
 //! Input: the plan of the volumes (see `memory_volume`; its length, and as many bytes), then steps; the low bits of a step's first

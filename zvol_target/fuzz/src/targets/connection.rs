@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A whole connection: a login by the book, then whatever an initiator may send, in any pieces, to a device in memory.
 //!
 //! Input: what to negotiate, the plan of the volumes (its length, and as many bytes), then steps; the low bits of a step's first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control socket: lines of JSON-RPC, and the methods behind them on a service of their own.
 //!
 //! Input: lines. Paths and addresses in them are replaced, so that nothing outside the folder of the fuzzer is opened or listened at.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The login phase: text, stages, negotiation, CHAP.
 //!
 //! Input: which [`Site`], the portal group, and Login Requests: byte 1 of the header (T, C, CSG, NSG), a byte of deviations from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an initiator sees, and what has to hold of it whatever it sent.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bytes as they come from a socket, in any pieces: headers, additional header segments, data segments, digests.
 //!
 //! Input: digests and kind (bit 0 header digest, bit 1 data digest, bit 2 well-formed PDUs), the longest data segment in units of

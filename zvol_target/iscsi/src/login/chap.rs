@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Challenge Handshake Authentication Protocol (RFC 1994) as iSCSI uses it (RFC 7143 12.1.3, 9.2.1).
 
 use md5::{Digest as _, Md5};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The login phase on a socket.
 
 use std::future::poll_fn;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The login phase (RFC 7143 6.3, 11.12, 11.13) as a state machine without I/O.
 
 mod chap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operational parameters: keys of RFC 7143 13, their defaults, bounds and result functions.
 
 use crate::text::parse_number;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Additional Header Segments of a SCSI Command (RFC 7143 11.2.2).
 
 /// Extended CDB (11.2.2.3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From bytes to PDUs and back: lengths, padding, digests (RFC 7143 11.2).
 
 use super::layout::{BHS_LENGTH, Header};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a field lies in the Basic Header Segment, said once for both directions.
 
 /// Length of the Basic Header Segment (RFC 7143 11.2.1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Protocol Data Units (RFC 7143 11): one type per opcode, framing, digests.
 //!
 //! Both directions can be encoded and decoded: the tests speak as an initiator with the same code.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PDUs a target sends (RFC 7143 11).
 
 use super::OPCODE_MASK;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SCSI commands: from the PDU to the SCSI target and to the end of the task.
 
 use std::rc::Rc;

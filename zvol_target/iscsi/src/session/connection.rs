@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The connection: its state, its turn, its end.
 
 use std::collections::HashMap;

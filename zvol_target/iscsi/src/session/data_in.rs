@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Data-In on its way to the initiator: short data at once, long data in turns, so that no answer waits behind megabytes.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What each request leads to, in the order of `CmdSN`.
 
 use scsi::sam::{LogicalUnitNumber, TaskManagementFunction};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The receive buffer: what one receive brought and was not yet used.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Memory for long data: what the commands of one connection hold at a time.
 //!
 //! A command takes memory when it runs, never while it waits for others, so that those it waits for cannot lack what it

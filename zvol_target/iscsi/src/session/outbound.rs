@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The send queue: PDUs of one tick leave in one vectored write, data segments without a copy.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the socket to PDUs. Data segments of commands go to their memory as they come.
 
 use std::rc::Rc;

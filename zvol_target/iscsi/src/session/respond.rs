@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is sent to the initiator.
 
 use scsi::sam::{Completion, Status};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sense data of the transport's own conditions (RFC 7143 11.4.7.2), in fixed format (SPC-5 4.4.3).
 
 use super::transfer::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! R2Ts: short transfers are asked for at once, long ones in turns, so that what a host sends next is not far behind.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands and task management functions under way.
 
 use std::future::Future;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Text Requests in full feature phase (RFC 7143 11.10): discovery, and the few keys that may change then.
 
 use std::collections::HashSet;

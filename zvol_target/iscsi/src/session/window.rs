@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command window (RFC 7143 4.2.2.1): `CmdSN`, `ExpCmdSN`, `MaxCmdSN`.
 
 /// Commands an initiator may have under way in one session, immediate ones apart.

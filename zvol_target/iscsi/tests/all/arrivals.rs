@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Floods of connections that do not log in, beside hosts that do.
 
 use iscsi::ServerOptions;

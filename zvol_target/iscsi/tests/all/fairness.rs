@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Short commands beside long ones on one connection.
 
 use std::collections::HashSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What keeps commands flowing, and what ends a session that does not: window, memory, data that does not come.
 
 use std::io::Write as _;

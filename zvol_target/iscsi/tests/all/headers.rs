@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What PDUs carry besides their data: sequence numbers, additional headers, residuals, pings.
 
 use std::io::Write as _;

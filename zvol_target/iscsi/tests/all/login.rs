@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Login: each status of RFC 7143 11.13.5, negotiation, CHAP on the wire, discovery.
 
 use std::collections::BTreeSet;

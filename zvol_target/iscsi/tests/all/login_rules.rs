@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logins that meet sessions and targets that are there, and logins that try to get round CHAP.
 
 use crate::support::{

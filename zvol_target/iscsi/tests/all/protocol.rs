@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The full feature phase beyond reading and writing: order, task management, errors, the end of sessions.
 
 use std::time::{Duration, Instant};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands and their data.
 
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};

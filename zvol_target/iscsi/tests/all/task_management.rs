@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Task management and the order of commands: what each function reaches, and what `RefCmdSN` says (RFC 7143 11.5, 11.6).
 
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Text Requests in full feature phase: keys that may change then, and what discovery tells at each portal.
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An initiator that sends exactly the PDUs it is told to.
 
 use std::collections::HashMap;

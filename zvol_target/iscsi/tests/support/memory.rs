@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A SCSI target device with one logical unit in memory.
 
 use std::collections::HashMap;

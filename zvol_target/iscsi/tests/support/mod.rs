@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the tests of the target share: a SCSI target in memory and an initiator that speaks raw PDUs.
 
 #![allow(dead_code)] // Each test program uses its share.

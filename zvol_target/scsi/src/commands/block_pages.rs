@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Vital product data pages of SBC-4: Block Limits, Block Device Characteristics, Logical Block Provisioning.
 
 use crate::commands::{unmap, write_atomic, write_same};

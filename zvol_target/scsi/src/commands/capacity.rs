@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! READ CAPACITY(10) and (16) (SBC-4).
 
 use crate::execution::{Execution, Reply};

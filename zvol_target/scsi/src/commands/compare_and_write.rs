@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! COMPARE AND WRITE (SBC-4): what VMFS locks with (ATS).
 
 use volume::Buffer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! READ DEFECT DATA(10) and (12) (SBC-4).
 
 use crate::execution::{Execution, Reply};

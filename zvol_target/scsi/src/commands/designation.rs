@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Designation descriptors (SPC-5 7.7.6): the names of a logical unit, its target port and its target.
 
 use crate::designation::{BINARY, Designator};

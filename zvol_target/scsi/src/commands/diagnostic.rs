@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SEND DIAGNOSTIC (SPC-5).
 
 use volume::Buffer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! INQUIRY (SPC-5).
 
 use crate::address::Address;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! LOG SENSE (SPC-5).
 
 use std::time::{Duration, Instant};

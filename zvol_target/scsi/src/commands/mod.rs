@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands, one module for each family.
 
 pub(crate) mod block_pages;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Mode pages and the mode parameter block descriptor (SPC-5, SBC-4).
 
 use std::sync::atomic::Ordering;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MODE SELECT(6) and (10) (SPC-5).
 
 use std::sync::atomic::Ordering;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MODE SENSE(6) and (10) (SPC-5).
 
 use crate::additional_sense::AdditionalSense;

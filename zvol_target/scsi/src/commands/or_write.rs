@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ORWRITE(16) (SBC-4), of which the whole is a bitwise or of what is there and what is sent.
 
 use crate::commands::read_write::FUA;

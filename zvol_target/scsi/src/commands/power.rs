@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! START STOP UNIT (SBC-4).
 
 use crate::commands::synchronize_cache;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4).
 
 use volume::{Buffer, Stability};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! REPORT LUNS (SPC-5).
 
 use crate::address::{REPORT_LUNS_WELL_KNOWN, logical_unit_number};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! REQUEST SENSE (SPC-5).
 
 use crate::additional_sense::AdditionalSense;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SYNCHRONIZE CACHE(10) and (16) (SBC-4).
 
 use crate::additional_sense::AdditionalSense;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! REPORT TARGET PORT GROUPS (SPC-5 6.36): asymmetric logical unit access (SPC-5 5.17).
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! UNMAP (SBC-4).
 
 use crate::additional_sense::AdditionalSense;

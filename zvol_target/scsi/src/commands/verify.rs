@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VERIFY and WRITE AND VERIFY of 10, 12 and 16 bytes (SBC-4).
 
 use volume::{Buffer, Stability};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Vital product data pages (SPC-5 7.7, SBC-4).
 
 use crate::commands::inquiry::DIRECT_ACCESS;

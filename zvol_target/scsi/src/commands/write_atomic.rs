@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! WRITE ATOMIC(16) (SBC-4).
 
 use volume::Stability;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who waits for whom, against the rules byte by byte.
 
 use std::pin::Pin;

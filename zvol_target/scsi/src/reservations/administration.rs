@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an administrator may do to reservations.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which commands conflict with what is reserved.
 
 use super::persistent::ReservationType;

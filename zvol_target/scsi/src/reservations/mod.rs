@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reservations of a logical unit: persistent ones (SPC-5 5.14), and those of RESERVE and RELEASE (SPC-2 5.5.1, with the exceptions
 //! of SPC-3 5.6.3: CRH = 1).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameter lists of PERSISTENT RESERVE OUT (SPC-5 6.17.3, 6.17.4).
 
 use super::transport_id::{self, TransportId};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is registered with which key, and what is reserved (SPC-5 5.14).
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PERSISTENT RESERVE IN (SPC-5 6.16).
 
 use super::persistent::{PersistentReservation, ReservationType};

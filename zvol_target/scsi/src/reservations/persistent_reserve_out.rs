@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PERSISTENT RESERVE OUT (SPC-5 6.17).
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the service actions of PERSISTENT RESERVE OUT do to registrations and reservation (SPC-5 5.14.7 to 5.14.11).
 
 use std::collections::BTreeSet;

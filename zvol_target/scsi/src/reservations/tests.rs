@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What conflicts with what is reserved.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `TransportID` of iSCSI (SPC-5 7.6.4.6): how an initiator port is named in parameter data.
 
 use crate::additional_sense::AdditionalSense;

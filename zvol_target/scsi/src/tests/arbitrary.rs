@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whatever an initiator sends, it gets a status.
 
 use std::sync::Arc;

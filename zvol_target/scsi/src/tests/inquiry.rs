@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! INQUIRY and vital product data.
 
 use std::sync::Arc;

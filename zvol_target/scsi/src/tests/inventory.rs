@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical units that come and go, REPORT LUNS, and commands to where there is none.
 
 use std::sync::Arc;

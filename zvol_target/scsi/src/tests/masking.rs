@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical units that are there for some hosts only.
 
 use std::collections::BTreeSet;

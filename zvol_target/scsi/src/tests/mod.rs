@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands through a [`Device`], as a transport sends them, on a volume in memory.
 
 mod arbitrary;

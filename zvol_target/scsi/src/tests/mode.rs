@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MODE SENSE, MODE SELECT, and what `D_SENSE` does.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A logical unit whose volume is not there.
 
 use std::sync::Arc;

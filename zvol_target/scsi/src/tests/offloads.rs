@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Offloads that a host is not offered.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ORWRITE(16).
 
 use volume::Stability;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What hosts are told of a thin unit and its space.
 
 use std::sync::Arc;

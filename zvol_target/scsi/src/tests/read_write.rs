@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! READ, WRITE, SYNCHRONIZE CACHE, START STOP UNIT.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS.
 
 use super::{BLOCKS, INVALID_FIELD_IN_CDB, Initiator, RamVolume, options};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PRE-FETCH, READ DEFECT DATA, SEND DIAGNOSTIC, START STOP UNIT.
 
 use volume::VolumeError;

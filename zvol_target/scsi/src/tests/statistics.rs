@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is counted, and for whom.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! REPORT TARGET PORT GROUPS, and what it has to agree with.
 
 use super::setup;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Task management functions, and loss of a nexus.
 
 use std::sync::Arc;

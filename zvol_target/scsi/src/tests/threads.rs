@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tasks on several threads, each with a reactor of its own.
 
 use std::sync::{Arc, mpsc};

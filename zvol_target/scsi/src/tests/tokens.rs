@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! POPULATE TOKEN, WRITE USING TOKEN and RECEIVE ROD TOKEN INFORMATION.
 
 use std::sync::Arc;

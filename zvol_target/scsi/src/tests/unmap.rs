@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! UNMAP and GET LBA STATUS(16).
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VERIFY and WRITE AND VERIFY.
 
 use volume::Stability;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A volume in memory whose operations can be held and made to fail.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which logical units a copy may reach, and how many copies run at once.
 
 use std::collections::HashMap;

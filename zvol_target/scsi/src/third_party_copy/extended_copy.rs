@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! EXTENDED COPY(LID1) (SPC-4 6.5).
 
 use super::copy_manager::{CopyEnd, resolve};

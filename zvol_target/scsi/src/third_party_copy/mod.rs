@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Third-party copy (SPC-4 5.17, SBC-4 4.28): copies that a host asks for and the target makes, within one logical unit and between
 //! those of all its devices.
 //!

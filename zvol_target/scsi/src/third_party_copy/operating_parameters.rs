@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the copy manager can do: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
 
 use super::parameter_list::{IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES};

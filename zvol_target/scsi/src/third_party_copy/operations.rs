@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copy operations of one logical unit that hosts can ask after: under way, and those whose results are kept (SPC-4 5.17.4).
 
 use std::collections::{BTreeMap, HashMap};

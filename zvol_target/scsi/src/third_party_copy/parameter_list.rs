@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The parameter list of EXTENDED COPY(LID1) (SPC-4 6.4.3 to 6.4.5, 6.5).
 
 use super::segment_descriptors::{self, LONGEST_SEGMENT_DESCRIPTOR_BYTES, Segment};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What becomes of copy operations: the RECEIVE COPY commands (SPC-4 6.20 to 6.25) and COPY OPERATION ABORT (SPC-4 6.3).
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Segment descriptors of EXTENDED COPY(LID1) (SPC-4 6.4.6): what is copied from block device to block device.
 
 use super::MAXIMUM_SEGMENT_DESCRIPTORS;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! POPULATE TOKEN and WRITE USING TOKEN (SBC-4 5.12, 5.59): offloaded data transfer (ODX).
 
 use std::ops::Range;

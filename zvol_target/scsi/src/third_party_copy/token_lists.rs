@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-4 5.12, 5.59).
 
 use super::{MAXIMUM_RANGES, MAXIMUM_TOKEN_TIMEOUT};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ROD tokens of one device (SPC-4 5.17.6): which there are, and what they stand for.
 //!
 //! A token is a bearer's: whoever has it may write with it, as SPC-4 has it and as Windows uses it, where one host has a token made and another uses

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Moving data from one logical unit to another, in steps that hold their ranges.
 
 use std::any::Any;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which initiators something is for, as the configuration file and the control socket write it.
 
 use std::collections::BTreeSet;

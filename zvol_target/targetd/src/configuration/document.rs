@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The configuration file's content: JSON, version 2.
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The configuration file: read at start, replaced as a whole, never half written.
 
 use std::fs::{self, File, OpenOptions};

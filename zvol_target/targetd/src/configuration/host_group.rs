@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Groups of hosts that are offered other offloads than all.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The file the sealing key is in, and what becomes of accounts when it is not there.
 
 use std::fs::{self, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where in a JSON text an element is.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CHAP secrets in the configuration file: sealed with a key of the target's own (XChaCha20-Poly1305).
 //!
 //! What a secret was sealed for is authenticated with it, so that a sealed secret moved to another account, target or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is configured of space: how a LUN gets it, when hosts are warned, how much of a pool is kept back.
 
 use scsi::Provisioning;

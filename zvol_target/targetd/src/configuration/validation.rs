@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a configuration must satisfy beyond its form.
 
 use std::collections::HashSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The configuration file's version 1: an empty list of initiators admitted all, and CHAP secrets were there as they are.
 
 use serde::Deserialize;

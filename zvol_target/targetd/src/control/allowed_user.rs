@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Users that may ask over the control socket beside root and the daemon's own.
 
 use std::convert::Infallible;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `zvaai-target call`: one method of a running daemon.
 
 use std::io::{self, BufRead, BufReader, Read, Write};

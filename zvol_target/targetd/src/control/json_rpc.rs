@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! JSON-RPC 2.0 (jsonrpc.org/specification): a message in, a message out, whatever it stands for.
 
 use serde::Serialize;

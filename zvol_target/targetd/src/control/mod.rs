@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control socket: JSON-RPC 2.0 in lines. The methods are documented in `docs/control.md`.
 
 mod allowed_user;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control socket: who may connect, and messages as lines.
 
 use std::fs::{self, Permissions};

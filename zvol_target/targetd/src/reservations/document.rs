@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the file of a logical unit's reservations says: JSON, version 1.
 
 use std::collections::BTreeMap;

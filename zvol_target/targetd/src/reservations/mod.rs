@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Persistent reservations that survive a loss of power: one file for each logical unit.
 //!
 //! They lie in a directory that each logical unit is given, and not beside the configuration: with the data, in a small dataset of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CHAP accounts of targets and of discovery.
 
 use super::definition::unusable_accounts;

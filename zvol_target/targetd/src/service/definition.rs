@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a configured target to what the iSCSI server and the SCSI device take.
 
 use std::sync::Arc;

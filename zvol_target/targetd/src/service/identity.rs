@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether what is opened is the dataset that a logical unit was configured with.
 //!
 //! A name says little: a replica can be imported, or received, under the name of a pool that is lost. Hosts that found it under the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be changed of a logical unit.
 
 use std::path::PathBuf;

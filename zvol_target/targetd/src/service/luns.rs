@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical units: bringing up, changing while in use, taking away.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the daemon does by itself: it looks after paths that failed, disappeared, or changed their size.
 
 use std::rc::Rc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is configured and what runs, kept the same: every change is checked, made, and stored before it is answered.
 //!
 //! All of it is on one thread. What waits (opening a path, the last commands of a unit) is in functions that take the

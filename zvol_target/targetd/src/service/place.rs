@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where a logical unit is, and what is done to it there while it is changed.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Settings of pools.
 
 use super::{Service, ServiceError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Portals and portal groups.
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Persistent reservations of logical units.
 
 use std::rc::Rc;

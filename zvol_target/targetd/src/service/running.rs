@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Targets that run: their devices, and the state of each logical unit.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Targets, and who may use what.
 
 use super::definition::unit_access;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Space: what LUNs use, what is reserved for their overwrites, and which of them may not allocate more.
 //!
 //! Every few seconds, more often near its end, [`monitor`] reads the figures of each pool. When less than the pool's headroom is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When each pool is updated: again and again, and at once when a LUN is new.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What follows from the figures of a pool and its LUNs. Facts and measurements: docs/space.md.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Space at the last update, for the control socket.
 
 use std::collections::BTreeMap;

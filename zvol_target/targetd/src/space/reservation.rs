@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The `reservation` of a zvol: what it uses and the headroom for its overwrites. Other writers of the pool cannot take it.
 
 use std::sync::{Arc, Weak};

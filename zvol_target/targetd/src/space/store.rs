@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads the figures of a pool or a file system. All of it blocks.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What follows from the figures of a store: limits of its LUNs, their reservations, and what hosts and administrators see.
 
 use std::cell::Cell;

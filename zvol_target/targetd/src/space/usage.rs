@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Allocated, shared and unique bytes of a LUN, counted by the pool's block reference table.
 //!
 //! Counting a large LUN takes seconds to minutes. Who waits gets an answer within a second; the count goes on.

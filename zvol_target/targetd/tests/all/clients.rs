@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Initiators nobody here wrote, on a LUN of the real daemon.
 
 use std::fs;

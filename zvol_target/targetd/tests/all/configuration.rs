@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Configurations that are refused: the line and the reason are named, and nothing is changed.
 
 use std::fs;

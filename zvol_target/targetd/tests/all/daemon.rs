@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's life: start, refusal to start, changes, crash, return, stop.
 
 use std::fs;

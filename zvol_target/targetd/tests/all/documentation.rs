@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The examples of docs/control.md, run in their order on the real daemon.
 
 use std::process::{Child, Command, Stdio};

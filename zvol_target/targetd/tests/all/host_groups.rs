@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Offloads that some hosts are not offered.
 
 use crate::common::{Daemon, HOST, Home, Host, INQUIRY_CHANGED};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logical units while hosts use them: changed, masked, without their path, of another size.
 
 use std::fs::{self, File};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Portals and portal groups: changed while hosts use them, and kept.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};

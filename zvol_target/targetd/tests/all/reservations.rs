@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Persistent reservations that survive, and what becomes of a LUN whose reservations are not known.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CHAP secrets at rest: sealed, readable with the right key only, and nobody gets in without them.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a backend that can clone blocks and a copy say to each other.
 
 use std::os::fd::BorrowedFd;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The upper rung: clones, step by step, with what can't be cloned in between read and written.
 
 use std::ops::Range;

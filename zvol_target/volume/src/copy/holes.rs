@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the source's map says of the part that comes next. It is a hint: a hole is looked at again under its lock.
 
 use std::collections::VecDeque;

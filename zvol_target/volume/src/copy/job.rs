@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A copy from its beginning to its end: which part goes which way, and in what order.
 
 use std::ops::Range;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copies between volumes, and within one, by one ladder: clone blocks, else read and write.
 //!
 //! Holes of the source are told by its map and become holes of the destination, where that can have some. What is left is cut

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to copy, and what a copy asks of its caller.
 
 use std::any::Any;

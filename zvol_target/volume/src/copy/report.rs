@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What came of a copy.
 
 /// Why bytes were not cloned; a fallback is counted under one of these.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The lower rung: reading and writing, several pieces at a time. Zeroes that were read become holes, where the destination can have some.
 //! Where the two ends are not aligned alike, reads are of the blocks around a piece; a block that is written in part is read first.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many operations are under way: few enough of each kind that short ones, and those of other volumes, find a kernel
 //! thread free.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What operations of one volume share.
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The I/O engine: how an operation on a file descriptor gets to the kernel and back.
 //!
 //! A reactor thread calls [`start`] once. From then on its operations go through an `io_uring` of its own, and complete on

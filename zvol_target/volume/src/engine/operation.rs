@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One operation on a file: what is asked, how far it got, what a result of the kernel means for it.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When to try again what the kernel could not take for want of memory, without standing still meanwhile.
 
 use std::pin::Pin;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine without `io_uring`, and beside it for stable writes of regular files: each operation runs on one of the runtime's blocking threads.
 //!
 //! So many threads work for one volume, and so many in all; further operations wait in their tasks, first come, first served.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operations that go ahead of the others of their volume.
 
 use std::cell::Cell;

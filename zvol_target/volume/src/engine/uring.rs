@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine on `io_uring`: one ring per thread, driven by one task of the thread's runtime.
 //!
 //! Operations are queued by the futures that wait for them. The driver hands all that are queued to the kernel with one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a backend makes a range read as zeroes: by what costs least of that which it can do for certain.
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which parts of a file hold data: `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the backends have in common: a descriptor with sizes, and the operations on it.
 
 mod clearing;

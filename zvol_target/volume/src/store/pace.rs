@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long the steps of a long operation are, so that none holds a device for long.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! GUIDs of datasets, those of many asked for together: a start with a thousand volumes runs `zfs` a few times for each pool.
 
 use std::collections::BTreeMap;

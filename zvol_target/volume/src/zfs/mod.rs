@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the programs `zfs` and `zpool` tell of a dataset's space and identity, and do for it.
 //!
 //! As child processes: libzfs has no stable interface. Each is given up after a time, as a suspended pool answers nobody. All of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs `zfs` and `zpool`, none for ever, and few at a time of a pool that answers nobody.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ends of transaction groups, for writes that need one.
 
 use std::collections::BTreeMap;

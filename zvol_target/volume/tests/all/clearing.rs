@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Unmapping, writing zeroes, and what takes space, on real files and devices.
 
 use std::os::unix::fs::MetadataExt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copies between real files, and within one: what arrives, and what is said of how.
 
 use std::any::Any;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copies of bytes that are no whole blocks, and between ends whose blocks have other lengths, against a model.
 
 use std::any::Any;

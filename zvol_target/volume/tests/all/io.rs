@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading, writing and flushing on real files and devices, with each engine.
 
 use std::cell::Cell;

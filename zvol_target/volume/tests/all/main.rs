@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
 
 mod clearing;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `open` accepts, what it refuses, and what it says.
 
 use std::fs::File;

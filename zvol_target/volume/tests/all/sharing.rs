@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copies of thick volumes: nothing of them is shared, also where one becomes thick during a copy.
 
 use std::any::Any;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the tests on real files and devices share.
 #![allow(dead_code, reason = "each test file uses a part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step: host and disk, list identifier and its usage, CSCD descriptors, segment descriptors, and how the list is changed; then what
 //! RECEIVE COPY RESULTS says of it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands with a parameter list: each list well-formed, with any content of its fields, or with bytes of it changed.
 //!
 //! Input: a byte of which bit 0 says whether the volumes are slow, and steps, which each target takes apart by itself.

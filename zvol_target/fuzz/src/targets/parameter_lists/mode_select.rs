@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step: host and disk, which MODE SELECT, which pages of MODE SENSE the list is made of, and how it is changed.
 
 use scsi::sam::Status;

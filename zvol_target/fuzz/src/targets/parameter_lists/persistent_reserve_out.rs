@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step: host and disk, service action, scope and type, keys, flags, additional parameter data, and how the list is changed.
 
 use scsi::sam::Status;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two devices with two small disks each, two hosts, and commands that run one at a time.
 
 use std::future::poll_fn;

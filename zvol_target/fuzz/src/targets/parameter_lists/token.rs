@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step: host and disk, and one of: make a token, write by one that was made (or one that was changed), write to a disk.
 
 use scsi::sam::Status;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A step: disk, how many descriptors, those, and how the list is changed.
 
 use scsi::sam::Status;

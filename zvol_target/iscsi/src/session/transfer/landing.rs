@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Unsolicited data that arrived before its command asked for it.
 
 use scsi::sam::Buffer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The Data-Out of one command: from PDUs in order to `DataOut::receive`.
 //!
 //! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes come in the order of their offsets: immediate data,

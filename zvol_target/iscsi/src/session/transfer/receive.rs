@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The side of a transfer that the command has.
 
 use std::future::Future;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What three hosts ask for, in any order, against the rules.
 
 use std::sync::Arc;

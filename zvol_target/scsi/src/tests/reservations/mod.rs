@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reservations, as hosts make and meet them.
 
 mod any_order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What survives a loss of power, and the unit itself.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PREEMPT, and PREEMPT AND ABORT.
 
 use std::sync::Arc;

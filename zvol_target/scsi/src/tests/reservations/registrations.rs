@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is registered, and by what port.
 
 use std::sync::Arc;

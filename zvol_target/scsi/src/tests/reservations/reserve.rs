@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! RESERVE and RELEASE, and in what order conditions are told.
 
 use std::sync::Arc;

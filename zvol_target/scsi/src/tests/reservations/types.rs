@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What reservations of each type keep from whom, and how they end.
 
 use super::super::TEST_UNIT_READY;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which logical units a host may copy from and to.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! EXTENDED COPY and the commands that ask after it.
 
 mod access;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is said of third-party copy.
 
 use super::super::{INVALID_FIELD_IN_CDB, Seen, TEST_UNIT_READY, seen};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Copies under way: what they hold, what is told of them, how they are ended, and how many there are.
 
 use std::sync::Arc;

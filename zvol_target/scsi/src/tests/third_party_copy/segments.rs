@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What segments of a parameter list copy, and why they do not.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Segments of type 0Ah: bytes, from any byte of a block on to any.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The methods of the control socket, one module for each noun.
 
 mod access;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `sessions.list`
 
 use std::time::UNIX_EPOCH;

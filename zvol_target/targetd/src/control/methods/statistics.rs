@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `statistics.get`
 
 use scsi::{FamilyStatistics, LATENCY_BUCKETS, LatencyHistogram, OffloadStatistics, Statistics};

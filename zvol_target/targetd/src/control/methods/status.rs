@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `status`
 
 use serde_json::{Value, json};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A host that stays logged in, and sees every status it is given.
 
 use iscsi::pdu::{ScsiCommand, TargetPdu};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the tests share: the real daemon, on files in a directory of its own.
 
 mod host;

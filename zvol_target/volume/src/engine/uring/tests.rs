@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A ring whose submissions fail: nothing stands still, nothing is lost.
 
 use std::cell::{Cell, RefCell};
