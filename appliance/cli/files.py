@@ -19,7 +19,7 @@ def list_files(context: typer.Context, datastore: Store) -> None:
     """VMDK files that hold data, with what they take. `unique` shares nothing with others; "no" at exact: that or less."""
     run = shared(context)
     found = run.client.all(f"/datastores/{run.client.named('/datastores', datastore)}/files", limit=200)
-    run.output.rows(found, "path", "total", "allocated", "unique", "unique_exact", "snapshot", "deduplicated", "as_of")
+    run.output.rows(found, "path", "total", "allocated", "unique", "unique_exact", "snapshot")
 
 
 @file.command("clone")

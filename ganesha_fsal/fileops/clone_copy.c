@@ -20,7 +20,7 @@ static int write_all(struct clone *clone, const char *data, uint64_t length, uin
         const int error = written < 0 ? errno : written == 0 ? EIO : 0;
         if (written > 0)
             done += (uint64_t)written;
-        else if (error != EINTR && !fileops_may_retry(dataset, error, &retry))
+        else if (error != EINTR && !fileops_may_retry(dataset, error, clone->destination, &retry))
             return error;
     }
     return 0;

@@ -136,7 +136,7 @@ static int write_piece(struct open_file *of, uint64_t offset, uint64_t length, c
         const ssize_t written = pwrite(of->file, data + done, length - done, (off_t)(offset + done));
         if (written >= 0)
             done += (uint64_t)written;
-        else if (fileops_may_retry(of->dataset, errno, &retry))
+        else if (fileops_may_retry(of->dataset, errno, of->file, &retry))
             of->retries++;
         else
             error = errno;

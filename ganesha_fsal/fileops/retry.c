@@ -4,29 +4,47 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MOST_MILLISECONDS 10000
 #define PAUSE_MILLISECONDS 100
+#define LEAST_MILLISECONDS 5 /* of a group that was waited for */
 #define MOST_WAITING 32u /* each keeps a thread of the server */
 
 static atomic_uint waiting;
 
-bool fileops_may_retry(const struct fileops_dataset *dataset, int error, struct fileops_retry *retry)
+static int64_t milliseconds_now(void)
 {
     struct timespec now;
 
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Asking for a hole of a file with changes ends their transaction group (zfs_dmu_offset_next_sync); of another it costs nothing. */
+static void wait_for_group(int file)
+{
+    const int64_t begun = milliseconds_now();
+
+    if (file >= 0)
+        lseek(file, 0, SEEK_HOLE);
+    if (milliseconds_now() - begun < LEAST_MILLISECONDS)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_MILLISECONDS * 1000 * 1000}, NULL);
+}
+
+bool fileops_may_retry(const struct fileops_dataset *dataset, int error, int file, struct fileops_retry *retry)
+{
     if ((error != ENOSPC && error != EDQUOT) || !fileops_dataset_is_thick(dataset))
         return false;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t milliseconds = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    const int64_t now = milliseconds_now();
     if (retry->begun == 0)
-        retry->begun = milliseconds;
-    retry->exhausted = milliseconds - retry->begun >= MOST_MILLISECONDS;
+        retry->begun = now;
+    retry->exhausted = now - retry->begun >= MOST_MILLISECONDS;
     if (retry->exhausted)
         return false;
     retry->exhausted = atomic_fetch_add(&waiting, 1) >= MOST_WAITING;
     if (!retry->exhausted)
-        nanosleep(&(struct timespec){.tv_nsec = PAUSE_MILLISECONDS * 1000 * 1000}, NULL);
+        wait_for_group(file);
     atomic_fetch_sub(&waiting, 1);
     return !retry->exhausted;
 }

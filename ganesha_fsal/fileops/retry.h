@@ -11,7 +11,8 @@ struct fileops_retry {
     bool exhausted; /* it may succeed later: the client is to come again */
 };
 
-/* Whether a write that failed with `error` (ENOSPC, EDQUOT) is to be tried again, after a wait of 100 ms: in a thick dataset, for 10 s, by 32 threads at most. Begin with a zeroed `retry`. */
-bool fileops_may_retry(const struct fileops_dataset *dataset, int error, struct fileops_retry *retry);
+/* Whether a write that failed with `error` (ENOSPC, EDQUOT) is to be tried again: in a thick dataset, for 10 s, by 32 threads at most. It waits for the end of the
+ * transaction group, which it hastens where `file` (-1: none) has changes in it, or 100 ms. Begin with a zeroed `retry`. */
+bool fileops_may_retry(const struct fileops_dataset *dataset, int error, int file, struct fileops_retry *retry);
 
 #endif

@@ -154,7 +154,8 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     statistics->allocated = statistics->unique = (uint64_t)status.st_blocks * 512;
     statistics->reserved = fileops_dataset_is_thick(dataset) ? statistics->total : 0;
     statistics->as_of = (uint64_t)seconds_of(CLOCK_REALTIME);
-    if (statistics->total == 0) {
+    if (statistics->total == 0) { /* its blocks may still be counted */
+        statistics->allocated = statistics->unique = 0;
         statistics->unique_exact = true;
         return 0;
     }

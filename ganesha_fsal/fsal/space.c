@@ -78,9 +78,17 @@ static void end(struct fsal_obj_handle *object, const struct admission_change *c
 /* Whether what failed with the status is to be tried again; if no longer, the status says so to the client. */
 static bool again(struct fsal_obj_handle *object, fsal_status_t *status, struct fileops_retry *retry)
 {
+    fsal_errors_t open_error = ERR_FSAL_NO_ERROR;
+    bool retries;
+    int fd;
+
     if (!has_no_space(*status))
         return false;
-    if (fileops_may_retry(dataset_of(object), ENOSPC, retry))
+    fd = fileops_dataset_is_thick(dataset_of(object)) ? vfs_fsal_open(&zvaai_object(object)->vfs, O_RDONLY, &open_error) : -1;
+    retries = fileops_may_retry(dataset_of(object), ENOSPC, fd, retry);
+    if (fd >= 0)
+        close(fd);
+    if (retries)
         return true;
     *status = retry->exhausted ? fsalstat(ERR_FSAL_DELAY, EAGAIN) : from_errno(ENOSPC);
     return false;

@@ -69,13 +69,13 @@ static void only_thick_storage_is_worth_another_attempt(void **state)
 {
     struct fileops_retry retry = {0};
     (void)state;
-    assert_false(fileops_may_retry(dataset, ENOSPC, &retry));
+    assert_false(fileops_may_retry(dataset, ENOSPC, -1, &retry));
     assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
-    assert_true(fileops_may_retry(dataset, ENOSPC, &retry));
-    assert_true(fileops_may_retry(dataset, EDQUOT, &retry));
-    assert_false(fileops_may_retry(dataset, EIO, &retry));
+    assert_true(fileops_may_retry(dataset, ENOSPC, -1, &retry));
+    assert_true(fileops_may_retry(dataset, EDQUOT, -1, &retry));
+    assert_false(fileops_may_retry(dataset, EIO, -1, &retry));
     retry.begun -= 11000; /* it began 11 s ago */
-    assert_false(fileops_may_retry(dataset, ENOSPC, &retry));
+    assert_false(fileops_may_retry(dataset, ENOSPC, -1, &retry));
     assert_true(retry.exhausted);
 }
 

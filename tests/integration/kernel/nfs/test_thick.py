@@ -63,11 +63,8 @@ def store(small_pool: ShortPool, tmp_path: Path, seed: int) -> Iterator[Store]:
         yield Store(small_pool, ganesha, VaaiNas(socket), random.Random(seed).randbytes(MIB))
 
 
-def test_every_byte_is_written_and_overwritten_while_the_pool_is_full(
-    store: Store, zfs_parameter: Callable[[str, int], None], tell: Callable[[str], None]
-) -> None:
+def test_every_byte_is_written_and_overwritten_while_the_pool_is_full(store: Store, tell: Callable[[str], None]) -> None:
     """Sparse files too, and beside a snapshot that was admitted."""
-    zfs_parameter("zfs_txg_timeout", 1)  # with so little slack 5 MiB are written in each transaction group (docs/measured.md)
     files = (("/sparse", SPARSE), ("/written", WRITTEN))
     begun = time.monotonic()
     with mounted("/thick") as client:
