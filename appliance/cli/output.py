@@ -33,7 +33,7 @@ def shown(name: str, value: Any) -> str:
     """One value."""
     if value is None or value == []:
         return "-"
-    if name in SIZES:
+    if name in SIZES and str(value).isdigit():  # "snapshot" is a name elsewhere
         return size(value)
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -76,6 +76,7 @@ int fileops_dataset_open(const char *root, struct fileops_dataset **result)
     }
     pthread_rwlock_init(&dataset->sharing, NULL);
     pthread_mutex_init(&dataset->lock, NULL);
+    pthread_cond_init(&dataset->synced, NULL);
     atomic_store(&dataset->references, 1);
     *result = dataset;
     return 0;
@@ -93,6 +94,7 @@ void fileops_dataset_put(struct fileops_dataset *dataset)
     admission_destroy(&dataset->admission);
     pthread_rwlock_destroy(&dataset->sharing);
     pthread_mutex_destroy(&dataset->lock);
+    pthread_cond_destroy(&dataset->synced);
     free(dataset->root);
     free(dataset);
 }

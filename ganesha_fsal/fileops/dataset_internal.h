@@ -26,7 +26,10 @@ struct fileops_dataset {
     struct fileops_dataset_shared shared;
     uint64_t synced_group;      /* the last transaction group that statistics have seen, */
     int64_t synced_group_since; /* and since when: seconds since 1970 */
-    int64_t sync_asked;         /* when statistics last waited for one: seconds of the monotonic clock */
+    int64_t sync_asked;         /* when statistics last hastened one: seconds of the monotonic clock */
+    bool syncing;               /* they do now, by this descriptor */
+    int sync_file;
+    pthread_cond_t synced;      /* of `lock`: no longer */
 };
 
 /* Runs `work` in a thread of its own, which has a reference and puts it. 0, or what pthread_create(3) says. */

@@ -16,6 +16,7 @@
 #define SECONDS_BETWEEN_SYNCS 5
 
 #define NANOSECONDS (UINT64_C(1000) * 1000 * 1000)
+#define WAIT_NANOSECONDS (10 * NANOSECONDS) /* for changes to be in the pool, which takes some tenths of a second where nothing hangs */
 
 /* Counts of large files that have not come to their end. */
 #define UNFINISHED 16
@@ -64,17 +65,58 @@ static void keep_unfinished(const struct unfinished *count)
     pthread_mutex_unlock(&unfinished_lock);
 }
 
-/* Whether it is time to wait for the pool again. */
-static bool may_sync(struct fileops_dataset *dataset)
+static struct timespec after(uint64_t nanoseconds)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    nanoseconds += (uint64_t)time.tv_nsec;
+    time.tv_sec += (time_t)(nanoseconds / NANOSECONDS);
+    time.tv_nsec = (long)(nanoseconds % NANOSECONDS);
+    return time;
+}
+
+/* Asking for a hole of a file with changes ends their transaction group (zfs_dmu_offset_next_sync). */
+static void *end_group(void *argument)
+{
+    struct fileops_dataset *dataset = argument;
+
+    lseek(dataset->sync_file, 0, SEEK_HOLE);
+    close(dataset->sync_file);
+    pthread_mutex_lock(&dataset->lock);
+    dataset->syncing = false;
+    pthread_cond_broadcast(&dataset->synced);
+    pthread_mutex_unlock(&dataset->lock);
+    fileops_dataset_put(dataset);
+    return NULL;
+}
+
+/* Has a transaction group ended in the background, unless one was lately. */
+static void hasten_group(struct fileops_dataset *dataset, int file)
 {
     const int64_t now = seconds_of(CLOCK_MONOTONIC);
 
     pthread_mutex_lock(&dataset->lock);
-    const bool may = dataset->sync_asked == 0 || now - dataset->sync_asked >= SECONDS_BETWEEN_SYNCS;
-    if (may)
+    if (!dataset->syncing && (dataset->sync_asked == 0 || now - dataset->sync_asked >= SECONDS_BETWEEN_SYNCS)) {
         dataset->sync_asked = now;
+        dataset->sync_file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+        dataset->syncing = dataset->sync_file >= 0 && dataset_in_background(dataset, end_group) == 0;
+        if (!dataset->syncing && dataset->sync_file >= 0)
+            close(dataset->sync_file);
+    }
     pthread_mutex_unlock(&dataset->lock);
-    return may;
+}
+
+/* The file has changes that are not in the pool: waits for them, but not long. */
+static void wait_for_changes(struct fileops_dataset *dataset, int file)
+{
+    const struct timespec until = after(WAIT_NANOSECONDS);
+
+    hasten_group(dataset, file);
+    pthread_mutex_lock(&dataset->lock);
+    while (dataset->syncing && pthread_cond_clockwait(&dataset->synced, &dataset->lock, CLOCK_MONOTONIC, &until) == 0)
+        ;
+    pthread_mutex_unlock(&dataset->lock);
 }
 
 /* Since when, at least, what is told is so: now for a file without changes, else since its transaction group was seen first. */
@@ -104,14 +146,14 @@ static void add(struct space_figures *sum, const struct space_figures *more)
 /* Counts on, for a second at most. EOPNOTSUPP: nobody can tell. */
 static int count_on(struct fileops_dataset *dataset, int file, const struct stat *status, struct unfinished *count)
 {
-    const uint64_t size = (uint64_t)status->st_size;
+    const uint64_t from = count->figures.done;
     struct space_figures figures;
-    int error = space_query(file, count->figures.done, size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
+    int error = space_query(file, from, from + 1, NANOSECONDS, &figures); /* one block tells whether there are changes */
 
-    if (error == 0 && figures.dirty && may_sync(dataset)) {
-        lseek(file, 0, SEEK_HOLE); /* waits for the transaction group of a file with changes (zfs_dmu_offset_next_sync) */
-        error = space_query(file, count->figures.done, size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
-    }
+    if (error == 0 && figures.dirty)
+        wait_for_changes(dataset, file);
+    if (error == 0)
+        error = space_query(file, from, (uint64_t)status->st_size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
     if (error != 0)
         return error;
     if (count->as_of < 0)

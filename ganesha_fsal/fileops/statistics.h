@@ -19,8 +19,8 @@ struct fileops_statistics {
 /* Counting takes no longer than that for one call; the next one for the file goes on where it ended. */
 #define FILEOPS_STATISTICS_SECONDS 1
 
-/* Reads them for an open file. The figures are of the last synced state of the pool. Where the file has changes beyond it, that is waited for, but
- * not more often than each 5 s in one dataset. EISDIR: no regular file. */
+/* Reads them for an open file. The figures are of the last synced state of the pool. Where the file has changes beyond it, they are waited for,
+ * 10 s at most, and hastened not more often than each 5 s in one dataset. EISDIR: no regular file. */
 int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
 
 #endif
