@@ -221,6 +221,11 @@ pub trait Volume: Send + Sync {
         None
     }
 
+    /// Whether the kernel believes that no write of the device is ever cached, and drops what makes one stable.
+    fn is_write_through(&self) -> bool {
+        false
+    }
+
     /// What writes that would take more space meet with from now on.
     fn set_growth(&self, growth: Growth) {
         let _ = growth;

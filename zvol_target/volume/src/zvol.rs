@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A volume on a zvol of the OpenZFS kernel module.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{major, minor};
 
 use crate::block::{device_size, open_device};
 use crate::copy::{CloneEnd, CloneRefusal, CloneStep};
@@ -24,6 +28,9 @@ use crate::{
 /// page cache a zvol's ENOSPC is lost at writeback (openzfs#2889).
 pub struct ZvolVolume {
     store: Store,
+    /// `queue/write_cache` of the device in sysfs.
+    write_cache: PathBuf,
+    write_through: AtomicBool,
 }
 
 impl ZvolVolume {
@@ -38,10 +45,33 @@ impl ZvolVolume {
             Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
         })?;
         store.gate = Gate::of_zvol();
-        Ok(Self { store })
+        let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
+        let write_cache = format!("/sys/dev/block/{major}:{minor}/queue/write_cache");
+        let volume = Self {
+            store,
+            write_cache: write_cache.into(),
+            write_through: AtomicBool::new(false),
+        };
+        volume.find_write_cache();
+        Ok(volume)
+    }
+
+    /// A zvol has a write cache: Linux sends it `REQ_FUA` and flushes. If somebody writes "write through" to its queue, the block layer
+    /// drops both (`submit_bio_noacct()` of Linux 6.12), and a stable write is none.
+    fn find_write_cache(&self) {
+        let text = fs::read_to_string(&self.write_cache);
+        let write_through = text.is_ok_and(|text| text.trim() == "write through");
+        if write_through && !self.write_through.swap(write_through, Ordering::Relaxed) {
+            tracing::warn!(
+                file = %self.write_cache.display(),
+                "the queue of a zvol is set to write through: its stable writes are lost in a power cut. Write \"write back\" to the file"
+            );
+        }
+        self.write_through.store(write_through, Ordering::Relaxed);
     }
 
     fn present_size(&self) -> Result<u64, VolumeError> {
+        self.find_write_cache();
         // An export of the pool waits until its zvols are closed. Until then they keep their size and fail all I/O with EIO: only open(2)
         // says ENXIO (zvol_open() of OpenZFS 2.3).
         let path = format!("/proc/self/fd/{}", self.store.file().as_raw_fd());
@@ -83,6 +113,9 @@ volume_on_store!(
     },
     fn dataset(&self) -> Option<String> {
         zfs::dataset_of(self.store.file()).ok()
+    },
+    fn is_write_through(&self) -> bool {
+        self.write_through.load(Ordering::Relaxed)
     },
     fn has_allocation_map(&self) -> bool {
         zvol_clone::device().is_some()

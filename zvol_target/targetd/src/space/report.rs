@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 use volume::Growth;
+use volume::zfs::Sync;
 
 use super::LunUsage;
 
@@ -53,6 +54,8 @@ pub struct LunSpace {
     pub refreservation_bytes: Option<u64>,
     /// Of a thick LUN: whether the `refreservation` covers its size.
     pub covered: Option<bool>,
+    /// `sync` of the zvol.
+    pub sync: Option<Sync>,
     /// What is wrong.
     pub problem: Option<String>,
 }

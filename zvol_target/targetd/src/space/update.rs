@@ -234,6 +234,7 @@ fn zvol_space(
         headroom_bytes: headroom,
         refreservation_bytes: Some(dataset.refreservation),
         covered,
+        sync: Some(dataset.sync),
         problem: None,
     };
     space.problem = problem(&space, known);
@@ -269,6 +270,7 @@ async fn file_space(terms: &Terms, unit: &LogicalUnit, known: &mut KnownLun) -> 
         headroom_bytes: 0,
         refreservation_bytes: None,
         covered: None,
+        sync: None,
         problem: None,
     })
 }

@@ -19,7 +19,19 @@ pub(crate) use transaction_groups::TransactionGroups;
 
 use crate::ioctl;
 
-/// Space of a dataset, bytes, each by the property of its name (zfsprops(7)).
+/// `sync` (zfsprops(7)): what happens to a write that should be stable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// It is in the intent log before it completes.
+    #[default]
+    Standard,
+    /// So is every other write.
+    Always,
+    /// It completes before it is stable: a power cut loses it.
+    Disabled,
+}
+
+/// Space of a dataset, bytes, each by the property of its name (zfsprops(7)); and its `sync`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dataset {
     /// Name, with the pool's.
@@ -38,6 +50,8 @@ pub struct Dataset {
     pub reservation: u64,
     /// `refreservation`; 0: none.
     pub refreservation: u64,
+    /// `sync`.
+    pub sync: Sync,
 }
 
 impl Dataset {
@@ -77,7 +91,7 @@ pub fn pool_of(dataset: &str) -> &str {
     dataset.split(['/', '@']).next().unwrap_or(dataset)
 }
 
-const DATASET_PROPERTIES: &str = "name,used,available,usedbydataset,usedbysnapshots,usedbyrefreservation,reservation,refreservation";
+const DATASET_PROPERTIES: &str = "name,used,available,usedbydataset,usedbysnapshots,usedbyrefreservation,reservation,refreservation,sync";
 
 /// Space of datasets. One that is not there is not in the answer.
 ///
@@ -95,6 +109,7 @@ pub fn datasets(names: &[String]) -> Result<Vec<Dataset>, ProgramError> {
 }
 
 fn parse_dataset(line: &str) -> Option<Dataset> {
+    let (line, sync) = line.rsplit_once('\t')?;
     let mut words = line.split('\t');
     let name = words.next()?.to_owned();
     let mut next = || match words.next()? {
@@ -110,6 +125,11 @@ fn parse_dataset(line: &str) -> Option<Dataset> {
         used_by_refreservation: next()?,
         reservation: next()?,
         refreservation: next()?,
+        sync: match sync {
+            "disabled" => Sync::Disabled,
+            "always" => Sync::Always,
+            _ => Sync::Standard,
+        },
     })
 }
 
@@ -190,13 +210,14 @@ mod tests {
 
     #[test]
     fn figures_are_read_as_zfs_prints_them() {
-        let line = "tank/a\t872415232\t41943040\t268435456\t0\t41943040\t0\t310378496";
+        let line = "tank/a\t872415232\t41943040\t268435456\t0\t41943040\t0\t310378496\tstandard";
         let dataset = parse_dataset(line).unwrap();
         assert_eq!(dataset.name, "tank/a");
         assert_eq!(dataset.reserved_bytes(), 40 << 20);
         assert_eq!(dataset.unreserved_bytes(), 0);
-        let line = "tank/b\t100\t80\t100\t0\t0\t150\t-";
+        let line = "tank/b\t100\t80\t100\t0\t0\t150\t-\tdisabled";
         let dataset = parse_dataset(line).unwrap();
+        assert_eq!(dataset.sync, Sync::Disabled);
         assert_eq!(
             (dataset.reserved_bytes(), dataset.unreserved_bytes()),
             (50, 30)
