@@ -468,8 +468,7 @@ def _kept_names(told: dict[str, Any] | None) -> KeptNames | None:
 
 
 def _account(told: dict[str, Any]) -> Account:
-    initiators = told["initiators"]
-    return Account(told["name"], None if initiators is None else tuple(initiators))
+    return Account(told["name"], _access(told["initiators"]))
 
 
 def _served(told: dict[str, Any]) -> ServedLun:

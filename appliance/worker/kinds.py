@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from sqlalchemy.orm import Session
@@ -26,6 +27,18 @@ from appliance.worker.nfs_serving import covered, kept_by_files
 from appliance.worker.steps import Parameters, choose_lun, pending_values
 from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
+
+
+_BLK_MQ = Path("/sys/module/zfs/parameters/zvol_use_blk_mq")
+
+
+def _threading() -> dict[str, str]:
+    """Threads of OpenZFS for a zvol: off, as the target's own threads then do its work, and more of it at once.
+
+    With blk-mq a thread that submits I/O would wait for the I/O, so there they stay on.
+    """
+    uses_blk_mq = _BLK_MQ.exists() and _BLK_MQ.read_text().strip() != "0"
+    return {"volthreading": "on" if uses_blk_mq else "off"}
 
 
 class Kind(ABC):
@@ -114,14 +127,14 @@ class Vmfs(Kind):
 
     def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
         """See Kind."""
-        properties = {"compression": decided["compression"], "sync": decided["sync"], **own}
+        properties = {"compression": decided["compression"], "sync": decided["sync"], **_threading(), **own}
         context.engine.create_volume(
             decided["dataset"], decided["size"], volblocksize=decided["block_size"], thick=decided["thick"], properties=properties
         )
 
     def clone_properties(self, decided: Parameters) -> dict[str, str]:
         """See Kind."""
-        properties = {"compression": decided["compression"], "sync": decided["sync"]}
+        properties = {"compression": decided["compression"], "sync": decided["sync"], **_threading()}
         if decided["thick"]:
             properties["refreservation"] = str(decided["refreservation"])
         return properties
@@ -140,7 +153,7 @@ class Vmfs(Kind):
 
     def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
         """See Kind."""
-        return {}
+        return _threading()
 
 
 class Nfs(Kind):

@@ -106,6 +106,7 @@ SETTABLE: Mapping[str, Native] = {
     "snapdev": _choice(_V, "hidden", "hidden", "visible"),
     "snapdir": _choice(_F, "hidden", "hidden", "visible"),
     "sync": _choice(_B, "standard", "standard", "always", "disabled"),
+    "volthreading": Native(_V, "on", _ON_OFF, frozenset(_ON_OFF).__contains__, inherited=False),
     "volmode": _choice(_V, "default", "default", "full", "geom", "dev", "none"),
     "xattr": _choice(_F, "sa", "on", "off", "sa", "dir"),
 }

@@ -8,7 +8,7 @@
  * copy reads and writes, xcopy is EXTENDED COPY with one segment a command, fill writes noise, zero writes zeroes, same is WRITE SAME(16)
  * of zeroes, unmap UNMAP with one descriptor. With RUN and STRIDE only the first RUN bytes of each STRIDE bytes of LENGTH. ats: each
  * session sets a block of its own by COMPARE AND WRITE, again and again.
- * Prints one line of JSON: bytes or commands done, and seconds. Ends with 1 and a message when a command fails. */
+ * Prints one line of JSON: bytes or commands done, and seconds; ats also the median, 99th percentile and longest time of a command. Ends with 1 and a message when a command fails. */
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +38,11 @@ struct slot {
     uint64_t address;
     unsigned char *data;
     struct scsi_iovec vector;
+    double started;
 };
+
+/* Times of ATS commands in steps of 10 us up to 10 s; longer ones count as that. */
+#define TIME_STEPS 1000000
 
 enum job { COPY, XCOPY, FILL, ZERO, SAME, UNMAP, ATS };
 static const char *const jobs[] = {"copy", "xcopy", "fill", "zero", "same", "unmap", "ats"};
@@ -48,7 +52,8 @@ static struct end ends[MOST_SESSIONS];
 static int end_count, under_way;
 static uint32_t logical_block_bytes, command_blocks;
 static uint64_t next_block, end_block, run_blocks, stride_blocks, done_blocks, commands;
-static double deadline;
+static double deadline, longest;
+static uint32_t times[TIME_STEPS + 1];
 
 static double now(void) {
     struct timespec time;
@@ -142,6 +147,10 @@ static void ended(struct iscsi_context *iscsi, int status, void *task, void *pri
     check(iscsi, status, task);
     under_way--;
     commands++;
+    double seconds = now() - ((struct slot *)private_data)->started;
+    times[seconds < TIME_STEPS * 1e-5 ? (int)(seconds * 1e5) : TIME_STEPS]++;
+    if (seconds > longest)
+        longest = seconds;
     done_blocks += command_blocks;
     start(private_data);
 }
@@ -205,7 +214,16 @@ static void start(struct slot *slot) {
     }
     if (!task)
         fail("cannot send", iscsi_get_error(iscsi));
+    slot->started = now();
     under_way++;
+}
+
+static double percentile(double share) {
+    uint64_t left = (uint64_t)((double)commands * share);
+    int at = 0;
+    while (at < TIME_STEPS && times[at] <= left)
+        left -= times[at++];
+    return at * 1e-5;
 }
 
 static void run(void) {
@@ -250,7 +268,8 @@ static int start_ats(const char *url, double seconds, int sessions) {
         start(slot);
     }
     run();
-    printf("{\"commands\": %llu, \"seconds\": %.6f}\n", (unsigned long long)commands, now() - started);
+    printf("{\"commands\": %llu, \"seconds\": %.6f, \"p50_s\": %.5f, \"p99_s\": %.5f, \"longest_s\": %.5f}\n",
+           (unsigned long long)commands, now() - started, percentile(0.5), percentile(0.99), longest);
     return 0;
 }
 

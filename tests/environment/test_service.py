@@ -93,7 +93,7 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
     target.start()
     try:
         target.create()
-        target.call("accounts.set", {"target": IQN, "name": "host", "secret": "within-the-unit-1"})
+        target.call("accounts.set", {"target": IQN, "name": "host", "secret": "within-the-unit-1", "initiators": "any"})
         target.call("accounts.delete", {"target": IQN, "name": "host"})
         target.call("accounts.require", {"target": IQN, "required": False})
         target.add_lun(0, volume)

@@ -64,7 +64,7 @@ class Target:
             self._enter += ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
         if portals:
             listed = [{"address": address, "group_tag": tag} for address, tag in portals]
-            self._configuration.write_text(json.dumps({"version": 1, "portals": listed}))
+            self._configuration.write_text(json.dumps({"version": 2, "portals": listed}))
         self._process: subprocess.Popen[bytes] | None = None
         self.portal = ""
 

@@ -62,7 +62,7 @@ def test_digests(target: Target, make_volume: VolumeMaker, initiator: Initiator,
 
 def test_chap_one_way(target: Target, make_volume: VolumeMaker, initiator: Initiator) -> None:
     target.add_lun(0, make_volume("volume", 16))
-    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret})
+    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret, "initiators": "any"})
     with pytest.raises(ProgramFailed, match="authorization failure"):
         initiator.login(target.portal, settings=chap_settings(Account(HOST.name, "not-the-secret-of-it")))
     disk = initiator.login(target.portal, settings=chap_settings(HOST))
@@ -73,7 +73,7 @@ def test_chap_one_way(target: Target, make_volume: VolumeMaker, initiator: Initi
 def test_chap_mutual(target: Target, make_volume: VolumeMaker, initiator: Initiator) -> None:
     """open-iscsi hangs up on a target that does not know its own secret."""
     target.add_lun(0, make_volume("volume", 16))
-    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret})
+    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret, "initiators": "any"})
     target.call("accounts.set", {"target": IQN, "name": TARGET.name, "secret": TARGET.secret, "mutual": True})
     with pytest.raises(ProgramFailed):
         initiator.login(target.portal, settings=chap_settings(HOST, Account(TARGET.name, "not-the-secret-of-it")))

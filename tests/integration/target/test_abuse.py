@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support import cdb
@@ -21,6 +23,7 @@ from support.raw_initiator import (
     Session,
 )
 from support.target import Target
+from support.units import SYSTEMD
 from support.volumes import VolumeMaker
 from support.worker import Figures, Worker, peak_memory_bytes, worker
 
@@ -221,6 +224,66 @@ def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, workin
         if near and beside.longest < LONGEST_SECONDS:
             return
     raise AssertionError("\n".join(said))
+
+
+STALLED = 512
+NAMES = 16
+"""A name has at most 32 sessions."""
+
+
+def memory_max() -> int:
+    """MemoryMax of the service, bytes."""
+    (mebibytes,) = re.findall(r"^MemoryMax=(\d+)M$", (SYSTEMD / "zvaai-target.service").read_text(), re.M)
+    return int(mebibytes) << 20
+
+
+@contextlib.contextmanager
+def limited_memory(process_id: int, most_bytes: int) -> Iterator[None]:
+    """The process is killed when it takes more, as the service is, where this machine has the memory controller of cgroup version 1 or 2."""
+    roots = {Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", Path("/sys/fs/cgroup"): "memory.max"}
+    root = next((root for root in roots if (root / "cgroup.procs").exists()), None)
+    group = root / f"zvaai-{process_id}" if root else None
+    try:
+        if root and group:
+            with contextlib.suppress(OSError):  # version 2, in a group that may not have it
+                group.mkdir()
+                (group / roots[root]).write_text(str(most_bytes))
+                (group / "cgroup.procs").write_text(str(process_id))
+        yield
+    finally:
+        if root and group and group.exists():
+            (root / "cgroup.procs").write_text(str(process_id))
+            group.rmdir()
+
+
+def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
+    target: Target, make_volume: VolumeMaker, working_host: Worker
+) -> None:
+    """Each asks for 64 MiB and reads nothing. The target ends those that hold most, and the working host goes on."""
+    target.add_lun(0, make_volume("working", 16))
+    target.add_lun(1, make_volume("abused", 32))
+
+    async def stall(number: int, stack: contextlib.AsyncExitStack) -> None:
+        session = Session(target.portal, initiator=f"{INITIATOR}{number % NAMES}", lun=1, source=ELSEWHERE)
+        await stack.enter_async_context(session)
+        # The unit attention of a new nexus is for the first.
+        await send_unread(session, commands(session, 5, cdb.read(0, 32768), data_in=16 << 20))
+
+    async def beside_stalled() -> Figures:
+        async with contextlib.AsyncExitStack() as stack:
+            for first in range(0, STALLED, NAMES):
+                await asyncio.gather(*(stall(number, stack) for number in range(first, first + NAMES)))
+            return await asyncio.wrap_future(working_host.start(target.portal))
+
+    quiet = working_host.start(target.portal).result(60)
+    with limited_memory(target.process_id, memory_max()):
+        beside = asyncio.run(asyncio.wait_for(beside_stalled(), 200))
+    peak = peak_memory_bytes(target.process_id)
+    print(f"alone {quiet}, beside them {beside}, memory {peak >> 20} MiB")
+    assert peak < memory_max()
+    assert beside.longest < LONGEST_SECONDS
+    assert beside.per_second * SLOWEST > quiet.per_second
+    assert "held the most memory" in (target.directory / "target.log").read_text()
 
 
 def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:

@@ -167,7 +167,7 @@ def test_an_oversized_data_segment_ends_the_session(served: Target, length: int)
 )
 def test_a_login_that_is_refused(served: Target, iqn: str, account: Account | None, status: int) -> None:
     served.create(f"{IQN}-chap")
-    served.call("accounts.set", {"target": f"{IQN}-chap", "name": "host", "secret": "a-secret-of-20-bytes"})
+    served.call("accounts.set", {"target": f"{IQN}-chap", "name": "host", "secret": "a-secret-of-20-bytes", "initiators": "any"})
 
     async def attempt(account: Account | None) -> None:
         async with Session(served.portal, iqn, account=account):

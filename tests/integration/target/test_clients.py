@@ -97,7 +97,7 @@ def test_many_sessions_at_once(target: Target, make_volume: VolumeMaker, tmp_pat
 def test_chap_admits_only_who_knows_the_secret(target: Target, make_volume: VolumeMaker) -> None:
     target.add_lun(0, make_volume("volume", 16))
     account = Account("host", "a-secret-of-20-bytes")
-    target.call("accounts.set", {"target": IQN, "name": account.name, "secret": account.secret})
+    target.call("accounts.set", {"target": IQN, "name": account.name, "secret": account.secret, "initiators": "any"})
     assert "ZVAAI" in run("iscsi-inq", target.url(0, account=account))
     for wrong in (None, Account("host", "another-secret-20-by"), Account("guest", account.secret)):
         with pytest.raises(ProgramFailed):

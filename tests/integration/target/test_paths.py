@@ -58,7 +58,7 @@ def test_qemu_and_libiscsi_with_and_without_header_digest(
 def test_mutual_chap_with_libiscsi(target: Target, make_volume: VolumeMaker) -> None:
     """Each side proves itself; libiscsi hangs up on a target that does not know its secret."""
     target.add_lun(0, make_volume("volume", 16))
-    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret})
+    target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret, "initiators": "any"})
     target.call("accounts.set", {"target": IQN, "name": TARGET.name, "secret": TARGET.secret, "mutual": True})
     url = target.url(0, account=HOST)
     assert "ZVAAI" in run("iscsi-inq", f"{url}?target_user={TARGET.name}&target_password={TARGET.secret}")

@@ -507,15 +507,13 @@ pub fn control() -> Seeds {
 
 /// For [`crate::targets::configuration`].
 pub fn configuration() -> Seeds {
-    let whole = br#"{"version":1,"portals":[{"address":"[::1]:3260","group_tag":1,"advertised":"192.0.2.1:3260"}],
+    let whole = br#"{"version":2,"portals":[{"address":"[::1]:3260","group_tag":1,"advertised":"192.0.2.1:3260"}],
 "targets":[{"name":"iqn.2026-11.example:disk","alias":"a","initiators":["iqn.2026-11.example:host"],
-"accounts":[{"name":"a","secret":"twelve bytes or more","initiator":"iqn.2026-11.example:host"}],
-"mutual_account":{"name":"b","secret":"another one of these"},
 "luns":[{"number":0,"uuid":"4f1c6d2e-903b-4a57-8c01-223344556677","path":"/tmp/a","write_cache":true,"read_only":false,
 "product":"zvaai volume","caching":"direct"}]}]}"#;
     vec![
         ("whole", whole.to_vec()),
-        ("empty", br#"{"version":1}"#.to_vec()),
+        ("empty", br#"{"version":2}"#.to_vec()),
         ("version", br#"{"version":3,"targets":[]}"#.to_vec()),
         ("sealed", br#"{"version":2,"key_fingerprint":"AAAAAAAAAAAAAAAAAAAAAA==","portals":[],
 "portal_groups":[{"tag":1,"relative_target_port":1,"target_port_group":1}],

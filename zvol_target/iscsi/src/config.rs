@@ -150,6 +150,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// Silence of an initiator after which a NOP-In asks whether it is still there; as much again ends the connection.
     pub keepalive_interval: Duration,
+    /// Memory for the data and commands of all sessions, bytes. When they hold more, the session that holds most is ended.
+    pub memory_budget: usize,
     /// CHAP for discovery sessions at first.
     pub discovery_authentication: Authentication,
 }
@@ -165,6 +167,7 @@ impl Default for ServerOptions {
             max_logins_per_peer: 128,
             login_timeout: Duration::from_secs(15),
             keepalive_interval: Duration::from_secs(15),
+            memory_budget: 512 << 20,
             discovery_authentication: Authentication::default(),
         }
     }

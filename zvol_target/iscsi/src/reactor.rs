@@ -25,6 +25,9 @@ use crate::socket::limit_not_sent;
 /// Pause after accept fails for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Threads of a reactor for what blocks: several devices that answer nobody do not take them all.
+const BLOCKING_THREADS: usize = 1024;
+
 /// A connection on its way to its reactor.
 struct Accepted {
     stream: std::net::TcpStream,
@@ -51,7 +54,10 @@ impl Drop for Counted {
 }
 
 fn new_runtime() -> io::Result<Runtime> {
-    runtime::Builder::new_current_thread().enable_all().build()
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
 }
 
 /// A thread that runs sessions.

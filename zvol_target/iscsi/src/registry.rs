@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -29,6 +29,8 @@ pub(crate) enum EndReason {
     Removed = 2,
     /// The server stops.
     Shutdown = 3,
+    /// All sessions together hold too much memory, and this one holds most.
+    MemoryShort = 4,
 }
 
 /// Tells a session to end, from any thread.
@@ -54,8 +56,13 @@ impl EndSignal {
             0 => Poll::Pending,
             1 => Poll::Ready(EndReason::Reinstated),
             2 => Poll::Ready(EndReason::Removed),
+            4 => Poll::Ready(EndReason::MemoryShort),
             _ => Poll::Ready(EndReason::Shutdown),
         }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.reason.load(Ordering::Acquire) != 0
     }
 }
 
@@ -92,6 +99,8 @@ pub(crate) struct SessionRecord {
     pub parameters: NegotiatedParameters,
     pub since: SystemTime,
     pub counters: Counters,
+    /// Memory that the session holds, bytes, as far as it was told.
+    pub held_bytes: AtomicUsize,
     pub end: EndSignal,
     ended: watch::Sender<bool>,
 }
@@ -180,6 +189,8 @@ impl Drop for Registration {
 pub(crate) struct Registry {
     state: Mutex<State>,
     next_nexus: AtomicU64,
+    /// Memory that all sessions hold, bytes.
+    held_bytes: AtomicUsize,
     stop: watch::Sender<bool>,
     pub options: ServerOptions,
 }
@@ -204,6 +215,7 @@ impl Registry {
         Self {
             state: Mutex::new(state),
             next_nexus: AtomicU64::new(1),
+            held_bytes: AtomicUsize::new(0),
             stop: watch::Sender::new(false),
             options,
         }
@@ -212,6 +224,37 @@ impl Registry {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock; if something did, the maps are whole nevertheless.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session holds so much memory now. When all together hold more than the budget, the one that holds most is ended.
+    pub fn set_held(&self, session: &SessionRecord, bytes: usize) {
+        let before = session.held_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes < before {
+            self.held_bytes.fetch_sub(before - bytes, Ordering::Relaxed);
+            return;
+        }
+        let more = bytes - before;
+        let all = more + self.held_bytes.fetch_add(more, Ordering::Relaxed);
+        if all > self.options.memory_budget {
+            self.end_largest(all - self.options.memory_budget);
+        }
+    }
+
+    /// Ends the sessions that hold most, until what ending ones hold is at least `excess`.
+    fn end_largest(&self, excess: usize) {
+        let state = self.lock();
+        let held = |session: &SessionRecord| session.held_bytes.load(Ordering::Relaxed);
+        let (ending, others): (Vec<_>, Vec<_>) = state
+            .sessions
+            .values()
+            .partition(|session| session.end.is_sent());
+        let mut freed: usize = ending.into_iter().map(|session| held(session)).sum();
+        let mut others: Vec<_> = others.into_iter().map(|one| (held(one), one)).collect();
+        others.sort_unstable_by_key(|(held, _)| *held);
+        while let Some((held, session)) = others.pop().filter(|_| freed < excess) {
+            session.end.send(EndReason::MemoryShort);
+            freed += held;
+        }
     }
 
     /// Nexus identifier, unique in this process per server.
@@ -370,6 +413,7 @@ impl Registry {
             parameters: login.parameters.clone(),
             since: SystemTime::now(),
             counters: Counters::default(),
+            held_bytes: AtomicUsize::new(0),
             end: EndSignal::default(),
             ended: watch::Sender::new(false),
         });

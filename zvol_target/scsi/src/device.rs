@@ -225,6 +225,20 @@ impl Device {
         Ok(())
     }
 
+    /// The volume may hold other data than before, and not by commands: it was rolled back. Tokens of the unit are cancelled, and its size is
+    /// looked at as in [`Device::capacity_changed`].
+    ///
+    /// # Errors
+    /// [`InventoryError::Absent`].
+    pub fn content_changed(&self, number: u16) -> Result<(), InventoryError> {
+        let unit = self
+            .logical_unit(number)
+            .ok_or(InventoryError::Absent(number))?;
+        unit.ranges.note_change_of_all();
+        let _ = unit.capacity();
+        Ok(())
+    }
+
     pub(crate) fn product(&self) -> &ProductIdentification {
         &self.product
     }

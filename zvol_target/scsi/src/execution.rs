@@ -225,6 +225,14 @@ impl Execution<'_> {
         block_bytes: u32,
     ) -> Result<Buffer, Failure> {
         let data = self.receive(length).await?;
+        self.whole_blocks(data, block_bytes)
+    }
+
+    /// `data`, unless a block of it is cut.
+    ///
+    /// # Errors
+    /// As [`Execution::receive_blocks`] says.
+    pub(crate) fn whole_blocks(&self, data: Buffer, block_bytes: u32) -> Result<Buffer, Failure> {
         if data.len() % block_bytes as usize != 0 {
             let key = if self.bytes == 0 {
                 SenseKey::IllegalRequest
@@ -305,6 +313,11 @@ impl Execution<'_> {
     ) -> Result<RangeGuard, Aborted> {
         let held = self.unit.ranges.exclusive(offset..offset + length);
         self.task.unless_aborted(held).await
+    }
+
+    /// The output of an operation of the volume, which runs to its end; waits for space end in it soon after the task was aborted.
+    pub(crate) async fn until_aborted<F: Future>(&self, operation: F) -> F::Output {
+        volume::unless_given_up(|| self.task.is_aborted(), operation).await
     }
 
     /// Between two steps of a long command: other tasks of the reactor have their turn.

@@ -20,7 +20,7 @@ use crate::reservations::{
 };
 use crate::sam::Nexus;
 use crate::sense::{Sense, SenseFormat, SenseKey};
-use crate::statistics::{Counters, Statistics};
+use crate::statistics::{ReactorCounters, Statistics};
 use crate::task_set::TaskSet;
 use crate::third_party_copy::CopyOperations;
 use crate::unit_attention::UnitAttentions;
@@ -71,7 +71,7 @@ pub struct LogicalUnit {
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) copies: CopyOperations,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ReactorCounters,
     pub(crate) mode: ModeParameters,
     /// Of the disk: those of the unit that it took the place of, or those restored.
     reservations: OnceLock<Arc<Reservations>>,
@@ -140,7 +140,7 @@ impl LogicalUnit {
             space: SpaceState::default(),
             unit_attentions: UnitAttentions::default(),
             copies: CopyOperations::default(),
-            counters: Counters::default(),
+            counters: ReactorCounters::default(),
             mode: ModeParameters::default(),
             reservations: OnceLock::new(),
             restored: PersistentReservations::default(),
@@ -205,7 +205,7 @@ impl LogicalUnit {
         self.mode
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
-        self.counters.add(&old.statistics());
+        self.counters.own().add(&old.statistics());
         if let Some(reservations) = old.reservations() {
             // This unit serves nobody yet, so it has none of its own.
             let _ = self.reservations.set(Arc::clone(reservations));

@@ -176,6 +176,16 @@ pub trait DataOut {
     /// [`Outcome::Aborted`], or with CHECK CONDITION where the transport says so.
     fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>>;
 
+    /// [`DataOut::receive`] while the bytes received before are still in use; `None` when there is no memory for both now. Those before
+    /// them are done with.
+    fn receive_ahead(
+        &mut self,
+        length: u32,
+    ) -> Option<LocalBoxFuture<'_, Result<Buffer, DeliveryError>>> {
+        let _ = length;
+        None
+    }
+
     /// Memory for `length` bytes that the command is about to read from its medium, with unspecified content.
     ///
     /// The transport bounds what an initiator makes the target hold: long data may have to wait. Call it when the task is

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of commands: of a logical unit, of a nexus, of a host.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::latency::{LatencyCounters, LatencyHistogram};
@@ -256,5 +257,54 @@ impl Counters {
             aborted: self.aborted.load(Ordering::Relaxed),
             unit_attentions: self.unit_attentions.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Most threads that count apart; further ones share counters with others.
+const SHARDS: usize = 16;
+
+thread_local! {
+    static SHARD: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
+/// Counters that all reactors use: each counts in memory of its own, as they would otherwise take a line of the cache from each other for each
+/// command.
+#[derive(Debug, Default)]
+pub(crate) struct ReactorCounters {
+    /// Made when their thread counts first.
+    shards: [OnceLock<Box<Counters>>; SHARDS],
+}
+
+impl ReactorCounters {
+    /// Those of the calling thread.
+    pub(crate) fn own(&self) -> &Counters {
+        SHARD.with(|&shard| self.shards[shard].get_or_init(Box::default))
+    }
+
+    pub(crate) fn snapshot(&self) -> Statistics {
+        let mut sum = Statistics::default();
+        for counters in self.shards.iter().filter_map(OnceLock::get) {
+            sum.add(&counters.snapshot());
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_count_apart_is_one_sum() {
+        let counters = ReactorCounters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * SHARDS {
+                scope.spawn(|| counters.own().count(Counted::Aborted));
+            }
+        });
+        assert_eq!(counters.snapshot().aborted, 2 * SHARDS as u64);
     }
 }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logs: structured, to standard error.
+//! Logs: structured, to standard error. What peers can cause again and again is limited in rate.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::os::linux::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{self, Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,12 +41,89 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_ansi(false);
     match format {
-        LogFormat::Json => logs.json().init(),
-        LogFormat::Journal => logs.event_format(Journal::default()).init(),
-        LogFormat::Auto if stderr_is_journal() => logs.event_format(Journal::default()).init(),
-        LogFormat::Auto | LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().finish().with(RateLimit::default()).init(),
+        LogFormat::Journal => start_journal(logs),
+        LogFormat::Auto if stderr_is_journal() => start_journal(logs),
+        LogFormat::Auto | LogFormat::Text => logs.finish().with(RateLimit::default()).init(),
     }
     Ok(())
+}
+
+/// Lines that each place of the code may write in [`PERIOD`].
+const MOST_LINES: u32 = 20;
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Modules that peers drive: each failed login and each failed command is a line.
+const DRIVEN_BY_PEERS: [&str; 2] = ["iscsi", "scsi"];
+
+/// Drops events of [`DRIVEN_BY_PEERS`] beyond [`MOST_LINES`] of one place. When that place writes again, how many were dropped is said first.
+/// Levels below INFO are for who looks for something, and not limited.
+#[derive(Default)]
+struct RateLimit {
+    places: Mutex<HashMap<Identifier, Written>>,
+}
+
+/// Lines of one place.
+struct Written {
+    since: Instant,
+    lines: u32,
+    dropped: u64,
+}
+
+impl Written {
+    /// Whether the place may write a line now: how many it was not allowed to before.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if now.duration_since(self.since) >= PERIOD {
+            self.since = now;
+            self.lines = 0;
+        }
+        if self.lines == MOST_LINES {
+            self.dropped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.dropped))
+    }
+}
+
+impl RateLimit {
+    fn admit(&self, place: Identifier, now: Instant) -> Option<u64> {
+        // No code here panics while it holds the lock.
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = places.entry(place).or_insert(Written {
+            since: now,
+            lines: 0,
+            dropped: 0,
+        });
+        written.admit(now)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for RateLimit {
+    fn event_enabled(&self, event: &Event<'_>, _context: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let crate_name = metadata.target().split("::").next().unwrap_or_default();
+        if *metadata.level() > Level::INFO || !DRIVEN_BY_PEERS.contains(&crate_name) {
+            return true;
+        }
+        let Some(dropped) = self.admit(metadata.callsite(), Instant::now()) else {
+            return false;
+        };
+        if dropped > 0 {
+            let place = metadata.target();
+            tracing::warn!(place, dropped, "lines like the next one were not written");
+        }
+        true
+    }
+}
+
+fn start_journal<N, W>(logs: tracing_subscriber::fmt::SubscriberBuilder<N, Format, EnvFilter, W>)
+where
+    N: for<'a> FormatFields<'a> + Send + Sync + 'static,
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let journal = logs.event_format(Journal::default()).finish();
+    journal.with(RateLimit::default()).init();
 }
 
 /// Whether standard error is the stream that the service manager says leads to the journal.
@@ -85,5 +168,28 @@ where
     ) -> fmt::Result {
         writer.write_str(priority(*event.metadata().level()))?;
         self.0.format_event(context, writer, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_writes_too_much_is_cut_and_says_so_later() {
+        let now = Instant::now();
+        let mut place = Written {
+            since: now,
+            lines: 0,
+            dropped: 0,
+        };
+        for _ in 0..MOST_LINES {
+            assert_eq!(place.admit(now), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(place.admit(now + PERIOD / 2), None);
+        }
+        assert_eq!(place.admit(now + PERIOD), Some(5));
+        assert_eq!(place.admit(now + PERIOD), Some(0));
     }
 }

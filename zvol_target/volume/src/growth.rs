@@ -14,9 +14,12 @@ use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
 use crate::gate::{Looked, Verdict};
-use crate::store::{Store, Unwritten};
+use crate::patience::wait;
+use crate::store::{CompareFailed, Store, Unwritten};
 use crate::zfs::TransactionGroups;
-use crate::{Allocation, Buffer, Stability, Volume, VolumeError, zfs};
+use crate::{
+    Allocation, Buffer, CompareError, Comparison, Stability, Volume, VolumeError, comparing, zfs,
+};
 
 /// How long a write is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,13 +52,47 @@ pub(crate) async fn write<V: Volume>(
     pass(volume, store, offset, buffer.len() as u64).await?;
     match store.try_write(offset, buffer, stability).await {
         Ok(()) => Ok(()),
-        Err(unwritten) => match &store.gate.zvol {
-            Some(looked) => {
-                let until = Instant::now() + patience(store);
-                write_again(volume, store, looked, offset, unwritten, stability, until).await
-            }
-            None => Err(unwritten.error),
-        },
+        Err(unwritten) => retry(volume, store, offset, unwritten, stability).await,
+    }
+}
+
+/// Tries a write again that failed, if that was for want of space on a zvol.
+async fn retry<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    unwritten: Unwritten,
+    stability: Stability,
+) -> Result<(), VolumeError> {
+    match &store.gate.zvol {
+        Some(looked) => {
+            let until = Instant::now() + patience(store);
+            write_again(volume, store, looked, offset, unwritten, stability, until).await
+        }
+        None => Err(unwritten.error),
+    }
+}
+
+/// Compares and writes. Where space may be short, the comparison comes before that is known.
+pub(crate) async fn compare_and_write<V: Volume>(
+    volume: &V,
+    store: &Store,
+    offset: u64,
+    data: Buffer,
+    stability: Stability,
+) -> Result<Comparison, CompareError> {
+    let half = data.len() as u64 / 2;
+    if !store.compares_in_one_job() || store.gate.admit(half) != Verdict::Passed {
+        return comparing::by_read_and_write(volume, offset, data, stability).await;
+    }
+    match store.compare_and_write(offset, data, stability).await {
+        Ok(comparison) => Ok(comparison),
+        Err(CompareFailed::Reading(error)) => Err(CompareError::Read(error)),
+        Err(CompareFailed::Writing(unwritten)) => {
+            let again = retry(volume, store, offset, unwritten, stability).await;
+            again.map_err(CompareError::Write)?;
+            Ok(Comparison::Written)
+        }
     }
 }
 
@@ -77,6 +114,9 @@ async fn pass<V: Volume>(
     offset: u64,
     length: u64,
 ) -> Result<(), VolumeError> {
+    if store.gate.admit(length) == Verdict::Passed {
+        return Ok(());
+    }
     let until = Instant::now() + PATIENCE;
     loop {
         match store.gate.admit(length) {
@@ -93,9 +133,8 @@ async fn pass<V: Volume>(
         if store.gate.admit(length) == Verdict::Passed {
             return Ok(());
         }
-        if !store.gate.is_closed() {
-            // Whatever comes of it is seen above.
-            let _ = timeout_at(until, changed).await;
+        if !store.gate.is_closed() && wait(timeout_at(until, changed)).await.is_none() {
+            return Err(VolumeError::OutOfSpace);
         }
     }
 }
@@ -122,7 +161,9 @@ pub(crate) async fn clear<V: Volume>(
         let Some(pool) = short_pool(store, &error, looked).await else {
             return Err(error);
         };
-        let _ = timeout_at(until, pool.next()).await;
+        if wait(timeout_at(until, pool.next())).await.is_none() {
+            break;
+        }
         match store.clear(offset, length, stability).await {
             Ok(()) => return Ok(()),
             Err(again) => error = again,
@@ -187,11 +228,14 @@ async fn write_again<V: Volume>(
             let length = buffer.len() as u64;
             overwrites = Some(require_allocated(volume, offset, length).await.is_ok());
         }
-        let Ok(_turn) = timeout_at(until, pool.turn(buffer.len() > SHORT)).await else {
+        let turn = wait(timeout_at(until, pool.turn(buffer.len() > SHORT))).await;
+        let Some(Ok(_turn)) = turn else {
             return Err(VolumeError::OutOfSpace);
         };
         // What comes of it is seen by the write.
-        let _ = timeout_at(until, pool.next()).await;
+        if wait(timeout_at(until, pool.next())).await.is_none() {
+            return Err(VolumeError::OutOfSpace);
+        }
         if buffer.len() > SHORT && overwrites == Some(true) {
             return write_in_pieces(volume, store, looked, offset, &buffer, stability, until).await;
         }
@@ -236,7 +280,10 @@ async fn is_shortage(error: &VolumeError, dataset: &str, looked: &Looked) -> boo
         return short;
     }
     let name = dataset.to_owned();
-    let found = tokio::task::spawn_blocking(move || zfs::datasets(&[name])).await;
+    let look = tokio::task::spawn_blocking(move || zfs::datasets(&[name]));
+    let Some(found) = wait(look).await else {
+        return false;
+    };
     let short = match found.map_err(io::Error::other) {
         Ok(Ok(found)) => found
             .first()

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use super::data_in::LongData;
 use super::dispatch::Held;
-use super::memory::{Memory, THREAD_MEMORY};
+use super::memory::{HeldMemory, Memory, THREAD_MEMORY};
 use super::receive::Incoming;
 use super::solicit::Solicited;
 use super::task::{Running, Task};
@@ -37,9 +37,12 @@ use crate::text::format_binary;
 /// answers can add 64 KiB for each command of the window before this is looked at again.
 const UNREAD_DATA: usize = THREAD_MEMORY / 2;
 /// Data of requests that came before their turn, bytes: no initiator sends its pings and texts so.
-pub(super) const EARLY_REQUESTS: usize = 1 << 20;
+pub(super) const EARLY_REQUESTS: usize = 64 << 10;
 /// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
 const UNREAD_RESPONSES: usize = 2 << 20;
+/// What a connection takes without any command, and a command without its data; bytes, about.
+const BYTES_OF_A_CONNECTION: usize = 128 << 10;
+const BYTES_OF_A_TASK: usize = 4 << 10;
 /// Rounds of receiving, running and sending before other connections have their turn.
 const ROUNDS: usize = 8;
 /// Intervals of the keepalive timer over which no byte of a command's outstanding Data-Out has come, after which the session
@@ -124,6 +127,7 @@ pub(crate) struct Connection {
     /// The last data segment was long.
     pub(super) bulk: bool,
     pub(super) memory: Rc<Memory>,
+    held_memory: HeldMemory,
     pub(super) text: TextNegotiation,
     pub(super) logout: Option<LogoutRequest>,
     keepalive: Keepalive,
@@ -158,7 +162,9 @@ impl Connection {
             }
         });
         let interval = registry.options.keepalive_interval;
+        let requests = Rc::<Requests>::default();
         Self {
+            held_memory: HeldMemory::new(&registry, record),
             stream,
             inbound,
             outbound: Outbound::default(),
@@ -177,12 +183,12 @@ impl Connection {
             held: HashMap::new(),
             immediate: 0,
             running: FuturesUnordered::new(),
-            requests: Rc::default(),
+            memory: Rc::clone(&requests.memory),
+            requests,
             solicited: Solicited::default(),
             next_transfer_tag: 0,
             incoming: Incoming::Headers,
             bulk: false,
-            memory: Rc::default(),
             text: TextNegotiation::default(),
             logout: None,
             keepalive: Keepalive::Quiet,
@@ -192,15 +198,19 @@ impl Connection {
 
     /// Serves the initiator until the connection ends. Ready when the last command has ended too; the initiator may log in before.
     pub async fn run(self) {
-        let mut running = self.serve().await;
+        let (mut running, held_memory) = self.serve().await;
         while running.next().await.is_some() {}
+        drop(held_memory);
     }
 
-    /// Serves the initiator until the connection ends, and returns the commands that have not ended.
-    async fn serve(mut self) -> FuturesUnordered<Running> {
+    /// Serves the initiator until the connection ends, and returns the commands that have not ended, and what counts their memory.
+    async fn serve(mut self) -> (FuturesUnordered<Running>, HeldMemory) {
         let end = poll_fn(|context| self.poll_turn(context)).await;
         let initiator = &self.registration.record.initiator;
         match &end {
+            End::Ended(EndReason::MemoryShort) => {
+                warn!(%initiator, "the session held the most memory of all, and there is no more: it ends");
+            }
             End::Closed | End::Logout(_) | End::Ended(_) => {
                 debug!(%initiator, %end, "session ends");
             }
@@ -210,7 +220,10 @@ impl Connection {
         }
         let lingers = !matches!(
             end,
-            End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_)
+            End::Closed
+                | End::Silent
+                | End::Ended(EndReason::Reinstated | EndReason::MemoryShort)
+                | End::Io(_)
         );
         match end {
             End::Logout(request) => {
@@ -228,6 +241,13 @@ impl Connection {
                 self.flush_last_words().await;
                 self.end_nexus().await;
             }
+            End::Ended(EndReason::MemoryShort) => {
+                // At once, also what the kernel has: the initiator does not read it.
+                self.outbound = Outbound::default();
+                self.long_data = LongData::default();
+                let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                self.end_nexus().await;
+            }
             End::Closed | End::Silent | End::Ended(EndReason::Reinstated) | End::Io(_) => {
                 self.end_nexus().await;
             }
@@ -239,6 +259,7 @@ impl Connection {
             registration,
             running,
             memory,
+            held_memory,
             ..
         } = self;
         memory.set_unread(0);
@@ -246,7 +267,8 @@ impl Connection {
         if lingers {
             linger(stream, inbound).await;
         }
-        running
+        held_memory.set(memory.total());
+        (running, held_memory)
     }
 
     async fn flush_last_words(&mut self) {
@@ -280,6 +302,9 @@ impl Connection {
         self.requests.begin_turn(context.waker());
         let turn = self.poll_rounds(context);
         self.requests.end_turn();
+        let tasks = self.tasks.len() * BYTES_OF_A_TASK;
+        let other = BYTES_OF_A_CONNECTION + self.outbound.staged_bytes() + tasks;
+        self.held_memory.set(self.memory.total() + other);
         turn
     }
 

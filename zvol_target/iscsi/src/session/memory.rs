@@ -4,14 +4,20 @@
 //! A command takes memory when it runs, never while it waits for others, so that those it waits for cannot lack what it
 //! holds. Each connection has a share of what its thread allows all of them. Of one that does not read its answers only
 //! [`UNREAD_COUNTED`] is missing to the others.
+//!
+//! All that a connection holds, short data too, counts for the budget of the process ([`HeldMemory`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// Data up to this length needs no share, bytes: the command window bounds it.
+use crate::registry::{Registry, SessionRecord};
+
+/// Data up to this length needs no share, bytes: the command window bounds it, and the budget of the process.
 pub(super) const SHORT: usize = 64 << 10;
 /// Long data of all connections of a thread, bytes.
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
@@ -42,6 +48,8 @@ pub(super) struct Memory {
 struct State {
     /// Held by commands.
     held: usize,
+    /// Held by commands for short data, and by unsolicited data.
+    short: usize,
     /// Held by data the initiator has not read.
     unread: usize,
     waiting: VecDeque<Rc<Request>>,
@@ -115,6 +123,37 @@ impl Memory {
             bytes,
             request: None,
         }
+    }
+
+    /// Memory for `bytes` of data, if there is some now.
+    pub fn try_take(self: &Rc<Self>, bytes: usize) -> Option<Share> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.waiting.is_empty() || !state.admits(bytes) {
+            return None;
+        }
+        state.held += bytes;
+        state.count();
+        Some(Share {
+            memory: Rc::clone(self),
+            bytes,
+            short: false,
+        })
+    }
+
+    /// Counts `bytes` of short data.
+    pub fn charge(self: &Rc<Self>, bytes: usize) -> Share {
+        self.state.borrow_mut().short += bytes;
+        Share {
+            memory: Rc::clone(self),
+            bytes,
+            short: true,
+        }
+    }
+
+    /// Bytes that commands hold, and data that waits for them or for the initiator.
+    pub fn total(&self) -> usize {
+        let state = self.state.borrow();
+        state.held + state.short + state.unread
     }
 
     /// Notes how much data the initiator has not read, and grants what there is room for; whether anything was granted.
@@ -202,6 +241,7 @@ impl Future for Take {
         Poll::Ready(Share {
             memory: Rc::clone(&this.memory),
             bytes: this.bytes,
+            short: false,
         })
     }
 }
@@ -225,18 +265,54 @@ impl Drop for Take {
 pub(super) struct Share {
     memory: Rc<Memory>,
     bytes: usize,
+    short: bool,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.memory.release(self.bytes);
+        if self.short {
+            self.memory.state.borrow_mut().short -= self.bytes;
+        } else {
+            self.memory.release(self.bytes);
+        }
+    }
+}
+
+/// What a connection counts for in the budget of the process, until its last command has ended.
+pub(super) struct HeldMemory {
+    registry: Arc<Registry>,
+    record: Arc<SessionRecord>,
+}
+
+/// A change smaller than this is not told to the registry, bytes: it is a memory location that all threads share.
+const STEP: usize = 64 << 10;
+
+impl HeldMemory {
+    pub fn new(registry: &Arc<Registry>, record: &Arc<SessionRecord>) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            record: Arc::clone(record),
+        }
+    }
+
+    /// The connection holds `bytes` now. When that is too much for the process, the one that holds most is ended.
+    pub fn set(&self, bytes: usize) {
+        let known = self.record.held_bytes.load(Ordering::Relaxed);
+        if bytes.abs_diff(known) >= STEP {
+            self.registry.set_held(&self.record, bytes);
+        }
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        self.registry.set_held(&self.record, 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::task::Wake;
 
     use super::*;

@@ -2,7 +2,7 @@
 //! The command window (RFC 7143 4.2.2.1): `CmdSN`, `ExpCmdSN`, `MaxCmdSN`.
 
 /// Commands an initiator may have under way in one session, immediate ones apart.
-pub(crate) const COMMAND_WINDOW: u32 = 128;
+pub(crate) const COMMAND_WINDOW: u32 = 512;
 
 /// Whether `a` is before `b` in serial number arithmetic (RFC 1982).
 fn before(a: u32, b: u32) -> bool {

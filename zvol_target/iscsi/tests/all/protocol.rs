@@ -90,29 +90,29 @@ fn data_of_an_ignored_command_is_swallowed() {
 fn the_window_bounds_commands_under_way() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    let commands: Vec<_> = (0..200)
+    let commands: Vec<_> = (0..600)
         .map(|_| initiator.command(&[WAIT, 0, 0, 0, 0, 0]))
         .collect();
     for command in &commands {
         initiator.send(command.encode(), &[]);
     }
     initiator.ping();
-    assert_eq!(fixture.device.task_count(), 128);
+    assert_eq!(fixture.device.task_count(), 512);
     fixture.device.release();
     let mut last = None;
-    for _ in 0..128 {
+    for _ in 0..512 {
         let TargetPdu::ScsiResponse(response) = initiator.receive().pdu else {
             panic!()
         };
         last = Some(response);
     }
     let last = last.unwrap();
-    assert_eq!((last.exp_cmd_sn, last.max_cmd_sn), (129, 256));
-    // The other 72 were outside the window: they are sent again, as the initiator's rules say.
-    for command in &commands[128..] {
+    assert_eq!((last.exp_cmd_sn, last.max_cmd_sn), (513, 1024));
+    // The other 88 were outside the window: they are sent again, as the initiator's rules say.
+    for command in &commands[512..] {
         initiator.send(command.encode(), &[]);
     }
-    for command in &commands[128..] {
+    for command in &commands[512..] {
         initiator.expect_response(command.initiator_task_tag);
     }
 }

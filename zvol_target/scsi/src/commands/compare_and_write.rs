@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! COMPARE AND WRITE (SBC-4): what VMFS locks with (ATS).
 
-use volume::Buffer;
 use volume::engine::urgently;
+use volume::{Buffer, CompareError, Comparison};
 
 use crate::additional_sense::AdditionalSense;
 use crate::commands::read_write::FUA;
-use crate::execution::{ByteRange, Execution, Failure, Reply};
+use crate::execution::{Execution, Failure, Reply};
 use crate::sense::{Sense, SenseKey};
 
 /// Compares the blocks with the first half of Data-Out, and if they are equal writes the second half: as one, whatever else writes
 /// there. It goes ahead of bulk work in the volume.
 ///
-/// Aborted, it has done nothing: when the abort comes while the second half is being written, what was there is written back before
+/// Aborted, it has done nothing: when the abort comes while the volume compares and writes, what was there is written back before
 /// anybody else may write. Its host would otherwise try again, and find its own success as a miscompare.
 ///
 /// # Errors
-/// MISCOMPARE DURING VERIFY OPERATION, INFORMATION being the first byte of Data-Out that differs; those of WRITE. A Data-Out that is
-/// not both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
+/// MISCOMPARE DURING VERIFY OPERATION, INFORMATION being the first byte of Data-Out that differs; those of READ and WRITE. A Data-Out
+/// that is not both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
 pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.byte_range()?;
     execution.require_writable()?;
@@ -27,23 +27,29 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
     // At most 255 blocks.
     let half = range.length as u32;
     let data = execution.receive_exactly(2 * half).await?;
-    let (expected, new) = data.split_at(half as usize);
     let _alone = execution.hold_exclusive(range.offset, range.length).await?;
     execution.check_aborted()?;
-    compare(execution, range, expected).await?;
-    // Nothing waits for memory here: it is less than what this command was given for its Data-Out.
+    // Nothing waits for memory here: it is as much as this command was given for its Data-Out.
     let stability = execution.stability(execution.cdb.bit(1, FUA));
-    let written = |bytes: &[u8]| {
-        let write = execution
-            .unit
-            .volume
-            .write(range.offset, Buffer::from(bytes), stability);
-        urgently(write)
-    };
-    execution.check_aborted()?;
-    let result = written(new).await;
+    let volume = &execution.unit.volume;
+    let both = Buffer::from(&data[..]);
+    let compared = urgently(volume.compare_and_write(range.offset, both, stability));
+    let compared = execution.until_aborted(compared).await;
+    match compared {
+        Ok(Comparison::Differs(at)) => {
+            execution.offloaded.miscompares += 1;
+            return Err(miscompare(at as u64).into());
+        }
+        Err(CompareError::Read(error)) => {
+            let code = AdditionalSense::UNRECOVERED_READ_ERROR;
+            return Err(execution.volume_failure(&error, code).into());
+        }
+        Ok(Comparison::Written) | Err(CompareError::Write(_)) => {}
+    }
     if execution.unit.tasks.commit(execution.task).is_err() {
-        if let Err(error) = written(expected).await {
+        let expected = data.get(..half as usize).unwrap_or_default();
+        let undone = urgently(volume.write(range.offset, Buffer::from(expected), stability));
+        if let Err(error) = undone.await {
             tracing::error!(
                 logical_unit = execution.number,
                 initiator = %execution.nexus.initiator_port,
@@ -53,36 +59,12 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
         }
         return Err(Failure::Aborted);
     }
-    result.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
+    if let Err(CompareError::Write(error)) = compared {
+        let code = AdditionalSense::WRITE_ERROR;
+        return Err(execution.volume_failure(&error, code).into());
+    }
     execution.bytes += range.length;
     Ok(Reply::default())
-}
-
-/// # Errors
-/// MISCOMPARE, UNRECOVERED READ ERROR.
-async fn compare(
-    execution: &mut Execution<'_>,
-    range: ByteRange,
-    expected: &[u8],
-) -> Result<(), Failure> {
-    let mut compared = 0;
-    // So short that none waits for memory while the range is held.
-    for (offset, length) in range.short_chunks() {
-        let buffer = execution.allocate(length).await?;
-        let stored = urgently(execution.unit.volume.read(offset, buffer)).await;
-        let stored = stored.map_err(|error| {
-            execution.volume_failure(&error, AdditionalSense::UNRECOVERED_READ_ERROR)
-        })?;
-        let expected = expected.get(compared..).unwrap_or_default();
-        if !expected.starts_with(&stored) {
-            let pairs = stored.iter().zip(expected);
-            let equal = pairs.take_while(|(is, expected)| is == expected).count();
-            execution.offloaded.miscompares += 1;
-            return Err(miscompare((compared + equal) as u64).into());
-        }
-        compared += stored.len();
-    }
-    Ok(())
 }
 
 fn miscompare(at: u64) -> Sense {

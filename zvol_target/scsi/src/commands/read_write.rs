@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READ and WRITE of 6, 10, 12 and 16 bytes (SBC-4).
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use volume::{Buffer, Stability};
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
 use crate::execution::{Execution, Failure, Reply};
+use crate::task_set::Aborted;
 
 /// DPO is only advice on caching, and taken without effect: SBC-4 allows any replacement order.
 pub(crate) const FUA: u8 = 0x08;
@@ -63,22 +67,84 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
     execution.require_writable()?;
     let stability = execution.stability(force_unit_access(execution.cdb));
     execution.data_out_wanted = range.length;
-    for (offset, length) in range.chunks() {
-        let data = execution.receive_blocks(length, range.block_bytes).await?;
-        let received = data.len();
-        if received > 0 {
-            let _held = execution.hold_for_write(offset, received as u64).await?;
-            execution.check_aborted()?;
-            execution.write_chunk(offset, data, stability).await?;
-        }
-        if received < length as usize {
-            break;
-        }
+    let mut chunks = range.chunks();
+    let Some((mut offset, mut length)) = chunks.next() else {
+        return Ok(Reply::default());
+    };
+    let mut data = execution.receive_blocks(length, range.block_bytes).await?;
+    loop {
+        let is_whole = data.len() == length as usize;
+        let Some((next_offset, next_length)) = chunks.next().filter(|_| is_whole) else {
+            if !data.is_empty() {
+                execution.write_held(offset, data, stability).await?;
+            }
+            return Ok(Reply::default());
+        };
+        // The next part comes while this one is written.
+        data = execution
+            .write_and_receive((offset, data, stability), next_length, range.block_bytes)
+            .await?;
+        (offset, length) = (next_offset, next_length);
     }
-    Ok(Reply::default())
 }
 
 impl Execution<'_> {
+    /// Writes data of Data-Out to its range, which it holds for so long, and counts it.
+    ///
+    /// # Errors
+    /// Those of WRITE.
+    async fn write_held(
+        &mut self,
+        offset: u64,
+        data: Buffer,
+        stability: Stability,
+    ) -> Result<(), Failure> {
+        let _held = self.hold_for_write(offset, data.len() as u64).await?;
+        self.check_aborted()?;
+        self.write_chunk(offset, data, stability).await
+    }
+
+    /// [`Execution::write_held`] of one part while the next is received, where there is memory for both. When receiving ends early, what is
+    /// written is waited for.
+    ///
+    /// # Errors
+    /// Those of WRITE, of the write first.
+    async fn write_and_receive(
+        &mut self,
+        (offset, data, stability): (u64, Buffer, Stability),
+        length: u32,
+        block_bytes: u32,
+    ) -> Result<Buffer, Failure> {
+        let Some(receive) = self.data_out.receive_ahead(length) else {
+            self.write_held(offset, data, stability).await?;
+            return self.receive_blocks(length, block_bytes).await;
+        };
+        let written = data.len() as u64;
+        let (unit, task) = (self.unit, self.task);
+        let write = async {
+            let held = unit.ranges.write(offset..offset + written);
+            let _held = task.unless_aborted(held).await?;
+            if task.is_aborted() {
+                return Err(Aborted);
+            }
+            let write = unit.volume.write(offset, data, stability);
+            Ok(volume::unless_given_up(|| task.is_aborted(), write).await)
+        };
+        let receive = task.unless_aborted(receive);
+        let (result, received) = match select(pin!(write), pin!(receive)).await {
+            Either::Left((Ok(Ok(())), receive)) => (Ok(Ok(())), Some(receive.await)),
+            // Nothing more is received for a command that failed.
+            Either::Left((failed, _)) => (failed, None),
+            Either::Right((received, write)) => (write.await, Some(received)),
+        };
+        result?.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
+        self.bytes += written;
+        let received = received.ok_or(Aborted)??;
+        let mut data = received?;
+        data.truncate(length as usize);
+        self.whole_blocks(data, block_bytes)
+    }
+
     /// Writes data of Data-Out to the volume, and counts it.
     pub(crate) async fn write_chunk(
         &mut self,
@@ -87,7 +153,8 @@ impl Execution<'_> {
         stability: Stability,
     ) -> Result<(), Failure> {
         let length = data.len() as u64;
-        let written = self.unit.volume.write(offset, data, stability).await;
+        let written = self.unit.volume.write(offset, data, stability);
+        let written = self.until_aborted(written).await;
         written.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
         self.bytes += length;
         Ok(())

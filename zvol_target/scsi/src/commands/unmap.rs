@@ -34,6 +34,7 @@ pub(crate) async fn unmap(execution: &mut Execution<'_>) -> Result<Reply, Failur
     for range in ranges(execution, &list, length)? {
         execution.clear(range, true).await?;
     }
+    execution.make_stable().await?;
     Ok(Reply::default())
 }
 

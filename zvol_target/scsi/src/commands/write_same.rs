@@ -44,6 +44,7 @@ pub(crate) async fn write_same(execution: &mut Execution<'_>) -> Result<Reply, F
         Some(block) => write_pattern(execution, range, &block).await?,
         None => execution.clear(range, unmap).await?,
     }
+    execution.make_stable().await?;
     Ok(Reply::default())
 }
 
@@ -71,7 +72,6 @@ async fn write_pattern(
     range: ByteRange,
     block: &[u8],
 ) -> Result<(), Failure> {
-    let stability = execution.stability(false);
     for (offset, length) in range.chunks() {
         if execution.bytes > 0 {
             execution.next_step().await?;
@@ -80,7 +80,9 @@ async fn write_pattern(
         repeat(block, &mut buffer);
         let _held = execution.hold_for_write(offset, u64::from(length)).await?;
         execution.check_aborted()?;
-        execution.write_chunk(offset, buffer, stability).await?;
+        execution
+            .write_chunk(offset, buffer, Stability::Cached)
+            .await?;
     }
     Ok(())
 }
@@ -93,37 +95,45 @@ fn repeat(block: &[u8], buffer: &mut Buffer) {
 }
 
 impl Execution<'_> {
-    /// Has a range read as zeroes, in steps, and counts it; with `unmap`, whole granules take no space any more.
+    /// Has a range read as zeroes, in steps, and counts it; with `unmap`, whole granules take no space any more. Not stable before
+    /// [`Execution::make_stable`].
     ///
     /// # Errors
     /// Those of WRITE.
     pub(crate) async fn clear(&mut self, range: ByteRange, unmap: bool) -> Result<(), Failure> {
-        let stability = self.stability(false);
         for (offset, length) in range.aligned_pieces(CLEARING_STEP_BYTES) {
             if self.bytes > 0 {
                 self.next_step().await?;
             }
             let _held = self.hold_for_write(offset, length).await?;
             self.check_aborted()?;
-            self.clear_step(offset, length, unmap, stability).await?;
+            self.clear_step(offset, length, unmap).await?;
             self.bytes += length;
         }
         Ok(())
     }
 
-    async fn clear_step(
-        &mut self,
-        offset: u64,
-        length: u64,
-        unmap: bool,
-        stability: Stability,
-    ) -> Result<(), Failure> {
+    /// Ends a command that wrote in cached steps: one flush for all of them, unless GOOD need not be stable.
+    ///
+    /// # Errors
+    /// WRITE ERROR; [`Failure::Aborted`], when nobody wants to know any more.
+    pub(crate) async fn make_stable(&mut self) -> Result<(), Failure> {
+        if self.bytes == 0 || self.stability(false) == Stability::Cached {
+            return Ok(());
+        }
+        self.check_aborted()?;
+        let flushed = self.unit.volume.flush().await;
+        Ok(flushed.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?)
+    }
+
+    async fn clear_step(&mut self, offset: u64, length: u64, unmap: bool) -> Result<(), Failure> {
         let volume = &self.unit.volume;
         let cleared = if unmap {
-            volume.unmap(offset, length, stability).await
+            volume.unmap(offset, length, Stability::Cached)
         } else {
-            volume.write_zeroes(offset, length, stability).await
+            volume.write_zeroes(offset, length, Stability::Cached)
         };
+        let cleared = self.until_aborted(cleared).await;
         cleared.map_err(|error| self.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
         if unmap {
             let granule = self.unmap_granularity().map_or(1, u64::from);

@@ -83,14 +83,19 @@ fn whole_granules_take_no_space_and_all_reads_as_zeroes() {
     after[40 * 512..100 * 512].fill(0);
     after[128 * 512..160 * 512].fill(0);
     assert_eq!(volume.bytes(0, 256 * 512), after);
-    let stability = Stability::Stable;
+    let unmap = |offset, length| Event::Unmap {
+        offset,
+        length,
+        stability: Stability::Cached,
+    };
+    // One flush for all.
     assert_eq!(
         volume.events(),
-        [(40 * 512, 60 * 512), (128 * 512, 32 * 512)].map(|(offset, length)| Event::Unmap {
-            offset,
-            length,
-            stability
-        })
+        [
+            unmap(40 * 512, 60 * 512),
+            unmap(128 * 512, 32 * 512),
+            Event::Flush
+        ]
     );
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
     assert_eq!(

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
 use volume::{
-    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, Stability, Volume, VolumeError,
+    Allocation, Buffer, ClonesUnderWay, Extent, Geometry, LocalBoxFuture, SharePermit, Stability,
+    Volume, VolumeError,
 };
 
 /// An operation that reached the volume.
@@ -46,6 +47,7 @@ struct State {
     /// Granules that take space.
     allocated: BTreeSet<u64>,
     atomic_write_bytes: Option<u32>,
+    thick: bool,
     events: Vec<Event>,
 }
 
@@ -79,6 +81,7 @@ impl RamVolume {
                 granule: 0,
                 allocated: BTreeSet::new(),
                 atomic_write_bytes: None,
+                thick: false,
                 events: Vec::new(),
             }),
             permits: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -269,6 +272,15 @@ impl Volume for RamVolume {
 
     fn unmap_granularity(&self) -> Option<u32> {
         Some(self.state().granule).filter(|&granule| granule > 0)
+    }
+
+    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+        self.state().thick = thick;
+        ClonesUnderWay::default()
+    }
+
+    fn share(&self) -> Option<SharePermit> {
+        (!self.state().thick).then(SharePermit::default)
     }
 
     fn atomic_write_bytes(&self) -> Option<u32> {

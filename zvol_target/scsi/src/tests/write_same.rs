@@ -33,16 +33,21 @@ fn any_block_is_repeated() {
     );
     initiator.send(&block_16(0x93, 0, 100, 5000), &block);
     assert_eq!(volume.bytes(100 * 512, 5000 * 512), block.repeat(5000));
-    // In steps, each stable.
-    let longest = volume.events().into_iter().map(|event| match event {
+    // In steps, and one flush for all of a command.
+    let events = volume.events();
+    let longest = events.iter().map(|event| match event {
         Event::Write {
             length,
-            stability: Stability::Stable,
+            stability: Stability::Cached,
             ..
-        } => length,
+        } => *length,
+        Event::Flush => 0,
         event => panic!("{event:?}"),
     });
     assert_eq!(longest.max(), Some(1 << 20));
+    assert_eq!(events.last(), Some(&Event::Flush));
+    let flushes = events.iter().filter(|event| **event == Event::Flush);
+    assert_eq!(flushes.count(), 2);
     // A pattern that is not zero is written also where it might be unmapped.
     initiator.send(&block_16(0x93, UNMAP, 0, 2), &block);
     assert_eq!(volume.bytes(0, 1024), block.repeat(2));
@@ -63,7 +68,7 @@ fn zeroes_are_left_to_the_volume() {
     initiator.send(&write_10(0, 256), &pattern(1, 256));
     volume.events();
     let zeroes = [0; 512];
-    let stability = Stability::Stable;
+    let stability = Stability::Cached;
     for (cdb, data) in [
         (block_10(0x41, 0, 1, 3).to_vec(), &zeroes[..]),
         (block_16(0x93, 0, 1, 3).to_vec(), &zeroes[..]),
@@ -73,11 +78,14 @@ fn zeroes_are_left_to_the_volume() {
         let (offset, length) = (512, 3 * 512);
         assert_eq!(
             volume.events(),
-            [Event::WriteZeroes {
-                offset,
-                length,
-                stability
-            }]
+            [
+                Event::WriteZeroes {
+                    offset,
+                    length,
+                    stability
+                },
+                Event::Flush
+            ]
         );
     }
     assert_eq!(volume.bytes(512, 3 * 512), [0; 3 * 512]);
@@ -90,11 +98,14 @@ fn zeroes_are_left_to_the_volume() {
         let (offset, length) = (4 * 512, 100 * 512);
         assert_eq!(
             volume.events(),
-            [Event::Unmap {
-                offset,
-                length,
-                stability
-            }]
+            [
+                Event::Unmap {
+                    offset,
+                    length,
+                    stability
+                },
+                Event::Flush
+            ]
         );
     }
     // Granules of 32 blocks: those whole in 4 to 103 are 1 and 2.

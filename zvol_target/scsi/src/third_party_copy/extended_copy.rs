@@ -8,7 +8,7 @@ use super::segment_descriptors::{
     Amount, DESTINATION_ADDRESS_AT, DESTINATION_ID_AT, SOURCE_ADDRESS_AT, SOURCE_ID_AT, Segment,
 };
 use super::transfer::{Stop, Transfer, check_end, transfer};
-use super::{MAXIMUM_COPY_BYTES, MAXIMUM_SEGMENT_BYTES};
+use super::{MAXIMUM_COPY_BYTES, MAXIMUM_READ_AND_WRITTEN_BYTES, MAXIMUM_SEGMENT_BYTES};
 use crate::additional_sense::AdditionalSense;
 use crate::commands::inquiry::DIRECT_ACCESS;
 use crate::execution::{Execution, Failure, Reply};
@@ -75,7 +75,9 @@ async fn copy(
         };
         let transfer = checking.check(execution)?;
         total += transfer.length;
-        if number > 0 && total > MAXIMUM_COPY_BYTES {
+        let is_too_long = total > MAXIMUM_COPY_BYTES
+            || (total > MAXIMUM_READ_AND_WRITTEN_BYTES && cannot_clone(&transfer));
+        if number > 0 && is_too_long {
             let code = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
             return Err(checking.invalid(code, segment.amount.at()));
         }
@@ -90,6 +92,14 @@ async fn copy(
         }
     }
     Ok(())
+}
+
+/// Whether it is certain that a transfer reads and writes: an end is thick, or they are in different pools.
+fn cannot_clone(transfer: &Transfer) -> bool {
+    let volumes = [transfer.source, transfer.destination].map(|end| &end.unit.volume);
+    let [source, destination] = volumes.map(|volume| volume.dataset());
+    let pools = [&source, &destination].map(|name| name.as_deref().map(volume::zfs::pool_of));
+    volumes.iter().any(|volume| volume.share().is_none()) || pools[0] != pools[1]
 }
 
 /// A segment on its way from what was sent to what is copied.

@@ -43,6 +43,9 @@ const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
 /// and hosts wait thirty seconds.
 const MAXIMUM_COPY_BYTES: u64 = 256 << 20;
 
+/// The same where nothing can be cloned, which is known before.
+const MAXIMUM_READ_AND_WRITTEN_BYTES: u64 = 64 << 20;
+
 /// MAXIMUM IDENTIFIED CONCURRENT COPIES: copies with a list identifier, under way or with results kept, of one nexus in one unit.
 const MAXIMUM_IDENTIFIED_COPIES: usize = 64;
 

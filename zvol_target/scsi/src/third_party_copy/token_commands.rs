@@ -227,10 +227,25 @@ async fn clear(
     operation: &RunningOperation,
     ranges: &[ByteRange],
 ) -> Result<(), Failure> {
+    let mut done = 0;
+    let cleared = clear_each(execution, operation, ranges, &mut done).await;
+    // What the host hears of is stable, also when not all of it was done.
+    execution.make_stable().await?;
+    operation.change(|progress| progress.bytes += done);
+    cleared
+}
+
+/// Adds what it cleared to `done`.
+async fn clear_each(
+    execution: &mut Execution<'_>,
+    operation: &RunningOperation,
+    ranges: &[ByteRange],
+    done: &mut u64,
+) -> Result<(), Failure> {
     let unmap = execution.unmap_granularity().is_some();
     for range in ranges {
         execution.clear(*range, unmap).await?;
-        operation.change(|progress| progress.bytes += range.length);
+        *done += range.length;
         if operation.is_cancelled() {
             return Err(failed(Stop::Cancelled, true));
         }

@@ -110,7 +110,8 @@ pub(super) async fn transfer(
             what,
             stop: RefCell::new(None),
         };
-        let copied = volume::copy::copy(&range, stability, &steps, &mut report).await;
+        let copied = volume::copy::copy(&range, stability, &steps, &mut report);
+        let copied = execution.until_aborted(copied).await;
         drop(turn);
         let stop = steps.stop.into_inner();
         let bytes = report.total_bytes();

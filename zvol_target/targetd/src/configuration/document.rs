@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use scsi::{Designation, DesignationError};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use volume::Caching;
 
@@ -241,30 +241,9 @@ pub struct Account {
     pub name: String,
     /// The secret; what it was sealed for is this very place.
     pub sealed_secret: SealedSecret,
-    /// The initiators that may use it; any if absent. Files of before have `initiator`, one name.
-    #[serde(
-        default,
-        alias = "initiator",
-        deserialize_with = "one_or_several",
-        skip_serializing_if = "Option::is_none"
-    )]
+    /// The initiators that may use it; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<Vec<String>>,
-}
-
-fn one_or_several<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Names {
-        One(String),
-        Several(Vec<String>),
-    }
-    let names: Option<Names> = Option::deserialize(deserializer)?;
-    Ok(names.map(|names| match names {
-        Names::One(name) => vec![name],
-        Names::Several(names) => names,
-    }))
 }
 
 /// A logical unit.

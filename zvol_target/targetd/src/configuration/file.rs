@@ -16,7 +16,6 @@ use super::document::VERSION;
 use super::key_file::{KeyError, KeyFile, Vault};
 use super::place::line_of;
 use super::validation::{Invalid, invalid};
-use super::version1::{self, ConfigurationV1, place_in_version_1};
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -143,9 +142,8 @@ struct Versioned {
 }
 
 impl ConfigurationFile {
-    /// Locks the file at `path` and reads it; a file that is not there is an empty configuration. A file of version 1 is
-    /// replaced by one of the present version, with its secrets sealed. `key` is the key file if it is not the one beside
-    /// the configuration file.
+    /// Locks the file at `path` and reads it; a file that is not there is an empty configuration. `key` is the key file if it is not
+    /// the one beside the configuration file.
     ///
     /// # Errors
     /// [`FileError`]. The file is left as it is.
@@ -198,23 +196,8 @@ impl ConfigurationFile {
                 let vault = Vault::open(key, &configuration)?;
                 Ok((configuration, vault))
             }
-            version1::VERSION => {
-                let old: ConfigurationV1 = serde_json::from_str(text).map_err(form)?;
-                old.validate()
-                    .map_err(|invalid| self.content(text, invalid))?;
-                let vault = Vault::open(key, &Configuration::default())?;
-                let key = vault.key().map_err(KeyError::from)?;
-                let configuration = old.convert(key).map_err(KeyError::from)?;
-                configuration.validate().map_err(|mut invalid| {
-                    invalid.place = place_in_version_1(&invalid.place);
-                    self.content(text, invalid)
-                })?;
-                self.store(&configuration)?;
-                tracing::info!(path = %self.path.display(), "the configuration file has version {VERSION} now");
-                Ok((configuration, vault))
-            }
             other => {
-                let reason = format!("{other} is not known here, only 1 and {VERSION}");
+                let reason = format!("{other} is not known here, only {VERSION}");
                 Err(self.content(text, invalid("version", reason)))
             }
         }

@@ -11,7 +11,6 @@ mod place;
 mod sealing;
 mod space;
 mod validation;
-mod version1;
 
 pub use access::Access;
 pub use document::{

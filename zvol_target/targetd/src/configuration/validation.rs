@@ -224,8 +224,7 @@ fn validate_account(account: &Account) -> Result<(), Invalid> {
         return Ok(());
     };
     if initiators.is_empty() || initiators.len() > INITIATORS_MAX {
-        let reason =
-            format!("has 1 to {INITIATORS_MAX} names; without the field any initiator may use it");
+        let reason = format!("has 1 to {INITIATORS_MAX} names, or is \"any\"");
         return Err(invalid("initiators", reason));
     }
     let mut names = HashSet::new();

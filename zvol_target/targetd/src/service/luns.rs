@@ -196,7 +196,7 @@ pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<
         error,
     })?;
     if let Some(device) = service.device(target) {
-        let _ = device.device().capacity_changed(number);
+        let _ = device.device().content_changed(number);
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ fn chap_and_access_lists_hold() {
     daemon.create_lun(0, &home.volume("volume", 16));
     let url = |user: &str| format!("iscsi://{user}{}/{IQN}/0", daemon.portal);
     let secret = "a-secret-of-20-bytes";
-    let account = json!({"target": IQN, "name": "host", "secret": secret});
+    let account = json!({"target": IQN, "name": "host", "secret": secret, "initiators": "any"});
     daemon.call("accounts.set", &account);
     assert!(fails("iscsi-inq", &[&url("")]));
     assert!(fails("iscsi-inq", &[&url("host%another-secret-20-by@")]));

@@ -23,7 +23,7 @@ fn what_was_answered_is_there_after_kill_9() {
     let created = daemon.create_lun(0, &volume);
     daemon.call(
         "accounts.set",
-        &json!({"target": IQN, "name": "host", "secret": "a secret nobody sees"}),
+        &json!({"target": IQN, "name": "host", "secret": "a secret nobody sees", "initiators": "any"}),
     );
     daemon.call(
         "access.set",
@@ -150,10 +150,10 @@ fn a_broken_configuration_is_refused_and_kept() {
     let home = Home::new();
     let file = home.path("target.json");
     let target =
-        |rest: &str| format!(r#"{{"version": 1, "targets": [{{"name": "{IQN}"{rest}}}]}}"#);
+        |rest: &str| format!(r#"{{"version": 2, "targets": [{{"name": "{IQN}"{rest}}}]}}"#);
     for (text, said) in [
         (
-            "{\n\"version\": 1,\n\"targets\": [}".to_owned(),
+            "{\n\"version\": 2,\n\"targets\": [}".to_owned(),
             "line 3 column",
         ),
         (
@@ -168,11 +168,13 @@ fn a_broken_configuration_is_refused_and_kept() {
             "targets[0].luns[0].path: must be absolute",
         ),
         (
-            target("\n, \"accounts\": [\n{\"name\": \"a\",\n \"secret\": \"short\"}]"),
-            "line 4: targets[0].accounts[0].secret",
+            target(
+                "\n, \"authentication\": {\"incoming\": [\n{\"name\": \"\",\n \"sealed_secret\": \"AAAA\"}]}",
+            ),
+            "line 3: targets[0].authentication.incoming[0].name",
         ),
         (
-            r#"{"version": 1, "targets": [{"name": "disk"}]}"#.to_owned(),
+            r#"{"version": 2, "targets": [{"name": "disk"}]}"#.to_owned(),
             "targets[0].name",
         ),
     ] {
@@ -319,7 +321,7 @@ fn files_are_the_owners_and_secrets_are_nowhere_else() {
     for (name, mutual) in [("host", false), ("target", true)] {
         // One for each: what proves one side must not prove the other.
         let secret = format!("{SECRET}{name}");
-        let params = json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual});
+        let params = json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual, "initiators": "any"});
         daemon.call("accounts.set", &params);
     }
     let misplaced = json!({"target": IQN, "name": "x", "secret": [SECRET]});

@@ -17,7 +17,7 @@ fn guarded(home: &Home) -> Daemon {
     daemon.create_lun(0, &home.volume("volume", 16));
     daemon.call(
         "accounts.set",
-        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+        &json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": "any"}),
     );
     daemon.call(
         "targets.create",
@@ -79,7 +79,7 @@ fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
         let daemon = Daemon::start(&home);
         assert_closed(&daemon, "target.json.key is not there");
         assert!(!key.exists(), "no new key while the old one is missed");
-        let set = json!({"target": OTHER, "name": "x", "secret": "another good secret"});
+        let set = json!({"target": OTHER, "name": "x", "secret": "another good secret", "initiators": "any"});
         assert_eq!(daemon.refusal("accounts.set", &set), -32006);
     }
     fs::rename(&kept, &key).unwrap();
@@ -102,7 +102,7 @@ fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
     assert_closed(&daemon, "holds another key");
     daemon.call(
         "accounts.set",
-        &json!({"target": IQN, "name": "host", "secret": SECRET}),
+        &json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": "any"}),
     );
     run("iscsi-inq", &[&with_secret(&daemon)]);
     drop(daemon);
@@ -114,7 +114,7 @@ fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
 fn a_lost_key_is_repaired_without_any_target_falling_open() {
     let home = Home::new();
     let daemon = guarded(&home);
-    let other = json!({"target": OTHER, "name": "guest", "secret": "a secret of the other"});
+    let other = json!({"target": OTHER, "name": "guest", "secret": "a secret of the other", "initiators": "any"});
     daemon.call("accounts.set", &other);
     drop(daemon);
     fs::remove_file(home.path("target.json.key")).unwrap();
@@ -125,7 +125,7 @@ fn a_lost_key_is_repaired_without_any_target_falling_open() {
         assert!(!open(IQN, 0) && !open(OTHER, 1));
     };
     delete(IQN, "host");
-    let mine = json!({"target": IQN, "name": "host", "secret": SECRET});
+    let mine = json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": "any"});
     assert_eq!(daemon.refusal("accounts.set", &mine), -32006);
     delete(OTHER, "guest");
     daemon.call("accounts.set", &mine);
@@ -139,7 +139,7 @@ fn a_lost_key_is_repaired_without_any_target_falling_open() {
     assert_eq!(listed["required"], true);
     let problem = listed["problem"].as_str().unwrap();
     assert!(problem.contains("there is no account"), "{problem}");
-    let guest = json!({"target": OTHER, "name": "guest", "secret": SECRET});
+    let guest = json!({"target": OTHER, "name": "guest", "secret": SECRET, "initiators": "any"});
     daemon.call("accounts.set", &guest);
     let user = format!("guest%{SECRET}@");
     run("iscsi-inq", &[&url(&daemon, &user, OTHER, 1)]);
@@ -212,79 +212,19 @@ fn a_sealed_secret_in_another_place_opens_nothing() {
 }
 
 #[test]
-fn version_1_is_read_as_it_was_meant_and_sealed() {
-    let home = Home::new();
-    let volume = home.volume("volume", 16);
-    let old = json!({"version": 1, "targets": [
-        {"name": IQN, "initiators": [], "luns": [crate::common::lun(0, &volume)],
-         "accounts": [{"name": "host", "secret": SECRET}],
-         "mutual_account": {"name": "target", "secret": "the target proves itself"}},
-        {"name": OTHER, "initiators": ["iqn.2026-11.example:Host"]},
-    ]});
-    fs::write(home.path("target.json"), old.to_string()).unwrap();
-    let daemon = Daemon::start(&home);
-    let text = fs::read_to_string(home.path("target.json")).unwrap();
-    assert!(!text.contains(SECRET) && !text.contains("proves"), "{text}");
-    let read = configuration(&home);
-    assert_eq!(read["version"], 2);
-    assert_eq!(read["targets"][0]["initiators"], "any");
-    assert_eq!(
-        read["targets"][1]["initiators"],
-        json!(["iqn.2026-11.example:host"])
-    );
-    run("iscsi-inq", &[&with_secret(&daemon)]);
-    assert!(fails("iscsi-inq", &[&url(&daemon, "", IQN, 0)]));
-    let listed = daemon.call("accounts.list", &json!({"target": IQN}));
-    assert_eq!(listed["mutual"], "target");
-    assert_eq!(listed["problem"], Value::Null);
-}
-
-#[test]
-fn version_1_with_one_secret_for_both_sides_is_refused_and_kept() {
-    let home = Home::new();
-    let old = json!({"version": 1, "targets": [{"name": IQN,
-         "accounts": [{"name": "host", "secret": SECRET}],
-         "mutual_account": {"name": "target", "secret": SECRET}}]});
-    fs::write(home.path("target.json"), old.to_string()).unwrap();
-    let refusal = home.refused();
-    assert!(
-        refusal.contains("mutual_account.secret: must differ"),
-        "{refusal}"
-    );
-    assert!(!refusal.contains(SECRET), "{refusal}");
-    let kept = fs::read_to_string(home.path("target.json")).unwrap();
-    assert_eq!(kept, old.to_string());
-}
-
-#[test]
-fn version_1_with_a_secret_that_is_its_name_is_refused_and_kept() {
-    let home = Home::new();
-    let old = json!({"version": 1, "targets": [{"name": IQN,
-         "accounts": [{"name": "Storage-Host-1", "secret": "storage-host-1"}]}]});
-    fs::write(home.path("target.json"), old.to_string()).unwrap();
-    let refusal = home.refused();
-    assert!(
-        refusal.contains("accounts[0].secret: must not be the account's name"),
-        "{refusal}"
-    );
-    let kept = fs::read_to_string(home.path("target.json")).unwrap();
-    assert_eq!(kept, old.to_string());
-}
-
-#[test]
 fn weak_and_shared_secrets_are_refused() {
     let home = Home::new();
     let daemon = guarded(&home);
     let set = |name: &str, secret: &str, mutual: bool| {
         daemon.refusal(
             "accounts.set",
-            &json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual}),
+            &json!({"target": IQN, "name": name, "secret": secret, "mutual": mutual, "initiators": "any"}),
         )
     };
     assert_eq!(set("a", "too short", false), -32602);
     assert_eq!(set("a", "aaaaaaaaaaaaaaaa", false), -32602);
     assert_eq!(set("target", SECRET, true), -32602, "one secret for both");
-    let neither = json!({"name": "a", "secret": SECRET});
+    let neither = json!({"name": "a", "secret": SECRET, "initiators": "any"});
     assert_eq!(daemon.refusal("accounts.set", &neither), -32602);
     run("iscsi-inq", &[&with_secret(&daemon)]);
 }
@@ -296,7 +236,7 @@ fn discovery_has_accounts_of_its_own() {
     let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
     let found = run("iscsi-ls", &[&discover("")]);
     assert!(found.contains(OTHER), "{found}");
-    let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else"});
+    let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else", "initiators": "any"});
     daemon.call("accounts.set", &set);
     assert!(fails("iscsi-ls", &[&discover("")]));
     let found = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
@@ -368,6 +308,8 @@ fn an_account_is_for_the_initiators_it_names() {
         (json!([]), "1 to 64 names"),
         (json!([NAMES[0], NAMES[0]]), "twice"),
         (json!(["disk"]), "iSCSI name"),
+        (json!("all"), "or write"),
+        (Value::Null, "name the initiators"),
         (
             json!(
                 (0..65)
@@ -398,22 +340,4 @@ fn an_account_is_for_the_initiators_it_names() {
     fs::write(home.path("target.json"), edited.to_string()).unwrap();
     let daemon = Daemon::start(&home);
     assert!(!gets_in(&daemon, "iqn.1998-01.com.vmware:esx2"));
-    drop(daemon);
-    // As files of before have it: one name, and sealed for it.
-    let mut edited = configuration(&home);
-    let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
-    account["initiators"] = Value::Null;
-    fs::write(home.path("target.json"), edited.to_string()).unwrap();
-    let daemon = Daemon::start(&home);
-    daemon.call("accounts.set", &set(json!([NAMES[0]])));
-    drop(daemon);
-    let mut edited = configuration(&home);
-    let account = edited["targets"][0]["authentication"]["incoming"][0]
-        .as_object_mut()
-        .unwrap();
-    let names = account.remove("initiators").unwrap();
-    account.insert("initiator".to_owned(), names[0].clone());
-    fs::write(home.path("target.json"), edited.to_string()).unwrap();
-    let daemon = Daemon::start(&home);
-    assert!(gets_in(&daemon, NAMES[0]) && !gets_in(&daemon, NAMES[1]));
 }

@@ -12,7 +12,7 @@ use super::{Action, Backing, Operation};
 /// From this length on an operation is long, bytes. Flushes are long too.
 const LONG: usize = 256 << 10;
 
-/// Long operations of a reactor at a time: half of the kernel threads that `io_uring` may use for it.
+/// Long operations of a reactor at a time: a quarter of the kernel threads that `io_uring` may use for it.
 const LONG_OF_A_REACTOR: usize = 128;
 
 thread_local! {

@@ -6,23 +6,20 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Threads that operations of one volume may occupy, per volume: a device that answers nobody leaves the others theirs.
-const THREADS_OF_A_VOLUME: usize = 32;
-
 /// Operations of one volume that may be under way, and how many of them may be long. A ZIL commit serves all stable writes that
-/// wait for it at once, so there should be as many as a host's queue is deep.
-const OPERATIONS_OF_A_VOLUME: usize = 64;
+/// wait for it at once, so there should be as many as the queues of a datastore's hosts are deep together. On a zvol with `volthreading=off`
+/// each has a kernel thread until it is done. A device that answers nobody leaves the others theirs.
+const OPERATIONS_OF_A_VOLUME: usize = 128;
 const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 
 /// Urgent operations of one volume that may be under way beside all others.
 const URGENT_OPERATIONS_OF_A_VOLUME: usize = 16;
 
-/// An open file or device, and its share of the thread pool.
+/// An open file or device, and its share of the kernel threads.
 #[derive(Debug)]
 pub(crate) struct Backing {
     file: File,
     is_file: bool,
-    threads: Arc<Semaphore>,
     under_way: Arc<Semaphore>,
     long: Arc<Semaphore>,
     urgent: Arc<Semaphore>,
@@ -33,7 +30,6 @@ impl Backing {
         Self {
             is_file: file.metadata().is_ok_and(|metadata| metadata.is_file()),
             file,
-            threads: Arc::new(Semaphore::new(THREADS_OF_A_VOLUME)),
             under_way: Arc::new(Semaphore::new(OPERATIONS_OF_A_VOLUME)),
             long: Arc::new(Semaphore::new(LONG_OPERATIONS_OF_A_VOLUME)),
             urgent: Arc::new(Semaphore::new(URGENT_OPERATIONS_OF_A_VOLUME)),
@@ -62,10 +58,5 @@ impl Backing {
     /// One permit for each urgent operation that may be under way.
     pub(super) fn urgent(&self) -> &Arc<Semaphore> {
         &self.urgent
-    }
-
-    /// One permit for each thread that may work for the volume.
-    pub(super) fn threads(&self) -> &Arc<Semaphore> {
-        &self.threads
     }
 }

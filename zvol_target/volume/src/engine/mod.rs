@@ -136,7 +136,7 @@ pub(crate) async fn call<T: Send + 'static>(
 ) -> io::Result<T> {
     let admission = admission::admission(backing, true).await;
     let of_thread = Arc::clone(backing);
-    thread_pool::run_in_thread(backing, move || {
+    thread_pool::run_in_thread(move || {
         let result = work(&of_thread);
         drop(admission);
         result

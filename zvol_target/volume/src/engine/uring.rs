@@ -39,7 +39,7 @@ const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
 /// Kernel threads for operations that block: flushes, and everything on devices without `IOCB_NOWAIT`, such as zvols. Each
 /// holds one operation while that waits for its device; the kernel makes them as they are needed. Its default, four per CPU, lets a few
 /// flushes stop all the rest on a small machine. With these, several volumes can hang with all they have under way.
-const BOUNDED_WORKERS: u32 = 256;
+const BOUNDED_WORKERS: u32 = 512;
 
 /// How often, and how long each time, the end of a ring that refuses to be waited for is waited for all the same.
 const MOST_WAITS: u32 = 1000;

@@ -14,23 +14,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl, fdatasync};
 use rustix::io::{Errno, retry_on_intr};
-use tokio::sync::RwLock;
+use tokio::sync::Mutex;
 
 use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
 use crate::in_place::InPlace;
-use crate::{Buffer, Geometry, Stability, VolumeError};
+use crate::{Buffer, Comparison, Geometry, Stability, VolumeError, comparing};
 
 /// An open file or device.
 ///
 /// # Stable writes
-/// A stable write is one write with `RWF_DSYNC` (pwritev2(2)), never a write and an fdatasync:
-/// - on a block device opened with `O_DIRECT` the kernel sends the data with `REQ_FUA`: one request, and the device's other
-///   writes are not made to wait as by a cache flush. A zvol commits its ZIL before it completes such a request (seen in
-///   `zil_commit_count` of OpenZFS 2.3.9: none for cached writes, no less than one for each stable write);
-/// - on a file the kernel writes back and commits the range written, while fdatasync would write back every dirty page of
-///   the file, other hosts' cached writes included;
-/// - with `io_uring` it is one submission instead of two linked ones.
+/// - Past the page cache a stable write is one write with `RWF_DSYNC` (pwritev2(2)): the kernel sends the data with `REQ_FUA`, one request, and the
+///   device's other writes are not made to wait as by a cache flush. A zvol commits its ZIL before it completes such a request (seen in
+///   `zil_commit_count` of OpenZFS 2.3.9: none for cached writes, no less than one for each stable write).
+/// - Through the page cache it is a cached write, and then an fdatasync(2) that all stable writes share which have completed by then: each
+///   `RWF_DSYNC` would wait for a writeback and a commit of the journal of its own. The fdatasync also writes back what is cached
+///   for other reasons.
 pub(crate) struct Store {
     backing: Arc<Backing>,
     size_bytes: AtomicU64,
@@ -56,9 +55,8 @@ pub(crate) struct Store {
     /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
     /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
     lost: AtomicBool,
-    /// That one report goes to whichever asks first, a flush or a stable write through the page cache. A flush is therefore
-    /// alone among them: it must not succeed because another was told of its loss.
-    errors: RwLock<()>,
+    /// That one report goes to whichever flush is first. Each is therefore alone: it must not succeed because another was told of its loss.
+    flushing: Mutex<()>,
 }
 
 /// A write that failed, with its data where that can be had.
@@ -66,6 +64,15 @@ pub(crate) struct Store {
 pub(crate) struct Unwritten {
     pub error: VolumeError,
     pub buffer: Option<Buffer>,
+}
+
+/// A comparison that failed.
+#[derive(Debug)]
+pub(crate) enum CompareFailed {
+    /// Nothing was written.
+    Reading(VolumeError),
+    /// It was as expected.
+    Writing(Unwritten),
 }
 
 impl From<VolumeError> for Unwritten {
@@ -77,7 +84,7 @@ impl From<VolumeError> for Unwritten {
     }
 }
 
-/// An operation that may be told of lost writes. Dropped without its result, the worst is assumed.
+/// A flush that may be told of lost writes. Dropped without its result, the worst is assumed.
 struct Doubt<'a>(&'a Store);
 
 impl Doubt<'_> {
@@ -86,13 +93,6 @@ impl Doubt<'_> {
             std::mem::forget(self);
         }
         result
-    }
-}
-
-impl Doubt<'_> {
-    /// The operation failed for want of space, before it was told of anything.
-    fn dismiss(self) {
-        std::mem::forget(self);
     }
 }
 
@@ -142,7 +142,7 @@ impl Store {
             in_place: (page_cache && facts.prompt).then(InPlace::default),
             gone: AtomicBool::new(false),
             lost: AtomicBool::new(matches!(left_behind, Some(Err(_)))),
-            errors: RwLock::new(()),
+            flushing: Mutex::default(),
             backing: Arc::new(backing),
         }
     }
@@ -203,30 +203,61 @@ impl Store {
             return Ok(());
         }
         match stability {
-            Stability::Stable => {
-                if self.page_cache {
-                    let _alongside = self.errors.read().await;
-                    let doubt = Doubt(self);
-                    let result = self.try_run(Action::WriteStable, offset, buffer).await;
-                    if let Err(unwritten) = &result {
-                        if matches!(unwritten.error, VolumeError::OutOfSpace) {
-                            doubt.dismiss();
-                            return result.map(drop);
-                        }
-                    }
-                    doubt.settle(result)?;
-                } else {
-                    self.try_run(Action::WriteStable, offset, buffer).await?;
-                }
+            Stability::Stable if !self.page_cache => {
+                self.try_run(Action::WriteStable, offset, buffer).await?;
             }
-            Stability::Cached => {
+            Stability::Stable | Stability::Cached => {
                 // From here on it may be lost, and again at its end: a flush that began in between may have missed it.
                 self.written.fetch_add(1, Ordering::AcqRel);
                 self.write_cached(offset, buffer).await?;
                 self.written.fetch_add(1, Ordering::AcqRel);
+                if stability == Stability::Stable {
+                    self.flush().await?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether [`Store::compare_and_write`] does it in one job.
+    pub(crate) fn compares_in_one_job(&self) -> bool {
+        !self.page_cache && !self.read_only
+    }
+
+    /// Compares and writes in one job of a thread: there and back once. The data of a write that failed comes back.
+    pub(crate) async fn compare_and_write(
+        &self,
+        offset: u64,
+        data: Buffer,
+        stability: Stability,
+    ) -> Result<Comparison, CompareFailed> {
+        let half = data.len() / 2;
+        self.check(offset, half as u64)
+            .map_err(CompareFailed::Reading)?;
+        let cached = u64::from(stability == Stability::Cached);
+        self.written.fetch_add(cached, Ordering::AcqRel);
+        let mut stored = Buffer::new(half);
+        let job = engine::call(&self.backing, move |backing| {
+            let compared = comparing::run(backing.file(), offset, &mut stored, &data, stability);
+            // Memory of the reactor goes back there.
+            Ok((compared, stored, data))
+        });
+        let ended = job.await;
+        self.written.fetch_add(cached, Ordering::AcqRel);
+        match ended {
+            Ok((Ok(comparison), ..)) => Ok(comparison),
+            Ok((Err(comparing::Failed::Reading(error)), ..)) => {
+                Err(CompareFailed::Reading(self.classified(error)))
+            }
+            Ok((Err(comparing::Failed::Writing(error)), _, data)) => {
+                Err(CompareFailed::Writing(Unwritten {
+                    error: self.classified(error),
+                    buffer: Some(Buffer::from(&data[half..])),
+                }))
+            }
+            // Nobody knows how far it came.
+            Err(error) => Err(CompareFailed::Writing(self.classified(error).into())),
+        }
     }
 
     async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), Unwritten> {
@@ -245,7 +276,7 @@ impl Store {
         if self.read_only || self.is_flushed(written)? {
             return Ok(());
         }
-        let _alone = self.errors.write().await;
+        let _alone = self.flushing.lock().await;
         // One that ran meanwhile may have covered this one's writes as well.
         if self.is_flushed(written)? {
             return Ok(());
@@ -434,6 +465,16 @@ macro_rules! volume_on_store {
                 stability: $crate::Stability,
             ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
                 Box::pin($crate::growth::write(self, &self.store, offset, buffer, stability))
+            }
+
+            fn compare_and_write(
+                &self,
+                offset: u64,
+                data: $crate::Buffer,
+                stability: $crate::Stability,
+            ) -> $crate::LocalBoxFuture<'_, Result<$crate::Comparison, $crate::CompareError>> {
+                let store = &self.store;
+                Box::pin($crate::growth::compare_and_write(self, store, offset, data, stability))
             }
 
             fn flush(&self) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {

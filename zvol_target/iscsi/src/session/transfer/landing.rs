@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Unsolicited data that arrived before its command asked for it.
 
+use std::rc::Rc;
+
 use scsi::sam::Buffer;
+
+use crate::session::memory::{Memory, Share};
 
 /// One piece of memory for all of a command's: what lands is bounded by what was agreed on, not by how it is cut into PDUs.
 #[derive(Default)]
 pub(super) struct Landing {
     buffer: Option<Buffer>,
+    /// For the buffer.
+    charge: Option<Share>,
     /// Bytes the command has.
     taken: usize,
     /// Bytes in whole segments.
@@ -29,6 +35,13 @@ impl Landing {
         let fits = length <= buffer.len() - self.filled;
         self.coming = if fits { length } else { 0 };
         fits
+    }
+
+    /// Counts the memory, where that was not done.
+    pub fn count(&mut self, memory: &Rc<Memory>) {
+        if let (Some(buffer), None) = (&self.buffer, &self.charge) {
+            self.charge = Some(memory.charge(buffer.len()));
+        }
     }
 
     /// Where the next `left` bytes of the segment go.

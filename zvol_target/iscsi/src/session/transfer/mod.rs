@@ -14,6 +14,7 @@ use std::task::Waker;
 
 use scsi::sam::Buffer;
 
+use super::memory::Memory;
 use crate::pdu;
 use landing::Landing;
 pub(crate) use receive::CommandBuffers;
@@ -38,6 +39,8 @@ pub(crate) struct Requests {
     in_turn: Cell<bool>,
     /// Wakes the connection.
     waker: RefCell<Option<Waker>>,
+    /// Memory of the connection.
+    pub memory: Rc<Memory>,
 }
 
 impl Requests {
@@ -286,6 +289,7 @@ impl Transfer {
         } else {
             let most = state.unsolicited_most.saturating_sub(state.arrived) as usize;
             if state.landing.begin(length, most) {
+                state.landing.count(&self.requests.memory);
                 Segment::Landing { left: length }
             } else {
                 state.failure = Some(Failure::IncorrectAmountOfData);

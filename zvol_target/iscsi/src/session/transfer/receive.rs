@@ -17,6 +17,8 @@ pub(crate) struct CommandBuffers {
     memory: Rc<Memory>,
     /// For the bytes it received last.
     received: Option<Share>,
+    /// For those before, which may still be in use.
+    before: Option<Share>,
     /// For what it reads.
     allocated: Option<Share>,
 }
@@ -27,6 +29,7 @@ impl CommandBuffers {
             transfer,
             memory: Rc::clone(memory),
             received: None,
+            before: None,
             allocated: None,
         }
     }
@@ -38,8 +41,10 @@ impl DataOut for CommandBuffers {
             transfer,
             memory,
             received,
+            before,
             ..
         } = self;
+        *before = None;
         let Some(transfer) = transfer else {
             return Box::pin(std::future::ready(Ok(Buffer::new(0))));
         };
@@ -51,6 +56,7 @@ impl DataOut for CommandBuffers {
         *received = None;
         let bytes = transfer.left().min(length) as usize;
         if bytes <= SHORT {
+            *received = Some(memory.charge(bytes));
             return Box::pin(receive);
         }
         Box::pin(async move {
@@ -59,10 +65,29 @@ impl DataOut for CommandBuffers {
         })
     }
 
+    fn receive_ahead(
+        &mut self,
+        length: u32,
+    ) -> Option<LocalBoxFuture<'_, Result<Buffer, DeliveryError>>> {
+        let transfer = self.transfer.as_ref()?;
+        let bytes = transfer.left().min(length) as usize;
+        self.before = self.received.take();
+        self.received = Some(if bytes > SHORT {
+            self.memory.try_take(bytes)?
+        } else {
+            self.memory.charge(bytes)
+        });
+        Some(Box::pin(Receive {
+            transfer,
+            length: Some(length),
+        }))
+    }
+
     fn allocate(&mut self, length: u32) -> LocalBoxFuture<'_, Buffer> {
         self.allocated = None;
         let bytes = length as usize;
         if bytes <= SHORT {
+            self.allocated = Some(self.memory.charge(bytes));
             return Box::pin(std::future::ready(Buffer::new(bytes)));
         }
         Box::pin(async move {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::sam::Status;
 use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions};
-use volume::{Geometry, VolumeError};
+use volume::{Geometry, Volume as _, VolumeError};
 
 #[test]
 fn segments_are_copied_in_order_between_units_and_within_one() {
@@ -173,13 +173,18 @@ fn every_segment_is_checked_before_anything_is_written() {
 }
 
 #[test]
-fn several_segments_copy_at_most_256_mib() {
+fn several_segments_copy_at_most_256_mib_or_64_of_a_thick_unit() {
     let volumes = [0, 1].map(|_| RamVolume::new(u64::from(u16::MAX)));
     let Pair { volumes, initiator } = pair_on(volumes);
     let whole = Segment(0, 1, u16::MAX, 0, 0);
     let completion = send(&initiator, &anonymous(&names(), &[whole; 9]));
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
     assert_eq!(completion.sense[8..12], [0, 0, 0, 8]);
+    // Three are more than 64 MiB.
+    volumes[1].set_thick(true);
+    let completion = send(&initiator, &anonymous(&names(), &[whole; 3]));
+    assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
+    assert_eq!(completion.sense[8..12], [0, 0, 0, 2]);
     assert!(volumes.iter().all(|volume| volume.events().is_empty()));
 }
 

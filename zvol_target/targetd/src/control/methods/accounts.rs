@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{RpcError, canonical, code};
-use crate::configuration::{Account, Direction, Holder, SecretText};
+use crate::configuration::{Access, Account, Direction, Holder, SecretText};
 use crate::service::{AccountSetting, Service};
 
 /// Whose accounts: exactly one of the two is given.
@@ -45,7 +45,10 @@ pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> 
 
 /// Secrets stay here.
 pub(super) fn show(service: &Service, holder: &Holder) -> Result<Value, RpcError> {
-    let show = |account: &Account| json!({"name": account.name, "initiators": account.initiators});
+    let show = |account: &Account| match &account.initiators {
+        Some(names) => json!({"name": account.name, "initiators": names}),
+        None => json!({"name": account.name, "initiators": Access::any()}),
+    };
     let accounts = service.accounts(holder)?;
     let problem = service.accounts_problem(holder)?;
     Ok(json!({
@@ -64,26 +67,51 @@ pub(super) struct Set {
     discovery: bool,
     name: String,
     secret: SecretText,
-    initiators: Option<Vec<String>>,
+    initiators: Option<Names>,
     #[serde(default)]
     mutual: bool,
 }
 
+/// As [`Access`], but names are checked with the account.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Names {
+    List(Vec<String>),
+    Word(String),
+}
+
+/// Who may use the account; `None` stands for any.
+///
+/// # Errors
+/// Nothing is said of an account of initiators: whoever learns its secret could then log in by any name, and end that host's sessions.
+fn initiators(given: Option<Names>, mutual: bool) -> Result<Option<Vec<String>>, RpcError> {
+    let refused = || {
+        RpcError::new(
+            code::INVALID_PARAMS,
+            "initiators: name the initiators that may use the account, or write \"any\"",
+        )
+    };
+    match given {
+        Some(Names::List(names)) => {
+            let names = names.iter().map(|name| canonical(name));
+            let mut names = names.collect::<Result<Vec<_>, _>>()?;
+            names.sort();
+            Ok(Some(names))
+        }
+        Some(Names::Word(word)) if word == "any" => Ok(None),
+        None if mutual => Ok(None),
+        _ => Err(refused()),
+    }
+}
+
 pub(super) fn set(service: &mut Service, params: Set) -> Result<Value, RpcError> {
-    let initiators = params.initiators.map(|names| {
-        let mut names = names
-            .iter()
-            .map(|name| canonical(name))
-            .collect::<Result<Vec<_>, _>>()?;
-        names.sort();
-        Ok::<_, RpcError>(names)
-    });
+    let initiators = initiators(params.initiators, params.mutual)?;
     service.set_account(&AccountSetting {
         holder: holder(params.target.as_deref(), params.discovery)?,
         direction: direction(params.mutual),
         name: params.name,
         secret: params.secret,
-        initiators: initiators.transpose()?,
+        initiators,
     })?;
     Ok(json!({}))
 }

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds of the target side by side on one zvol, in one run: stable writes, ATS, UNMAP. In the guest.
+
+Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, which was the setting
+of its time; LIO with `sync=always`, as only then its GOOD means stable; and LIO as it is, which answers UNMAP and ATS from memory.
+Each round runs each job by each contender in turn; the order turns from round to round. Printed: median [minimum-maximum] of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import support.target
+from bench import peers
+from bench.offload_jobs import LOAD, OFFLOAD
+from support.programs import run
+from support.target import PROGRAM, Target
+from support.zfs import Pool
+
+MIB = 1 << 20
+SIZE_MIB = 1024
+UNMAPPED = 128 * MIB
+
+
+@dataclass
+class Contender:
+    """Who serves the zvol, with which properties, and what came of it: values by job."""
+
+    name: str
+    properties: dict[str, str]
+    serve: Callable[[], AbstractContextManager[str]]
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+
+@contextmanager
+def ours(device: Path, program: Path, engine: str) -> Iterator[str]:
+    """The URL of the LUN, served by a build of the target."""
+    with tempfile.TemporaryDirectory() as name:
+        support.target.PROGRAM = program
+        target = Target(Path(name), options=["--engine", engine])
+        target.start()
+        try:
+            target.create()
+            target.add_lun(0, device)
+            yield target.url(0)
+        finally:
+            target.stop()
+            support.target.PROGRAM = PROGRAM
+
+
+@contextmanager
+def lio(device: Path) -> Iterator[str]:
+    """The URL of the LUN, served by LIO."""
+    with peers.lio([device]) as peer:
+        yield peer.urls[0]
+
+
+def load(url: str, sessions: int, depth: int, size: int, seconds: float) -> float:
+    """Random writes a second."""
+    words = [url, str(sessions), str(depth), str(size), "write", "random", str(seconds)]
+    answer = json.loads(run(LOAD, *words, timeout=seconds * 10 + 60))
+    return float(answer["ios"] / answer["seconds"])
+
+
+def ats(url: str, sessions: int, seconds: float) -> dict[str, float]:
+    """COMPARE AND WRITE: what offload.c says of it."""
+    return dict(json.loads(run(OFFLOAD, "ats", "-", url, str(seconds), str(sessions), timeout=seconds * 10 + 60)))
+
+
+def ats_beside_bulk(url: str, seconds: float) -> dict[str, float]:
+    """8 sessions, while another client writes 1 MiB at depth 16."""
+    words = [str(LOAD), url, "1", "16", str(MIB), "write", "sequential", str(seconds + 4)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bulk:
+        time.sleep(1)
+        found = ats(url, 8, seconds)
+        bulk.wait()
+    return found
+
+
+def unmap(url: str) -> float:
+    """Seconds to unmap what was just filled, by commands of 1 MiB at depth 8."""
+    run(OFFLOAD, "fill", "-", url, str(UNMAPPED), str(MIB), "8", timeout=300)
+    return float(json.loads(run(OFFLOAD, "unmap", "-", url, str(UNMAPPED), str(MIB), "8", timeout=300))["seconds"])
+
+
+def jobs(url: str, seconds: float) -> Iterator[tuple[str, float]]:
+    """Runs all on one LUN: names and values."""
+    yield "4K stable writes/s, 1 session, depth 32", load(url, 1, 32, 4096, seconds)
+    yield "4K stable writes/s, 4 sessions, depth 32", load(url, 4, 32, 4096, seconds)
+    for sessions in (1, 8):
+        found = ats(url, sessions, seconds)
+        yield f"ATS/s, {sessions} sessions", found["commands"] / found["seconds"]
+    beside = ats_beside_bulk(url, seconds)
+    for name in ("p50", "p99", "longest"):
+        yield f"ATS beside 1 MiB writes, {name}, ms", beside[f"{name}_s"] * 1e3
+    yield "UNMAP of 128 MiB by 1 MiB, s", unmap(url)
+
+
+def spread(values: Sequence[float]) -> str:
+    """median [minimum-maximum]"""
+    digits = 0 if min(values) >= 100 else 1 if min(values) >= 10 else 2
+    return f"{statistics.median(values):,.{digits}f} [{min(values):,.{digits}f}-{max(values):,.{digits}f}]"
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the rounds and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="the program of another build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a run")
+    parser.add_argument("--volblocksize", default="16K")
+    parser.add_argument("--engines", nargs="+", default=["auto"], help="of this build")
+    options = parser.parse_args(words)
+    for program in (OFFLOAD, LOAD):
+        source = Path(__file__).with_name(f"{program.name}.c")
+        run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-liscsi")
+    pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
+    device = pool.create_volume("lun", SIZE_MIB, volblocksize=options.volblocksize)
+    contenders = [
+        Contender(f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, lambda engine=engine: ours(device, PROGRAM, engine))
+        for engine in options.engines
+    ]
+    if options.before:
+        before = Contender("before", {"volthreading": "on", "sync": "standard"}, lambda: ours(device, options.before, "auto"))
+        contenders.append(before)
+    contenders.append(Contender("LIO, sync=always", {"volthreading": "on", "sync": "always"}, lambda: lio(device)))
+    contenders.append(Contender("LIO, from memory", {"volthreading": "on", "sync": "standard"}, lambda: lio(device)))
+    started = time.monotonic()
+    for number in range(options.rounds):
+        for offset in range(len(contenders)):
+            contender = contenders[(number + offset) % len(contenders)]
+            for name, value in contender.properties.items():
+                run("zfs", "set", f"{name}={value}", f"{pool.name}/lun")
+            with contender.serve() as url:
+                for job, figure in jobs(url, options.seconds):
+                    contender.values.setdefault(job, []).append(figure)
+                    at = time.monotonic() - started
+                    print(f"bench: round {number + 1}, {contender.name}, {job}: {figure:.2f} ({at:.0f} s)", file=sys.stderr, flush=True)
+    print(f"\nzvol of {options.volblocksize}, {options.rounds} rounds of {options.seconds:g} s: median [minimum-maximum]\n")
+    print(f"{'':44}" + "".join(f"{contender.name:>26}" for contender in contenders))
+    for job in contenders[0].values:
+        print(f"{job:44}" + "".join(f"{spread(contender.values[job]):>26}" for contender in contenders))
+    pool.destroy_volume("lun")
+    pool.destroy()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Waits for space that end when nobody wants their result any more.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+thread_local! {
+    /// What is polled now is given up.
+    static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How often a wait looks whether it was given up.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// Runs `future` to its end. Once `is_given_up`, waits of volumes for space end in it with
+/// [`OutOfSpace`](crate::VolumeError::OutOfSpace) within half a second; what reads or writes goes on.
+pub async fn unless_given_up<F: Future>(is_given_up: impl Fn() -> bool, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let _polled = Polled(GIVEN_UP.replace(is_given_up()));
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Restores what was polled before, also after a panic.
+struct Polled(bool);
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        GIVEN_UP.set(self.0);
+    }
+}
+
+/// Waits for what changes nothing: the output of `future`, or `None` when it is given up. Dropped then.
+pub(crate) async fn wait<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut check = pin!(sleep(CHECK));
+    poll_fn(|context| {
+        if GIVEN_UP.get() {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        while check.as_mut().poll(context).is_ready() {
+            check.set(sleep(CHECK));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures_util::stream::{FuturesUnordered, StreamExt as _};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_soon_after_it_was_given_up_wherever_it_is_polled() {
+        let began = Instant::now();
+        let is_given_up = || began.elapsed() >= Duration::from_secs(5);
+        let mut inner = FuturesUnordered::new();
+        inner.push(wait(pending::<()>()));
+        let ended = unless_given_up(is_given_up, async { inner.next().await }).await;
+        assert_eq!(ended, Some(None));
+        let took = began.elapsed();
+        assert!((5.0..5.6).contains(&took.as_secs_f64()), "{took:?}");
+        // What is polled outside is not given up.
+        assert_eq!(wait(std::future::ready(3)).await, Some(3));
+    }
+}
