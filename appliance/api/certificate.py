@@ -67,6 +67,10 @@ def ensure(folder: Path) -> str:
     return found.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
 def _good(folder: Path) -> x509.Certificate | None:
     try:
         found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
@@ -74,7 +78,7 @@ def _good(folder: Path) -> x509.Certificate | None:
         authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (FileNotFoundError, ValueError, TypeError, x509.ExtensionNotFound):
         return None
-    now = datetime.datetime.now(datetime.UTC)
+    now = _now()
     if authority or found.not_valid_after_utc - now < RENEWED or found.not_valid_before_utc > now:
         return None
     return found if key.public_key() == found.public_key() else None
@@ -83,7 +87,7 @@ def _good(folder: Path) -> x509.Certificate | None:
 def _make(folder: Path) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     host = socket.gethostname() or "zvaai"
-    now = datetime.datetime.now(datetime.UTC)
+    now = _now()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(host), x509.DNSName("localhost")]
     names += [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1")]

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.frontend import render
+from render import render
 from support.programs import REPOSITORY, wait_for
 from support.target import PROGRAM, Target
 from support.units import SYSTEMD, allowed, analyze, called

@@ -33,25 +33,11 @@ def test_it_is_renewed_before_it_ends(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_one_that_is_valid_only_later_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock was ahead when it was made."""
+    ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=365)
     with monkeypatch.context() as context:
-        context.setattr(certificate, "datetime", _Ahead())
+        context.setattr(certificate, "_now", lambda: ahead)
         first = certificate.ensure(tmp_path)
     assert certificate.ensure(tmp_path) != first
-
-
-class _Ahead:
-    """The module datetime, whose clock is a year ahead."""
-
-    UTC, timedelta = datetime.UTC, datetime.timedelta
-
-    class datetime(datetime.datetime):  # noqa: N801
-        """The class whose clock is ahead."""
-
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> "_Ahead.datetime":
-            """A year ahead."""
-            ahead = datetime.datetime.now(tz) + datetime.timedelta(days=365)
-            return cls.fromtimestamp(ahead.timestamp(), tz)
 
 
 @pytest.mark.parametrize("name", [certificate.CERTIFICATE, certificate.KEY])
