@@ -18,6 +18,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
+from appliance.domain.addresses import Address
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
@@ -71,7 +72,7 @@ class Service:
             "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
-            "readiness": lambda _: [vars(check) for check in self._readiness()],
+            "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
             "submit": self._submit,
             "reconcile": self._reconcile,
             "keys": self._keys,
@@ -264,9 +265,10 @@ class Service:
         exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]
         return {"exports": exports, "nfs_hosts": counted.get("hosts", []), "nfs_problem": None}
 
-    def _readiness(self) -> list[readiness.Check]:
+    def _readiness(self, asked: dict[str, Any]) -> list[readiness.Check]:
         context = self.context
-        facts = readiness.Facts(target_name=context.configuration.target.name)
+        own = [Address(**one) for one in asked.get("addresses", ())]
+        facts = readiness.Facts(target_name=context.configuration.target.name, own=own)
         try:
             inventory = self._look()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
