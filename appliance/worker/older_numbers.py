@@ -131,7 +131,7 @@ def _follow(session: Session, found: _Found) -> Followed:
         return Followed(undecided=frozenset(undecided))
     staying = {lun for uuid, lun in rows.items() if uuid not in yielding and uuid not in stuck and uuid not in moves}
     new = dict(moves)
-    pending = {job.parameters.get("lun") for job in jobs.active(session)}
+    pending = {jobs.plan_of(job).claims.lun for job in jobs.active(session)}
     for uuid in yielding:
         others = {number for one, number in found.served.items() if one != uuid}
         taken = {*staying, *new.values(), *pending, *doubtful, *others}

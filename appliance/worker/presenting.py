@@ -42,8 +42,8 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
     with context.store.session() as session:
         # What a job did after this was looked at is not seen here: one that it deleted gets no number.
         making = jobs.subjects_since(session, inventory.looked_at)
-        pending = [job.parameters for job in jobs.active(session)]
-        luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
+        pending = [jobs.plan_of(job).claims for job in jobs.active(session)]
+        luns, numbers, shares = ([getattr(one, key) for one in pending] for key in ("lun", "export", "share"))
         for store in found:
             if not store.uuid or store.uuid in making or store.dataset not in datasets:
                 continue

@@ -17,12 +17,12 @@ from sqlalchemy.exc import OperationalError
 
 from appliance.domain import datastores as domain
 from appliance.domain import exports, jobs
+from appliance.domain.requests import CreateDatastore
 from appliance.helper.client import HelperClient
 from appliance.helper.tests.served import served
 from appliance.testing import GIB, Appliance
 from appliance.worker.context import Context
-from appliance.worker.operations import Create
-from appliance.worker.steps import Parameters, Plan
+from appliance.worker.operations import Create, CreatePlan
 from appliance.zfs.errors import EngineUnavailable
 from appliance.zfs.job_notes import Noted, NotesFile, PoolMarks
 
@@ -98,20 +98,20 @@ def test_a_number_is_chosen_anew_that_was_given_away_meanwhile(
 ) -> None:
     """By the reconciler, to a datastore that it finds between plan and job."""
     found, real, really = [str(uuid.UUID(int=7))], Create.plan, NotesFile.note_jobs
-    plans: list[Parameters] = []
+    plans: list[CreatePlan] = []
 
     def give_away() -> None:
         if not found:
             return
         with appliance.store.session() as session:
             if kind == "vmfs":
-                domain.present(session, found.pop(), plans[-1]["lun"], None)
+                domain.present(session, found.pop(), plans[-1].claims.lun or 0, None)
             else:
-                exports.show(session, found.pop(), plans[-1]["export"], "/found")
+                exports.show(session, found.pop(), plans[-1].claims.export or 0, "/found")
 
-    def plan(self: Create, context: Context, asked: Parameters) -> Plan:
+    def plan(self: Create, context: Context, asked: CreateDatastore) -> CreatePlan:
         planned = real(self, context, asked)
-        plans.append(planned.parameters)
+        plans.append(planned)
         if moment == "planned":
             give_away()
         return planned

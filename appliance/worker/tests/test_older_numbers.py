@@ -207,7 +207,9 @@ def older_with_job(appliance: Appliance, tmp_path: Path) -> Callable[[str], Call
     def copy(store: str) -> Callable[[], Callable[[], None]]:
         appliance.service.executor.stop()
         with appliance.store.session() as session:
-            job = jobs.submit(session, str(uuid.uuid4()), "datastore.grow", store, {"uuid": store}, "admin").id
+            job = jobs.submit(
+                session, str(uuid.uuid4()), "datastore.grow", jobs.Plan(subject=store, pools=(), uuid=store), "admin"
+            ).id
         copied_database(appliance.configuration.database, tmp_path / "older")
         with appliance.store.session() as session:
             jobs.end(session, job, jobs.CANCELLED)
@@ -481,11 +483,11 @@ def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind
     job = waiting(appliance, lambda: appliance.request("POST", "/datastores", body))
     found = str(uuid.UUID(int=7))
     with appliance.store.session() as session:
-        decided = jobs.job(session, job).parameters
+        claims = jobs.plan_of(jobs.job(session, job)).claims
         if kind == "vmfs":
-            domain.present(session, found, decided["lun"], None)
+            domain.present(session, found, claims.lun or 0, None)
         else:
-            exports.show(session, found, decided["export"], "/found")
+            exports.show(session, found, claims.export or 0, "/found")
     appliance.restart_worker()
     ended = appliance.ended(job)
     assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and found in str(ended["problem"]), ended
