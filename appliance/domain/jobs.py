@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -12,7 +11,6 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Job
-from appliance.domain import jobs_ended
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import tell
 
@@ -132,11 +130,6 @@ def active(session: Session) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
 
 
-def has_others(session: Session, known: Collection[str]) -> bool:
-    """Whether there is any job, ended or not, but for those of these identifiers."""
-    return session.scalar(select(Job.id).where(Job.id.not_in(known)).limit(1)) is not None
-
-
 def subjects_since(session: Session, since: float) -> set[str]:
     """What jobs are about that are under way, or have ended since then (seconds since 1970)."""
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
@@ -196,7 +189,6 @@ def end(
     found = job(session, job_id)
     found.state, found.problem, found.ended_at = state, problem, time.time()
     found.result = msgspec.to_builtins(result) if result is not None else None
-    jobs_ended.one_more(session)
     if state == SUCCEEDED:
         found.percent = 100
     _changed(session, found)
@@ -213,7 +205,6 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
     found.cancel = True
     if found.state == QUEUED:
         found.state, found.ended_at = CANCELLED, time.time()
-        jobs_ended.one_more(session)
     _changed(session, found)
     return found
 

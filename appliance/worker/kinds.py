@@ -25,7 +25,7 @@ from appliance.domain.requests import CreateDatastore, Request, ShownRequest
 from appliance.domain.thick import with_slack
 from appliance.worker import thick
 from appliance.worker.context import Context
-from appliance.worker.nfs_serving import covered, kept_by_files
+from appliance.worker.nfs_serving import covered
 from appliance.worker.steps import choose_lun, pending_claims
 from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
@@ -266,10 +266,9 @@ class Nfs(Kind):
         if known is not None:
             number, share = known.export, known.share
         else:
-            numbers, shares = kept_by_files(context.nfs.files(), kept)
             pending = pending_claims(context)
-            numbers |= {one.export for one in pending if one.export is not None} | _foreign(context)
-            shares |= {one.share for one in pending if one.share is not None}
+            numbers = {one.export for one in pending} | _foreign(context)
+            shares = {one.share for one in pending}
             with context.store.reading() as session:
                 number = exports.free_number(session, kept.export if kept else None, numbers)
                 share = exports.free_share(session, name, uuid, kept.share if kept else None, shares)

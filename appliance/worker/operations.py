@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.dataplane import export_file
 from appliance.domain import datastores as domain
-from appliance.domain import designation, exports, identity, kept_initiators, older_numbers, requests
+from appliance.domain import designation, exports, identity, requests
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.jobs import Claims, Plan
@@ -169,9 +169,7 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
             unused(context, store, request.force, "another LUN number takes it away from them")
             unreserved(context, store, request.force)
         groups = request.host_groups
-        with context.store.reading() as session:
-            unkept = groups is not None and bool(kept_initiators.lost(session, store.uuid or "", groups))
-        fewer_groups = unkept or (groups is not None and bool(set(store.host_groups) - set(groups)))
+        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
         if fewer_groups:
             unused(context, store, request.force, "fewer host groups may take it away from them")
         narrower = store.kind == domain.NFS and _takes_away(store, request)
@@ -221,8 +219,6 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
         with context.store.session() as session:
             if number is not None:
                 domain.present(session, uuid, number, changes.host_groups)
-                if changes.lun is not None:
-                    older_numbers.settled(session, uuid)
             elif plan.export is not None and plan.share is not None:
                 exports.show(
                     session,
@@ -689,8 +685,6 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
                 context.nfs.forget(plan.export)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-            if plan.export is None:
-                kept_initiators.remember_forgotten(session, plan.uuid)
         return DatastoreResult(datastore=plan.uuid, problems=problems_serving(context, self.kind))
 
 

@@ -16,9 +16,10 @@ from sqlalchemy import select
 from appliance.database.models import Schedule
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, jobs_ended, requests, schedules
+from appliance.domain import capacity, requests, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
+from appliance.domain.addresses import Address
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
@@ -30,8 +31,6 @@ from appliance.worker.watch import Watch
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
 
-_SORTING_SECONDS = 1.0
-"""It takes longer only while the root helper is away."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +73,7 @@ class Service:
             "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
-            "readiness": lambda _: [vars(check) for check in self._readiness()],
+            "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
             "submit": self._submit,
             "reconcile": self._reconcile,
             "keys": self._keys,
@@ -267,9 +266,10 @@ class Service:
         exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]
         return {"exports": exports, "nfs_hosts": counted.get("hosts", []), "nfs_problem": None}
 
-    def _readiness(self) -> list[readiness.Check]:
+    def _readiness(self, asked: dict[str, Any]) -> list[readiness.Check]:
         context = self.context
-        facts = readiness.Facts(target_name=context.configuration.target.name)
+        own = [Address(**one) for one in asked.get("addresses", ())]
+        facts = readiness.Facts(target_name=context.configuration.target.name, own=own)
         try:
             inventory = self._look()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
@@ -381,11 +381,7 @@ class Service:
         self._retention()
 
     def _retention(self) -> None:
-        if not self.executor.sorted_out.wait(_SORTING_SECONDS):
-            return
         with self.context.store.reading() as session:
-            if jobs_ended.is_told(session):  # it would destroy by the rules of an older copy
-                return
             kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}
