@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetUnreachableError
+from appliance.domain.addresses import Address
 from appliance.domain.exports import IDLE_SECONDS
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, OutOfSpace
-from appliance.zfs.job_notes import PROPERTY as JOBS_ENDED
-from appliance.zfs.model import Filesystem, Property, Source
+from appliance.zfs.model import Property, Source
 
 ESX = "192.0.2.11"
 
@@ -359,20 +358,16 @@ def test_an_adoption_that_fails_leaves_the_file_system_as_it_was(appliance: Appl
     simulator.create_filesystem("tank/old", properties=properties)
     body = {"dataset": "tank/old", "name": "old", "clients": [ESX]}
 
-    def own() -> Filesystem:
-        found = simulator.filesystem("tank/old")
-        return replace(found, properties={name: one for name, one in found.properties.items() if name != JOBS_ENDED})
-
-    before = own()
+    before = simulator.filesystem("tank/old")
     for refusal in (DatasetBusy("tank/old", ("smbd",)), OutOfSpace("tank/old")):
         simulator.fail_next("set_properties", refusal)
         appliance.job("POST", "/volumes/adopt", body, expect="failed")
-        assert own() == before and served(appliance) == {}
+        assert simulator.filesystem("tank/old") == before and served(appliance) == {}
     with appliance.store.reading() as session:
         assert not session.scalars(select(ExportRow)).all()
     with simulator.opened("tank/old", "smbd"):
         appliance.job("POST", "/volumes/adopt", body, expect="failed")
-    assert own() == before
+    assert simulator.filesystem("tank/old") == before
 
 
 @pytest.mark.parametrize("setting", ["readonly=on", "sharenfs=rw", "sharesmb=on", "quota=1073741824"])
@@ -603,11 +598,13 @@ def test_readiness_tells_of_nfs(appliance: Appliance, monkeypatch: pytest.Monkey
         return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
 
     assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
+    own = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
+    monkeypatch.setattr("appliance.api.appliance_resource.own_addresses", lambda: own)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
     assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)
     (line,) = [one["remedy"] for one in appliance.get("/readiness")["checks"] if one["id"] == "clients"]
-    assert line.startswith("esxcli storage nfs add -H SERVER -s /first -v first")
+    assert line == "esxcli storage nfs add -H 192.0.2.1 -s /first -v first; esxcli storage nfs list"
     appliance.job("PATCH", f"/datastores/{store}", {"squash": "all", "versions": ["4"], "host_groups": []})
     assert results(store).items() >= {"squash": "failed", "version": "warning", "clients": "warning"}.items()
     appliance.nfs.remove(1)
