@@ -31,7 +31,6 @@ from appliance.worker.steps import choose_lun, pending_claims
 from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
 
-
 _BLK_MQ = Path("/sys/module/zfs/parameters/zvol_use_blk_mq")
 
 

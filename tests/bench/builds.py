@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of the target side by side on one zvol, in one run: stable writes, ATS, UNMAP. In the guest.
 
-Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, which was the setting
-of its time; LIO with `sync=always`, as only then its GOOD means stable; and LIO as it is, which answers UNMAP and ATS from memory.
-Each round runs each job by each contender in turn; the order turns from round to round. Printed: median [minimum-maximum] of the rounds.
+Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, the setting of
+its time; LIO with `sync=always`, as only then its GOOD means stable; and LIO as it is, which answers UNMAP and ATS from memory.
+Each round runs each job by each contender in turn; the order turns. Printed: median [minimum-maximum] of the rounds.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ def main(words: Sequence[str]) -> int:
     pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
     device = pool.create_volume("lun", SIZE_MIB, volblocksize=options.volblocksize)
     contenders = [
-        Contender(f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, lambda engine=engine: ours(device, PROGRAM, engine))
+        Contender(
+            f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, lambda engine=engine: ours(device, PROGRAM, engine)
+        )
         for engine in options.engines
     ]
     if options.before:
@@ -148,7 +150,11 @@ def main(words: Sequence[str]) -> int:
                 for job, figure in jobs(url, options.seconds):
                     contender.values.setdefault(job, []).append(figure)
                     at = time.monotonic() - started
-                    print(f"bench: round {number + 1}, {contender.name}, {job}: {figure:.2f} ({at:.0f} s)", file=sys.stderr, flush=True)
+                    print(
+                        f"bench: round {number + 1}, {contender.name}, {job}: {figure:.2f} ({at:.0f} s)",
+                        file=sys.stderr,
+                        flush=True,
+                    )
     print(f"\nzvol of {options.volblocksize}, {options.rounds} rounds of {options.seconds:g} s: median [minimum-maximum]\n")
     print(f"{'':44}" + "".join(f"{contender.name:>26}" for contender in contenders))
     for job in contenders[0].values:

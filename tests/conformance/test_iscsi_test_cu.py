@@ -47,7 +47,9 @@ def suite_target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
             target.create(CHAP_IQN)
             target.add_lun(0, chap, CHAP_IQN)
             for account in (ACCOUNT, *ACCOUNTS.values()):
-                target.call("accounts.set", {"target": CHAP_IQN, "name": account.name, "secret": account.secret, "initiators": "any"})
+                target.call(
+                    "accounts.set", {"target": CHAP_IQN, "name": account.name, "secret": account.secret, "initiators": "any"}
+                )
             yield target
 
 

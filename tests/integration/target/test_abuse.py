@@ -239,7 +239,7 @@ def memory_max() -> int:
 
 @contextlib.contextmanager
 def limited_memory(process_id: int, most_bytes: int) -> Iterator[None]:
-    """The process is killed when it takes more, as the service is, where this machine has the memory controller of cgroup version 1 or 2."""
+    """The process is killed when it takes more, as the service is. Without a memory controller nothing is limited."""
     roots = {Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", Path("/sys/fs/cgroup"): "memory.max"}
     root = next((root for root in roots if (root / "cgroup.procs").exists()), None)
     group = root / f"zvaai-{process_id}" if root else None
