@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of the target side by side on one zvol, in one run: stable writes, ATS, UNMAP. In the guest.
 
-Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, as was set
+Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, its setting
 then; LIO with `sync=always`, as only then its GOOD means stable; and LIO as it is, which answers UNMAP and ATS from memory.
 Each round runs each job by each contender in turn; the order turns. Printed: median [minimum-maximum] of the rounds.
 """
