@@ -21,13 +21,13 @@ fn neighbour(fixture: &Fixture) -> Initiator {
 
 /// As many commands as the window takes.
 fn fill_window(fixture: &Fixture, initiator: &mut Initiator) -> Vec<ScsiCommand> {
-    let commands: Vec<_> = (0..128)
+    let commands: Vec<_> = (0..512)
         .map(|_| initiator.command(&[WAIT, 0, 0, 0, 0, 0]))
         .collect();
     for command in &commands {
         initiator.send(command.encode(), &[]);
     }
-    wait_until("all run", || fixture.device.task_count() == 128);
+    wait_until("all run", || fixture.device.task_count() == 512);
     commands
 }
 
@@ -42,10 +42,10 @@ fn a_window_that_another_nexus_opens_is_told() {
     // Nothing is reported of the commands, so it is told by NOP-Ins that want no answer and use up no StatSN.
     let mut last = initiator.expect_nop_in();
     let stat_sn = last.stat_sn;
-    while last.max_cmd_sn != 1 + 127 + 128 {
+    while last.max_cmd_sn != 1 + 511 + 512 {
         last = initiator.expect_nop_in();
     }
-    assert_eq!((last.exp_cmd_sn, last.stat_sn), (129, stat_sn));
+    assert_eq!((last.exp_cmd_sn, last.stat_sn), (513, stat_sn));
     assert_eq!(
         (last.initiator_task_tag, last.target_transfer_tag),
         (RESERVED_TAG, RESERVED_TAG)

@@ -36,7 +36,7 @@ fn abort_task_set_reaches_one_nexus_and_clear_task_set_all() {
         assert_eq!(fixture.device.task_count(), left);
     }
     // The other one's window opens by that; nothing else is said of the command.
-    assert_eq!(other.expect_nop_in().max_cmd_sn, 129);
+    assert_eq!(other.expect_nop_in().max_cmd_sn, 513);
 }
 
 /// ABORT TASK with all its numbers.
@@ -120,7 +120,7 @@ fn a_function_that_is_not_immediate_waits_for_the_commands_before_it() {
     initiator.send(first.encode(), &[]);
     let response = initiator.expect_managed(request.initiator_task_tag);
     assert_eq!(response.response, FUNCTION_COMPLETE);
-    assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (4, 131));
+    assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (4, 515));
     // The target had both before.
     assert_eq!(fixture.device.log.lock().unwrap().len(), 2);
     initiator.ping();
