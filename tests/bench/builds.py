@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of the target side by side on one zvol, in one run: stable writes, ATS, UNMAP. In the guest.
 
-Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, its setting
-then; LIO with `sync=always`, as only then its GOOD means stable; with --from-memory also LIO as it is.
+Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, as then
+it was; LIO with `sync=always`, as only then its GOOD means stable; with --from-memory also LIO as it is.
 Each round runs each job by each contender in turn; the order turns. Printed: median [minimum-maximum] of the rounds.
 """
 
