@@ -13,6 +13,7 @@ from appliance.domain import designation, exports, identity
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.thick import without_slack
+from appliance.helper import copies
 from appliance.worker import reservations, thick
 from appliance.worker.context import Context
 from appliance.worker.kinds import KINDS, dataset_kind, kind_of, only_own
@@ -436,7 +437,7 @@ class Adopt(Operation):
         if isinstance(found, Volume):
             domain.check_size(found.volsize, 512)
             is_thick = found.refreservation >= found.volsize
-        elif found.name.partition("/")[2] in ("", domain.FOLDER, domain.TRASH, reservations.DATASET):
+        elif found.name.partition("/")[2] in ("", domain.FOLDER, domain.TRASH, reservations.DATASET, copies.DATASET):
             raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)

@@ -19,6 +19,7 @@ from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
+from appliance.helper import copies
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -78,6 +79,8 @@ class Service:
             "export_key": self._export_key,
             "confirm_key": self._confirm_key,
             "keep_key": self._keep_key,
+            "recovery": lambda _: context.recovery.status(),
+            "recover": self._recover,
         }
 
     @property
@@ -89,6 +92,7 @@ class Service:
 
     def start(self) -> None:
         """Jobs that were under way go on; all is reconciled."""
+        self.context.recovery.start()
         self.executor.start()
         self.rounds.start()
         self.picture.start()
@@ -101,6 +105,7 @@ class Service:
         self.rounds.join()
         self.watch.stop()
         self.picture.stop()
+        self.context.recovery.stop()
 
     # --- answers
 
@@ -202,7 +207,14 @@ class Service:
     def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
-        own = (domain.FOLDER, domain.TRASH, domain.ENCRYPTED, f"{domain.ENCRYPTED}/{domain.TRASH}", reservations.DATASET)
+        own = (
+            domain.FOLDER,
+            domain.TRASH,
+            domain.ENCRYPTED,
+            f"{domain.ENCRYPTED}/{domain.TRASH}",
+            reservations.DATASET,
+            copies.DATASET,
+        )
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
              "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
@@ -348,6 +360,11 @@ class Service:
         self.rounds.ask()
         return {}
 
+    def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.context.recovery.decide(asked["pool"], asked["recovery_key"], asked["caller"])
+        self.rounds.ask()
+        return self.context.recovery.status()
+
     # --- by the clock
 
     def _capacity(self) -> None:
@@ -355,6 +372,8 @@ class Service:
         pool_operations.tell_capacity(self.context)
 
     def _schedules(self) -> None:
+        if not self.context.recovery.allows_jobs:
+            return
         with self.context.store.reading() as session:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:

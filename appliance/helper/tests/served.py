@@ -12,6 +12,7 @@ from pathlib import Path
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
+from appliance.helper.copies import FolderCopies
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
@@ -41,6 +42,7 @@ def served(
         policy=policy or Policy(),
         keys=KeptKeys(engine, path.with_suffix(".keys")),
         exports=exports,
+        copies=FolderCopies(path.with_suffix(".copies")),
         log=log,
     )
     thread = threading.Thread(target=server.serve, daemon=True)
