@@ -19,11 +19,11 @@ from pathlib import Path
 from appliance.dataplane.ganesha import Ganesha
 from appliance.helper import places
 from appliance.helper.checks import Policy
-from appliance.helper.copies import ConfigurationCopies, FolderCopies, PoolCopies
 from appliance.helper.exports import CheckedExports
 from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.helper.copies import LARGEST
 from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
+from appliance.zfs.configuration_copies import LARGEST
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.layout import check_layout, device_path
 from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec

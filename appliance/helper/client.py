@@ -14,9 +14,9 @@ import msgspec
 
 from appliance import logs
 from appliance.helper import protocol
-from appliance.helper.copies import ConfigurationCopies
 from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
 from appliance.zfs.keys import KeptKey, Keys

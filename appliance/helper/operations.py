@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from appliance.helper.copies import ConfigurationCopies
 from appliance.helper.exports import Exports
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log

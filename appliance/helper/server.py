@@ -19,10 +19,10 @@ from appliance import logs
 from appliance.dataplane.ganesha import GaneshaError
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
-from appliance.helper.copies import ConfigurationCopies
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
 from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.keys import Keys

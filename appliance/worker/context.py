@@ -27,12 +27,12 @@ from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import NotFoundError
 from appliance.domain.secrets import Seal
-from appliance.helper.copies import ConfigurationCopies, FolderCopies
 from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
 from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume

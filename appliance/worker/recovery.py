@@ -21,8 +21,8 @@ from appliance.domain.errors import ConflictError, DomainError, InvalidError, No
 from appliance.domain.pool_health import unlisted
 from appliance.domain.recovery import Found
 from appliance.domain.secrets import SealedError
-from appliance.helper.copies import ConfigurationCopies
 from appliance.worker.errors import as_domain_errors
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.errors import ZfsError
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
-from appliance.helper import copies
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -215,7 +214,7 @@ class Service:
             domain.ENCRYPTED,
             f"{domain.ENCRYPTED}/{domain.TRASH}",
             reservations.DATASET,
-            copies.DATASET,
+            configuration_copies.DATASET,
         )
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
-from appliance.helper.copies import FolderCopies
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
+from appliance.zfs.configuration_copies import FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.log import Log

@@ -22,10 +22,10 @@ from appliance.domain import access, recovery, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 from appliance.domain.secrets import Seal
-from appliance.helper.copies import RETAINED, FolderCopies
 from appliance.testing import PASSWORD, Appliance
 from appliance.worker.recovery import Recovery
 from appliance.worker.tests.test_files import until
+from appliance.zfs.configuration_copies import RETAINED, FolderCopies
 from appliance.zfs.model import Redundancy, VdevSpec
 
 IQN = "iqn.1998-01.com.vmware:esx1"
