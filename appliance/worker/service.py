@@ -28,6 +28,7 @@ from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
+from appliance.zfs import configuration_copies
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
 
