@@ -18,7 +18,7 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileRefusedError
-from appliance.domain import capacity, exports
+from appliance.domain import capacity, exports, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
@@ -27,7 +27,7 @@ from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, store_numbers
 from appliance.worker.rounds import EVENT, PERIODIC
-from appliance.worker.wanted import becoming_thick, out_of_service
+from appliance.worker.wanted import becoming_thick
 from appliance.worker.wanted import wanted as wanted_of
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
@@ -217,7 +217,7 @@ class Reconciling:
         self, inventory: Inventory, stores: list[Datastore], about: set[str]
     ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
-            out = out_of_service(session)
+            out = jobs.out_of_service(session)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}

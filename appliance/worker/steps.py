@@ -45,6 +45,10 @@ class Cancelled(Exception):  # noqa: N818  # not a failure
     """The job was cancelled between two steps."""
 
 
+class Abandoned(Exception):  # noqa: N818  # not a failure
+    """An admin has given up the job. What it has changed stays as it is."""
+
+
 class Stopping(Exception):  # noqa: N818  # not a failure
     """The worker ends; the job is resumed at its next start."""
 
@@ -57,11 +61,8 @@ class Operation[R: Request, P: Plan](ABC):
     """R."""
     plan_type: ClassVar[type[Plan]]
     """P."""
-    beside: ClassVar[bool] = False
-    """It waits, perhaps for hours, for somebody else's work: beside other jobs, which it does not keep from running.
-
-    It may be cancelled at any moment, and its `run` takes care of that.
-    """
+    cancellable: ClassVar[bool] = False
+    """At any moment, also while it runs."""
 
     def __init_subclass__(cls) -> None:
         for base in get_original_bases(cls):
