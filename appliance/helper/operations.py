@@ -35,7 +35,6 @@ _READING = frozenset(
         "pools",
         "properties",
         "snapshots",
-        "unfinished",
         "volume",
         "zpool_status",
     )

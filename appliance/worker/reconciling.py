@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -39,8 +38,6 @@ _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.
 _log = logging.getLogger(__name__)
 _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
 """Of alerts, by who serves."""
-DEVICE_SECONDS = 10.0
-"""For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
 
 class Reconciling:
@@ -193,24 +190,20 @@ class Reconciling:
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
-        """Loads the keys of what is to be served, and waits for the devices that then come; why a key can't be had."""
+        """Loads the keys of what is to be served, and their devices are there then; why a key can't be had."""
         locked: dict[str, list[Datastore]] = {}
         for store in stores:
             if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
                 locked.setdefault(store.encryption_root, []).append(store)
-        failures, coming = [], []
+        failures: list[planes.Failure] = []
         for root, waiting in locked.items():
             try:
                 self._context.keys.load_kept_key(root)
-                coming += waiting
             except (zfs.EngineUnavailable, zfs.Timeout) as error:
                 raise domain_error(error) from error
             except zfs.ZfsError as error:
                 text = f"it is encrypted, and its key can't be loaded: {error}"
                 failures += [planes.Failure(store.uuid or "", text) for store in waiting]
-        limit = time.monotonic() + DEVICE_SECONDS
-        while any(not Path(store.device).exists() for store in coming) and time.monotonic() < limit:
-            time.sleep(0.05)
         return failures
 
     def _reconcile_exports(
