@@ -28,6 +28,11 @@ def findings(pools: Iterable[Pool], now: float) -> list[Finding]:
     return [finding for pool in pools for finding in _of(pool, now)]
 
 
+def unlisted(pool: Pool) -> bool:
+    """Whether the pool's datasets cannot be listed."""
+    return pool.health in UNSEEN
+
+
 def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:
     for vdev in vdevs:
         yield from vdev.devices()

@@ -19,6 +19,7 @@ from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
 from appliance.zfs.keys import Keys
@@ -116,7 +117,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, Log):
+class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Log):
     """The engine behind the helper's socket: `connect` makes one. Threads may share it."""
 
     @abstractmethod

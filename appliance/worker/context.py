@@ -29,7 +29,9 @@ from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.pool_reading import PoolReading
 from appliance.worker.reconciling import Reconciling
+from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
@@ -63,6 +65,8 @@ class Context:
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
     """What makes target and NFS server serve what they should."""
+    recovery: Recovery = field(init=False)
+    """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
     settling: Settling = field(init=False)
@@ -85,6 +89,10 @@ class Context:
         self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
         self._reading = PoolReading(engine, ("zvaai:job", "zvaai:schedule"))
+        copies = (
+            engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
+        )
+        self.recovery = Recovery(self, copies)
         self.files = VaaiNas(nfs.statistics)
         if nfs.simulated:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from appliance import logs
 from appliance.database.models import Job
-from appliance.domain import datastores, jobs, schedules
+from appliance.domain import datastores, jobs, recovery, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, InvalidError, UnavailableError, to_wire
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
@@ -47,6 +47,8 @@ _WITHOUT_POOL = 4
 """Jobs of no pool at once: clones of files, support bundles."""
 _POLL_SECONDS = 5.0
 """Queued jobs are cancelled, and jobs abandoned, in the database."""
+_RECOVERY_SECONDS = 0.1
+"""Until the first comparison with the copies on the pools has ended, no job begins."""
 STOP_SECONDS = 100.0
 """Less than TimeoutStopSec of zvaai-worker.service."""
 _log = logging.getLogger(__name__)
@@ -103,6 +105,7 @@ class Executor:
             job_id = None
             while job_id is None:
                 with self._context.store.reading() as session:
+                    recovery.check_inactive(session)
                     if before := jobs.asked_before(session, key):
                         return before
                 plan = operation.plan(self._context, request)
@@ -152,7 +155,9 @@ class Executor:
         while not self._stopping.is_set():
             try:
                 with self._wake:
-                    if not self._stopping.is_set() and not self._begin():
+                    if not self._context.recovery.allows_jobs:
+                        self._wake.wait(_RECOVERY_SECONDS)
+                    elif not self._stopping.is_set() and not self._begin():
                         self._wake.wait(_POLL_SECONDS)
                 self._context.settling.consider()
             except Exception:  # a full disk, a locked database: it must go on when that is over

@@ -6,9 +6,9 @@ socket) and `simulator` (in memory). tests/ has the contract that all of them pa
 
 Every method is one operation that was done when it returns, may be called from any thread, blocks, and ends within the engine's
 time limits (Timeout). Any method raises PoolUnavailable when the pool is suspended, EngineUnavailable when nobody answers,
-PoolBusy while another change of the pool runs, InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not imported; they are not repeated below. The lists
-of everything (volumes, filesystems, snapshots without a root) leave suspended pools out: `pools` tells of them. Unless an error
-says otherwise nothing was changed by a method that raises.
+PoolBusy while another change of the pool runs, InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not
+imported; they are not repeated below. The lists of everything (volumes, filesystems, snapshots without a root) leave suspended
+pools out: `pools` tells of them. Unless an error says otherwise nothing was changed by a method that raises.
 """
 
 from __future__ import annotations
