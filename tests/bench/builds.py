@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -131,17 +132,15 @@ def main(words: Sequence[str]) -> int:
     pool = Pool("bench", os.environ["ZVAAI_DISKS"].split()[0])
     device = pool.create_volume("lun", SIZE_MIB, volblocksize=options.volblocksize)
     contenders = [
-        Contender(
-            f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, lambda engine=engine: ours(device, PROGRAM, engine)
-        )
+        Contender(f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, partial(ours, device, PROGRAM, engine))
         for engine in options.engines
     ]
     if options.before:
-        before = Contender("before", {"volthreading": "on", "sync": "standard"}, lambda: ours(device, options.before, "auto"))
+        before = Contender("before", {"volthreading": "on", "sync": "standard"}, partial(ours, device, options.before, "auto"))
         contenders.append(before)
-    contenders.append(Contender("LIO, sync=always", {"volthreading": "on", "sync": "always"}, lambda: lio(device)))
+    contenders.append(Contender("LIO, sync=always", {"volthreading": "on", "sync": "always"}, partial(lio, device)))
     if options.from_memory:
-        contenders.append(Contender("LIO, from memory", {"volthreading": "on", "sync": "standard"}, lambda: lio(device)))
+        contenders.append(Contender("LIO, from memory", {"volthreading": "on", "sync": "standard"}, partial(lio, device)))
     started = time.monotonic()
     for number in range(options.rounds):
         for offset in range(len(contenders)):
