@@ -273,7 +273,8 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
         async with contextlib.AsyncExitStack() as stack:
             for first in range(0, STALLED, NAMES):
                 await asyncio.gather(*(stall(number, stack) for number in range(first, first + NAMES)))
-            return await asyncio.wrap_future(working_host.start(target.portal))
+            figures = await asyncio.wrap_future(working_host.start(target.portal))
+        return figures
 
     quiet = working_host.start(target.portal).result(60)
     with limited_memory(target.process_id, memory_max()):
