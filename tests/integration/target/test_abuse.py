@@ -269,16 +269,17 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
         # The unit attention of a new nexus is for the first.
         await send_unread(session, commands(session, 5, cdb.read(0, 32768), data_in=16 << 20))
 
-    async def beside_stalled() -> Figures:
+    async def beside_stalled() -> list[Figures]:
+        figures = []
         async with contextlib.AsyncExitStack() as stack:
             for first in range(0, STALLED, NAMES):
                 await asyncio.gather(*(stall(number, stack) for number in range(first, first + NAMES)))
-            figures = await asyncio.wrap_future(working_host.start(target.portal))
+            figures.append(await asyncio.wrap_future(working_host.start(target.portal)))
         return figures
 
     quiet = working_host.start(target.portal).result(60)
     with limited_memory(target.process_id, memory_max()):
-        beside = asyncio.run(asyncio.wait_for(beside_stalled(), 200))
+        (beside,) = asyncio.run(asyncio.wait_for(beside_stalled(), 200))
     peak = peak_memory_bytes(target.process_id)
     print(f"alone {quiet}, beside them {beside}, memory {peak >> 20} MiB")
     assert peak < memory_max()
