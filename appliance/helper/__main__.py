@@ -125,7 +125,7 @@ def main() -> int:
         LATE.keep_in(options.under_way)
 
     def system() -> frozenset[str]:
-        return frozenset() if options.simulator else pools_of_the_system(policy.mount_directories)
+        return frozenset() if options.simulator else pools_of_the_system()
 
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None

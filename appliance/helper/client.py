@@ -243,6 +243,18 @@ class HelperClient(ZfsEngine, Keys, Exports, Log):
         """See ZfsEngine."""
         self._ask("export_pool", pool=pool, force=force)
 
+    def destroy_pool(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._ask("destroy_pool", pool=pool)
+
+    def trim_start(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._ask("trim_start", pool=pool)
+
+    def trim_stop(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._ask("trim_stop", pool=pool)
+
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
         """See ZfsEngine."""
         result: tuple[str, ...] = self._ask("upgrade_pool", pool=pool)

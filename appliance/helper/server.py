@@ -177,7 +177,8 @@ class Server:
             return self._log_lines.log_lines() if self._log_lines else []
         method = getattr(self._owner(operation), operation.name)
         if not operation.changes:
-            return self._policy.shown(method(**arguments))
+            shown = self._policy.shown(method(**arguments))
+            return self._mounts.marked(shown) if operation.name == "pools" and isinstance(shown, list) else shown
         allowed = self._mounts.before(self._engine, operation.name, arguments)
         with self._audited(operation, arguments, process, user):
             self._mounts.clear(self._engine, operation.name, arguments)

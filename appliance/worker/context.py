@@ -22,7 +22,7 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs, pool_health
+from appliance.domain import capacity, exports, identity, jobs, pool_health, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import NotFoundError
@@ -152,7 +152,7 @@ class Context:
         return self._inventory.at
 
     def _snapshots(self) -> list[Snapshot]:
-        return self.engine.snapshots(user_properties=("zvaai:job", "zvaai:schedule"))
+        return self.engine.snapshots(user_properties=("zvaai:job", retention.SCHEDULE, retention.PROTECT))
 
     def datastores(self, newest: float | None = 0) -> list[Datastore]:
         """All datastores, freshly looked at unless told."""
