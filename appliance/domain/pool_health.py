@@ -28,7 +28,7 @@ def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str]
 
     `with_datastores` are names of pools that have some: of those that carry the system an alert is raised.
     """
-    found = []
+    found: list[Finding] = []
     for pool in pools:
         found += _of(pool, now)
         if pool.of_the_system and pool.name in with_datastores:

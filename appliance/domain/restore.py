@@ -227,9 +227,9 @@ def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> N
     session.execute(delete(Schedule))
     session.expunge_all()
     # One that comes back takes its next snapshot when it is due, not all of them at once.
-    for row in content.schedules:
-        last_at, attempted_at = ran.get(row.id, (None, now))
-        restored = Schedule(**row.model_dump(), last_at=last_at, attempted_at=attempted_at)
+    for one in content.schedules:
+        last_at, attempted_at = ran.get(one.id, (None, now))
+        restored = Schedule(**one.model_dump(), last_at=last_at, attempted_at=attempted_at)
         schedules.settings(restored).check()
         session.add(restored)
     session.execute(delete(Webhook).where(Webhook.id.not_in({row.id for row in content.webhooks})))

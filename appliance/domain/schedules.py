@@ -18,7 +18,7 @@ from appliance.domain import schedule_times
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from appliance.domain.journal import Finding, settle
-from appliance.domain.retention import SCHEDULE, TIERS, Retention, is_of_schedule
+from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
 from appliance.zfs.model import Snapshot
 
 SCHEDULES = 256
@@ -88,7 +88,7 @@ def settings(one: Schedule) -> Settings:
 
 def retention(one: Schedule) -> Retention:
     """What it retains."""
-    return Retention(one.keep, *(getattr(one, tier) for tier in TIERS), time_zone=one.time_zone)
+    return Retention(one.keep, one.hourly, one.daily, one.weekly, one.monthly, one.time_zone)
 
 
 def add(session: Session, new: Settings) -> Schedule:

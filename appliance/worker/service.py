@@ -398,17 +398,19 @@ class Service:
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}
         snapshots = self._look().snapshots
-        pools: dict[str, tuple[list[str], list[str], set[str]]] = {}
-        for position, chosen in enumerate((retention.surplus(snapshots, rules), retention.expired(snapshots, self.now()))):
+        surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, self.now())
+        pools: dict[str, set[str]] = {}
+        idle: dict[str, list[str]] = {"surplus": [], "expired": []}
+        for what, chosen in (("surplus", surplus), ("expired", expired)):
             for snapshot in chosen:
                 store = stores.get(snapshot.dataset)
                 if store is not None and store.state == "active" and store.id not in busy:
-                    of_pool = pools.setdefault(store.pool, ([], [], set()))
-                    of_pool[position].append(snapshot.name)
-                    of_pool[2].add(store.id)
-        for pool, (surplus, expired, about) in pools.items():
+                    pools.setdefault(store.pool, set()).add(store.id)
+                    idle[what].append(snapshot.name)
+        for pool, about in pools.items():
+            names, over = ([one for one in idle[what] if one.startswith(f"{pool}/")] for what in ("surplus", "expired"))
             try:
-                retire = requests.RetireSnapshots(pool=pool, names=surplus, about=sorted(about), expired=expired)
+                retire = requests.RetireSnapshots(pool=pool, names=names, about=sorted(about), expired=over)
                 self.executor.submit(retire, "retention")
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)

@@ -18,11 +18,13 @@ START = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp())
 STANDARD = Retention(1, hourly=24, daily=14, weekly=8, monthly=12)
 
 
-def taken(creation: int, txg: int, schedule: str = ID, **more: int) -> Snapshot:
+def taken(creation: int, txg: int, schedule: str = ID, holds: int = 0) -> Snapshot:
     """As a schedule takes one."""
     name = f"tank/a@nightly_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(creation))}"
     properties = {SCHEDULE: Property(schedule, Source.LOCAL)}
-    return Snapshot(name=name, guid=txg, createtxg=txg, creation=creation, used=0, referenced=0, properties=properties, **more)
+    return Snapshot(
+        name=name, guid=txg, createtxg=txg, creation=creation, used=0, referenced=0, holds=holds, properties=properties
+    )
 
 
 def hours(count: int) -> list[Snapshot]:

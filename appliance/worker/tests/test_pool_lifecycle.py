@@ -194,7 +194,7 @@ def test_a_key_that_nobody_has_exported(appliance: Appliance, monkeypatch: pytes
     appliance.datastore("first", encrypted=True)
     assert told() == [("key:unexported:tank", "warning")]
     now = time.time()
-    monkeypatch.setattr(encryption.time, "time", lambda: now + 86401)
+    monkeypatch.setattr(time, "time", lambda: now + 86401)
     assert told() == [("key:unexported:tank", "critical")]
     body = {"name": "second", "pool": "tank", "size": str(GIB), "encrypted": True}
     refused = appliance.request("POST", "/datastores", body)

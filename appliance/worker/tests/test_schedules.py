@@ -153,7 +153,8 @@ def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock
     assert name == f"every-night_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(clock.now))}"
     clock.due(60)
     assert len(names(appliance, store)) == 1, "its first one is taken at once, the next one in the next slot"
-    for wrong in ({"at": "25:00"}, {"time_zone": "Europe/Atlantis"}, {"every_minutes": 7}, {"datastores": []}):
+    mistakes: list[dict[str, Any]] = [{"at": "25:00"}, {"time_zone": "Europe/Atlantis"}, {"every_minutes": 7}, {"datastores": []}]
+    for wrong in mistakes:
         assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code == 422, wrong
 
 
