@@ -84,10 +84,11 @@ def upgrade_pool(call: Call, name: str) -> BaseModel:
 
 
 @resource.operation(
-    "DELETE", "/pools/<name>", role=Role.ADMIN, audit="pool.destroy", query=ForceQuery, answer=JobTold, status=202
+    "DELETE", "/pools/<name>", role=Role.ADMIN, audit="pool.destroy", query=ForceQuery, answer=JobTold, status=202, matches=True
 )
 def destroy_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
     """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
+    call.match(read_pool(call, name))
     return call.submit(requests.DestroyPool(pool=name, force=query.force))
 
 

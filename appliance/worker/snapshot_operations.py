@@ -127,10 +127,12 @@ def _tags(context: Context, snapshot: Snapshot) -> list[str]:
     return [hold.tag for hold in context.engine.holds(snapshot.name)]
 
 
-def held(context: Context, snapshots: Sequence[Snapshot]) -> ConflictError:
-    """Why these can't be destroyed, and what to do."""
+def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = False) -> ConflictError:
+    """Why these can't be destroyed, and what to do. `of_one`: the request names the snapshot, so only its holds are listed."""
     until = [at for one in snapshots if (at := retention.protected_until(one)) is not None]
     blocking = [f"{one.name} ({', '.join(_tags(context, one))})" for one in snapshots]
+    if of_one:
+        blocking = _tags(context, snapshots[0])
     if until:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(until)))
         reason = f"Cannot destroy protected snapshots. Their protection ends at {when}, and nobody can end it before"
@@ -156,7 +158,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         if found.clones:
             raise ConflictError("clones depend on it", found.clones)
         if found.holds:
-            raise held(context, [found])
+            raise held(context, [found], of_one=True)
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
