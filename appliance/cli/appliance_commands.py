@@ -55,7 +55,9 @@ def log_in(
     client = Client(url, None, None, trusted=pem)
     password = ask_secret("Password", twice=setup_code is not None)
     if setup_code is not None:
-        client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        print(f"recovery key: {made_admin['recovery_key']}")
+        print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
     begun = client.call("POST", "/session", {"name": user, "password": password})
     headers = {"X-CSRF-Token": begun["csrf_token"]}
     made = client.call(
@@ -201,6 +203,16 @@ def wait_job(context: typer.Context, job: str) -> None:
     """Until it has ended; exit code 1 when it failed."""
     run = shared(context)
     run.job(run.client.call("GET", f"/jobs/{job}"), True)
+
+
+@job.command("abandon")
+def abandon_job(context: typer.Context, job: str) -> None:
+    """Give up a running job whose pool hangs. Its datastores stay out of service.
+
+    Example: zvaai job abandon 5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10
+    """
+    run = shared(context)
+    run.output.one(run.client.call("POST", f"/jobs/{job}/abandon"))
 
 
 @job.command("cancel")

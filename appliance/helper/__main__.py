@@ -23,10 +23,10 @@ from appliance.helper.exports import CheckedExports
 from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
-from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
 
@@ -47,12 +47,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
     parser.add_argument(
         "--master-key", type=Path, metavar="FILE", help="what they are sealed with (made in the directory unless told)"
-    )
-    parser.add_argument(
-        "--under-way",
-        type=Path,
-        metavar="DIRECTORY",
-        help="where changes are written down before they begin, for the next helper",
     )
     parser.add_argument(
         "--logs", type=Path, metavar="DIRECTORY", help="where the log is kept in files too (in memory unless told)"
@@ -121,8 +115,6 @@ def main() -> int:
         return 69
     if options.settle_mounts:
         return 0 if places.settle(engine, policy.mount_directories) else 1
-    if options.under_way:
-        LATE.keep_in(options.under_way)
 
     def system() -> frozenset[str]:
         return frozenset() if options.simulator else pools_of_the_system()
@@ -130,10 +122,13 @@ def main() -> int:
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
+    copies: ConfigurationCopies = PoolCopies(engine, policy.mount_directories[0])
+    if options.simulator:
+        copies = FolderCopies(options.simulator.with_suffix(".copies"))
     listener = _listener(options.socket)
     server = Server(
         engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
-        log=log,
+        copies=copies, log=log,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -21,7 +21,9 @@ from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.pool_locks import PoolLocks, pools_of
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.keys import Keys
@@ -52,9 +54,10 @@ class Server:
         target_user: int | None = None,
         keys: Keys | None = None,
         exports: Exports | None = None,
+        copies: ConfigurationCopies | None = None,
         log: Log | None = None,
     ) -> None:
-        self._keys, self._exports, self._log_lines = keys, exports, log
+        self._keys, self._exports, self._copies, self._log_lines = keys, exports, copies, log
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools)
         self._engine = engine
         self._listener = listener
@@ -67,6 +70,7 @@ class Server:
         self._working = 0
         self._stopping = False
         self._changes = 0
+        self._locks = PoolLocks()
 
     def serve(self) -> None:
         """Until `stop`."""
@@ -161,7 +165,7 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
-    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports:
+    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | ConfigurationCopies:
         if operation.name in OF_KEYS:
             if self._keys is None:
                 raise Refused("this helper keeps no keys: it has no directory for them")
@@ -170,6 +174,10 @@ class Server:
             if self._exports is None:
                 raise Refused("this helper has no NFS server: no folder of exports (--exports)")
             return self._exports
+        if operation.name in OF_COPIES:
+            if self._copies is None:
+                raise Refused("this helper stores no copies of the configuration")
+            return self._copies
         return self._engine
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
@@ -179,6 +187,12 @@ class Server:
         if not operation.changes:
             shown = self._policy.shown(method(**arguments))
             return self._mounts.marked(shown) if operation.name == "pools" and isinstance(shown, list) else shown
+        with self._locks.held(pools_of(arguments), operation.name):
+            return self._change(operation, method, arguments, process, user)
+
+    def _change(
+        self, operation: Operation, method: Callable[..., Any], arguments: Mapping[str, Any], process: int, user: int
+    ) -> Any:
         allowed = self._mounts.before(self._engine, operation.name, arguments)
         with self._audited(operation, arguments, process, user):
             self._mounts.clear(self._engine, operation.name, arguments)
@@ -216,7 +230,7 @@ class Server:
 
 def auditable(name: str, value: Any) -> Any:
     """As it may be written down: no keys, and not without end."""
-    if name == "key":
+    if name in {"content", "key"}:
         return "(not shown)"
     if name == "encryption" and value is not None:
         return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}

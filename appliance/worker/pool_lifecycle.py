@@ -15,9 +15,17 @@ from appliance.worker.context import Context
 from appliance.worker.pool_operations import PoolPlan, PoolResult, find_pool, subject_of
 from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind
+from appliance.zfs import configuration_copies
 from appliance.zfs.model import Redundancy, Role, VdevSpec
 
-OWN = (domain.FOLDER, domain.TRASH, domain.ENCRYPTED, f"{domain.ENCRYPTED}/{domain.TRASH}", reservations.DATASET)
+OWN = (
+    domain.FOLDER,
+    domain.TRASH,
+    domain.ENCRYPTED,
+    f"{domain.ENCRYPTED}/{domain.TRASH}",
+    reservations.DATASET,
+    configuration_copies.DATASET,
+)
 """File systems of a pool that the appliance makes itself."""
 
 

@@ -91,6 +91,8 @@ class Service:
             "export_key": self._export_key,
             "confirm_key": self._confirm_key,
             "keep_key": self._keep_key,
+            "recovery": lambda _: context.recovery.status(),
+            "recover": self._recover,
         }
 
     @property
@@ -102,6 +104,7 @@ class Service:
 
     def start(self) -> None:
         """Jobs that were under way go on; all is reconciled."""
+        self.context.recovery.start()
         self.executor.start()
         self.rounds.start()
         self.picture.start()
@@ -114,6 +117,7 @@ class Service:
         self.rounds.join()
         self.watch.stop()
         self.picture.stop()
+        self.context.recovery.stop()
 
     # --- answers
 
@@ -344,6 +348,11 @@ class Service:
         self.rounds.ask()
         return {}
 
+    def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.context.recovery.decide(asked["pool"], asked["recovery_key"], asked["caller"])
+        self.rounds.ask()
+        return self.context.recovery.status()
+
     # --- by the clock
 
     def _capacity(self) -> None:
@@ -351,6 +360,8 @@ class Service:
         pool_operations.tell_capacity(self.context)
 
     def _schedules(self) -> None:
+        if not self.context.recovery.allows_jobs:
+            return
         with self.context.store.reading() as session:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:
