@@ -21,7 +21,7 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs
+from appliance.domain import capacity, exports, identity, jobs, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import Seal
@@ -88,7 +88,7 @@ class Context:
         nfs = self.configuration.nfs
         self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
-        self._reading = PoolReading(engine, ("zvaai:job", "zvaai:schedule"))
+        self._reading = PoolReading(engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         copies = (
             engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
         )
