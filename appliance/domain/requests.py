@@ -335,5 +335,14 @@ class CloneFile(Request, frozen=True, kw_only=True):
     fast: bool = False
 
 
+class RestoreVm(Request, frozen=True, kw_only=True):
+    """From a snapshot of NFS datastore `id`: the VM's folder, by its path in the snapshot, to folder `name` beside it."""
+
+    id: str
+    snapshot: str
+    folder: str
+    name: str
+
+
 class CreateBundle(Request, frozen=True, kw_only=True):
     """A support bundle."""

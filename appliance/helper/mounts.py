@@ -21,7 +21,7 @@ from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
-from appliance.zfs.mountinfo import stack
+from appliance.zfs.mountinfo import stack, topmost
 
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
@@ -150,6 +150,14 @@ class Mounts:
         self._directories = tuple(directories)
         self._system, self._pools = system, pools
         self._target_user = target_user
+
+    def place(self, filesystem: Filesystem) -> str:
+        """Where files of it may be read and written: it is what is seen at its mountpoint, which is ours. Raises Refused."""
+        place = filesystem.mountpoint or ""
+        if not is_allowed(place, self._directories) or topmost(place) != filesystem.name:
+            raise Refused(f"{filesystem.name} is not mounted below {' or '.join(self._directories)}")
+        its_own(filesystem)
+        return place
 
     def marked(self, pools: Iterable[Pool]) -> list[Pool]:
         """The same, with those marked that are not changed."""

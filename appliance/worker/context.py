@@ -33,6 +33,7 @@ from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
 from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
 
@@ -61,6 +62,8 @@ class Context:
     """Where the target keeps the persistent reservations of a pool's LUNs."""
     keys: Keys = field(init=False)
     """Of encrypted datasets: the helper's, or our own where there is none."""
+    folders: Folders = field(init=False)
+    """Of snapshots of NFS datastores: the helper's, or our own where there is none."""
     files: FileControl = field(init=False)
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
@@ -98,6 +101,8 @@ class Context:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
+        own = SnapshotFolders(engine, lambda filesystem: self.path(filesystem))
+        self.folders = engine if isinstance(engine, Folders) else own
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:

@@ -31,6 +31,7 @@ from appliance.worker import (
     pool_operations,
     readiness,
     thick,
+    vm_operations,
 )
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -78,6 +79,7 @@ class Service:
             "volumes": self._volumes,
             "filesystems": self._filesystems,
             "space": self._space,
+            "snapshot_folder": lambda asked: vm_operations.listed(context, asked),
             "files": lambda asked: file_operations.listed(context, asked),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
