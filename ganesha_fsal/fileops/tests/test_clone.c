@@ -2,12 +2,14 @@
 /* Clones with a kernel that shares, refuses and copies as the test says. Two file systems stand for two datasets of a pool. */
 #include "changes.h"
 #include "clone.h"
+#include "dataset_internal.h"
 #include "sharing_proof.h"
 
 #include "scratch.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 
 #define SIZE (UINT64_C(70) << 20) /* more than a step */
 
@@ -16,6 +18,9 @@ static struct {
     unsigned int calls;  /* that shared, or copied */
     unsigned int proven; /* so many calls across file systems share, the later ones copy */
     bool changes;        /* the source, after each call */
+    uint64_t available;  /* bytes of the pool; 0: as the file system says */
+    uint64_t most_unsynced;
+    unsigned int waits; /* for transaction groups, after steps */
 } kernel;
 
 static struct fileops_dataset *dataset, *other;
@@ -54,7 +59,8 @@ int __wrap_ioctl(int file, unsigned long request, void *argument)
     }
     assert_int_equal(fstat((int)range->src_fd, &status), 0);
     assert_true(range->src_offset + range->src_length <= (uint64_t)status.st_size);
-    copy((int)range->src_fd, (off_t)range->src_offset, file, (off_t)range->dest_offset, range->src_length);
+    if (kernel.available == 0) /* otherwise the source is sparse */
+        copy((int)range->src_fd, (off_t)range->src_offset, file, (off_t)range->dest_offset, range->src_length);
     after_a_call((int)range->src_fd);
     return 0;
 }
@@ -76,6 +82,24 @@ bool __wrap_sharing_proof_after(const struct sharing_proof *proof, uint64_t byte
     (void)proof;
     (void)bytes;
     return kernel.calls <= kernel.proven;
+}
+
+int __real_fstatvfs64(int file, struct statvfs *status);
+int __wrap_fstatvfs64(int file, struct statvfs *status);
+int __wrap_fstatvfs64(int file, struct statvfs *status)
+{
+    static uint64_t synced;
+    const int result = __real_fstatvfs64(file, status);
+    if (kernel.available == 0)
+        return result;
+    const uint64_t now = atomic_load(&dataset->synced_of_clones), unsynced = atomic_load(&dataset->shared_by_clones) - now;
+    kernel.waits += now != synced;
+    synced = now;
+    if (unsynced > kernel.most_unsynced)
+        kernel.most_unsynced = unsynced;
+    status->f_frsize = 1;
+    status->f_bavail = kernel.available;
+    return result;
 }
 
 static int begin(void **state)
@@ -344,6 +368,24 @@ static void the_folder_of_clones_is_ours_alone(void **state)
     close(request.directory);
 }
 
+/* A transaction group takes clones of three quarters of what is available, and a step. */
+static void clones_wait_for_a_group_in_time_and_seldom(void **state)
+{
+    struct fileops_clone_result result;
+    const int source = open(in_scratch("sparse"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct fileops_clone_request request = by_name(source, "clone");
+
+    (void)state;
+    assert_int_equal(ftruncate(source, 1024 * MIB), 0);
+    kernel.available = 512 * MIB;
+    assert_int_equal(fileops_clone(&request, &result), 0);
+    assert_int_equal(result.cloned, 1024 * MIB);
+    assert_true(kernel.most_unsynced > 384 * MIB && kernel.most_unsynced <= (384 + 64) * MIB);
+    assert_int_equal(kernel.waits, 2);
+    close(request.directory);
+    close(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_source_that_changes_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_file_without_data_becomes_the_source, begin, end),
         cmocka_unit_test_setup_teardown(nothing_remains_of_a_cancelled_clone, begin, end),
+        cmocka_unit_test_setup_teardown(clones_wait_for_a_group_in_time_and_seldom, begin, end),
         cmocka_unit_test_setup_teardown(a_copy_is_never_called_a_clone, begin, end),
         cmocka_unit_test_setup_teardown(the_folder_of_clones_is_ours_alone, begin, end),
     };

@@ -10,6 +10,7 @@
 #include <sys/dbuf.h>
 #include <sys/dmu_objset.h>
 #include <sys/dnode.h>
+#include <sys/dsl_crypt.h>
 #include <sys/dsl_dataset.h>
 #include <sys/rrwlock.h>
 #include <sys/spa.h>
