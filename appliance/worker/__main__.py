@@ -21,7 +21,7 @@ from appliance.domain.secrets import Seal
 from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
 from appliance.worker import simulated
-from appliance.worker.context import Context
+from appliance.worker.assembly import assemble
 from appliance.worker.exports import ExportsByHelper
 from appliance.worker.nfs_serving import MOUNTS
 from appliance.worker.server import WorkerServer
@@ -77,7 +77,7 @@ def main() -> int:
         engine, device = engine_of(configuration)
         storage = configuration.storage
         folders = storage.simulator_directory if storage.engine != "helper" else None
-        context = Context(
+        context = assemble(
             configuration=configuration,
             store=Store(configuration.database),
             engine=engine,

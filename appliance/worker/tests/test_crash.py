@@ -21,7 +21,7 @@ from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs, requests
 from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal
-from appliance.worker.context import Context
+from appliance.worker.assembly import assemble
 from appliance.worker.executor import Executor
 from appliance.zfs.model import VdevSpec
 from appliance.zfs.simulator import Simulator
@@ -92,7 +92,7 @@ class World:
         """A new one, which takes up what was under way."""
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         seal = Seal(self.configuration.secrets_key)
-        context = Context(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        context = assemble(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
         executor = Executor(context)
         executor.start()
         return executor

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def timed(what: str, act: Callable[[], Any]) -> float:
 def test_a_pool_that_hangs_delays_no_other(client: Client, freezing: FreezingPool) -> None:
     stuck = client.create("stuck", freezing.name)
     store = client.create("first", POOL)
-    seconds = [timed("request to served LUN", lambda name=name: client.create(name, POOL)) for name in ("second", "third")]
+    seconds = [timed("request to served LUN", partial(client.create, name, POOL)) for name in ("second", "third")]
     assert min(seconds) < SERVED_SECONDS, seconds
     with freezing.frozen():
         waiting = client.begin("/snapshots", {"name": "waits", "datastores": [stuck]})
