@@ -93,6 +93,7 @@ class World:
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         seal = Seal(self.configuration.secrets_key)
         context = assemble(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        context.recovery.check(context.look())  # as the first round of a worker does; no job begins before
         executor = Executor(context)
         executor.start()
         return executor
