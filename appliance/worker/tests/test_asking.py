@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from appliance.api.operation import Services
 from appliance.domain.errors import UnavailableError
 from appliance.testing import GIB, Appliance
-from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import OutOfSpace
 
 Call = Callable[[dict[str, Any]], Any]
@@ -44,8 +42,8 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
 
 
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    services: Services = appliance.application.extensions["zvaai"]
-    services.worker = WorkerClient(appliance.configuration.worker_socket, timeout_s=0.5)
+    assert appliance.direct is not None
+    appliance.direct.timeout_s = 0.5
     appliance.service.context.look()
     looked = appliance.service.context.look
 
@@ -68,7 +66,7 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         assert answer.status_code == 503
         assert late.wait(60)
     assert jobs_of(appliance, "datastore.create") == []
-    services.worker = WorkerClient(appliance.configuration.worker_socket)
+    appliance.direct.timeout_s = 60
     appliance.datastore("first")
 
 
