@@ -35,7 +35,7 @@ from appliance.domain.access import Role
 from appliance.domain.secrets import Seal
 from appliance.gateway.application import create
 from appliance.gateway.forward import Worker as Carrier
-from appliance.worker.context import Context
+from appliance.worker.assembly import assemble
 from appliance.worker.server import WorkerServer, feed, services_of
 from appliance.worker.service import Service
 from appliance.zfs.model import Redundancy, VdevSpec
@@ -70,7 +70,7 @@ class Appliance:
         """
         self.service.stop()
         old = self.service.context
-        new = Context(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
+        new = assemble(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
         for name in ("device", "path", "mounts", "on_files", "folder", "files"):
             setattr(new, name, getattr(old, name))
         self.service = Service(new)
@@ -221,7 +221,7 @@ def running(
     store = Store(configuration.database)
     control = target or TargetSimulator()
     nfs = exports or GaneshaSimulator()
-    context = Context(configuration, store, simulator, control, nfs, Seal(configuration.secrets_key))
+    context = assemble(configuration, store, simulator, control, nfs, Seal(configuration.secrets_key))
     if volumes is not None:
         from appliance.worker.simulated import devices, folders, paths  # noqa: PLC0415
 

@@ -26,6 +26,7 @@ from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
 from appliance.worker import simulated
+from appliance.worker.assembly import assemble
 from appliance.worker.context import Context
 from appliance.worker.exports import ExportsByHelper
 from appliance.worker.nfs_serving import MOUNTS
@@ -93,7 +94,7 @@ def main() -> int:
         storage = configuration.storage
         folders = storage.simulator_directory if storage.engine != "helper" else None
         seal = Seal(configuration.secrets_key)
-        context = Context(
+        context = assemble(
             configuration=configuration,
             store=Store(configuration.database),
             engine=engine,

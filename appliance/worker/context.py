@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,6 +18,7 @@ from appliance.config import Configuration
 from appliance.database.models import Export
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl, NfsClient
+from appliance.dataplane.reconcile import Outcome
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
@@ -28,19 +29,51 @@ from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.pool_reading import PoolReading
-from appliance.worker.reconciling import Reconciling
-from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
-from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
 
 
+class Reconciler(Protocol):
+    """Makes target and NFS server serve what they should: Reconciling."""
+
+    lock: threading.Lock
+    at: float
+    problem: str | None
+    serving: set[str]
+
+    def reconcile(self, cause: str, kind: str | None = None) -> Outcome:
+        """Raises UnavailableError."""
+
+
+class ConfigurationRecovery(Protocol):
+    """Compares the database with the copies of the configuration on pools: Recovery."""
+
+    @property
+    def allows_jobs(self) -> bool:
+        """Not in recovery mode, nor before the first comparison."""
+
+    def check(self, inventory: Inventory) -> None:
+        """Raises RecoveryModeError."""
+
+    def start(self) -> None:
+        """Begins to write copies."""
+
+    def stop(self) -> None:
+        """Ends that."""
+
+    def status(self) -> dict[str, Any]:
+        """For the API."""
+
+    def decide(self, pool: str | None, recovery_key: str | None, caller: str) -> None:
+        """Ends recovery mode."""
+
+
 @dataclass
 class Context:
-    """Of one worker."""
+    """Of one worker. worker.assembly makes it, with what depends on it."""
 
     configuration: Configuration
     store: Store
@@ -66,9 +99,9 @@ class Context:
     """Of snapshots of NFS datastores: the helper's, or our own where there is none."""
     files: FileControl = field(init=False)
     """Of NFS datastores, as the NFS server has them."""
-    reconciling: Reconciling = field(init=False)
+    reconciling: Reconciler = field(init=False)
     """What makes target and NFS server serve what they should."""
-    recovery: Recovery = field(init=False)
+    recovery: ConfigurationRecovery = field(init=False)
     """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
@@ -90,12 +123,7 @@ class Context:
         engine = self.engine
         nfs = self.configuration.nfs
         self.settling = Settling(self.store)
-        self.reconciling = Reconciling(self)
         self._reading = PoolReading(engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
-        copies = (
-            engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
-        )
-        self.recovery = Recovery(self, copies)
         self.files = VaaiNas(nfs.statistics)
         if nfs.simulated:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)

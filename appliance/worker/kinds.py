@@ -53,10 +53,13 @@ class VolumeLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
     thick: bool
     refreservation: int
 
-    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> None:
-        """Creates it with these user properties."""
+    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> int:
+        """Creates it with these user properties; its GUID. Raises ZfsError."""
         properties = {"compression": self.compression, "sync": self.sync, **_threading(), **own}
-        context.engine.create_volume(dataset, self.size, volblocksize=self.block_size, thick=self.thick, properties=properties)
+        made = context.engine.create_volume(
+            dataset, self.size, volblocksize=self.block_size, thick=self.thick, properties=properties
+        )
+        return made.guid
 
     def clone_properties(self, path: str) -> dict[str, str]:
         """A clone inherits nothing from its origin."""
@@ -74,9 +77,9 @@ class FilesystemLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kin
     thick: bool
     refreservation: int
 
-    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> None:
-        """Creates it with these user properties, mounted at `path`."""
-        context.engine.create_filesystem(dataset, properties={**self.clone_properties(path), **own})
+    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> int:
+        """Creates it with these user properties, mounted at `path`; its GUID. Raises ZfsError."""
+        return context.engine.create_filesystem(dataset, properties={**self.clone_properties(path), **own}).guid
 
     def clone_properties(self, path: str) -> dict[str, str]:
         """A clone inherits nothing from its origin."""

@@ -113,17 +113,18 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
             ensure_encryption_root(context, dataset.rsplit("/", 1)[0], plan.key)
         else:
             ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not own_dataset(context, dataset, uuid):
-            numbers = plan.shown.numbers(thick=plan.layout.thick)
-            own = identity_properties(plan.name, uuid, plan.soft_threshold, numbers)
-            try:
-                plan.layout.make(context, dataset, mount_path(context, plan.name, uuid), own)
-            except zfs.OutOfSpace as error:
-                raise thick.made_refused(context, "create", plan.name, dataset, plan.layout.refreservation) from error
+        own = identity_properties(plan.name, uuid, plan.soft_threshold, plan.shown.numbers(thick=plan.layout.thick))
+        guid = None
+        try:
+            guid = plan.layout.make(context, dataset, mount_path(context, plan.name, uuid), own)
+        except zfs.DatasetExists:
+            own_dataset(context, dataset, uuid)  # made before a crash, or it raises
+        except zfs.OutOfSpace as error:
+            raise thick.made_refused(context, "create", plan.name, dataset, plan.layout.refreservation) from error
         advance("giving it its identity", 50)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
-        complete(context, dataset)
+        complete(context, dataset, guid)
         advance("serving it", 70)
         return serve(context, uuid, self.kind)
 

@@ -20,7 +20,7 @@ from appliance.domain.requests import VdevRequest
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Health, Pool, Redundancy, Role, Vdev, VdevSpec
+from appliance.zfs.model import Health, ImportablePool, Pool, Redundancy, Role, Vdev, VdevSpec
 
 
 def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
@@ -327,11 +327,12 @@ class ChangeDevice(Operation[requests.ChangeDevice, DevicePlan]):
 
 
 class ImportPlan(PoolPlan, frozen=True, kw_only=True):
-    """By GUID; `pool` is its name once it is imported."""
+    """`requested`: its name or GUID. `guid` is noted once the job has found it; `pool` is its name once it is imported."""
 
-    guid: str
+    requested: str
     new_name: str | None
     force: bool
+    guid: str | None = None
 
 
 class ImportPool(Operation[requests.ImportPool, ImportPlan]):
@@ -340,46 +341,42 @@ class ImportPool(Operation[requests.ImportPool, ImportPlan]):
     kind = "pool.import"
 
     def plan(self, context: Context, request: requests.ImportPool) -> ImportPlan:
-        """It has to be on the machine's devices, whole, exported or forced, and its name free."""
-        found = [pool for pool in context.engine.importable() if request.pool in (pool.name, str(pool.guid))]
-        if not found:
-            raise NotFoundError("pool that can be imported", request.pool)
-        if len(found) > 1:
-            raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
-        pool, name = found[0], request.new_name or found[0].name
-        if any(one.name == name for one in context.engine.pools()):
+        """The job scans the devices, which can take minutes."""
+        name = request.new_name or request.pool
+        if any(one.name == name for one in context.look(60).pools):
             raise zfs.PoolExists(name)
-        if pool.health not in (Health.ONLINE, Health.DEGRADED):
-            raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
-        if pool.last_host is not None and not request.force:
-            raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
         return ImportPlan(
             subject=subject_of(name),
             pools=(name,),
             pool=name,
-            guid=str(pool.guid),
+            requested=request.pool,
             new_name=request.new_name,
             force=request.force,
         )
 
     def run(self, context: Context, plan: ImportPlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; one that is imported already is well if it is the same."""
+        """Finds it, then one call; one that is imported already is well if it is the same."""
+        advance("scanning the devices", 5)
+        guid = plan.guid or str(_importable(context, plan).guid)
+        with context.store.session() as session:
+            jobs.note(session, job_id, guid=guid)
         advance("importing it", 10)
-        if plan.guid not in {str(pool.guid) for pool in context.engine.pools()}:
-            context.engine.import_pool(plan.guid, new_name=plan.new_name, force=plan.force)
-        outside = _keep_unmounted(context, plan)
+        imported = {str(pool.guid): pool.name for pool in context.engine.pools()}
+        if guid not in imported:
+            imported[guid] = context.engine.import_pool(guid, new_name=plan.new_name, force=plan.force).name
+        outside = _keep_unmounted(context, imported[guid], guid)
         advance("serving its datastores", 70)
-        return PoolResult(pool=plan.pool, problems=problems_serving(context, self.kind), not_mounted=outside)
+        return PoolResult(pool=imported[guid], problems=problems_serving(context, self.kind), not_mounted=outside)
 
 
-def _keep_unmounted(context: Context, plan: ImportPlan) -> list[str]:
+def _keep_unmounted(context: Context, pool: str, guid: str) -> list[str]:
     """File systems that have a mountpoint outside the appliance's folder: with canmount=noauto no boot mounts them.
 
     The helper sets it at the import; here it is set again, for an import after which a process was killed.
     """
     found = [
         one
-        for one in context.engine.filesystems(plan.pool)
+        for one in context.engine.filesystems(pool)
         if one.mountpoint is not None
         and str(PurePath(one.mountpoint).parent) != context.mounts
         and one.properties["canmount"].value != "off"
@@ -389,11 +386,28 @@ def _keep_unmounted(context: Context, plan: ImportPlan) -> list[str]:
             context.engine.set_properties(one.name, {"canmount": "noauto"})
     if found:
         names = ", ".join(f"{one.name} ({one.mountpoint})" for one in found[:10])
-        text = f"Pool {plan.pool} was imported. These file systems are not mounted, now or at the next boot: {names}"
+        text = f"Pool {pool} was imported. These file systems are not mounted, now or at the next boot: {names}"
         remedy = "To mount one of them, run: zfs set canmount=on NAME"
         with context.store.session() as session:
-            note(session, Finding(f"{pool_health.AREA}-import:{plan.guid}:{time.time():.0f}", "info", plan.pool, text, remedy))
+            note(session, Finding(f"{pool_health.AREA}-import:{guid}:{time.time():.0f}", "info", pool, text, remedy))
     return [one.name for one in found]
+
+
+def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
+    """The pool on the machine's devices: whole, exported or forced, and its name free. Raises DomainError, ZfsError."""
+    found = [pool for pool in context.engine.importable() if plan.requested in (pool.name, str(pool.guid))]
+    if not found:
+        raise NotFoundError("pool that can be imported", plan.requested)
+    if len(found) > 1:
+        raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
+    pool, name = found[0], plan.new_name or found[0].name
+    if any(one.name == name for one in context.engine.pools()):
+        raise zfs.PoolExists(name)
+    if pool.health not in (Health.ONLINE, Health.DEGRADED):
+        raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
+    if pool.last_host is not None and not plan.force:
+        raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
+    return pool
 
 
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):

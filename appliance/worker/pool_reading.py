@@ -13,7 +13,7 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDataset, NoSuchPool, PoolUnavailable
 from appliance.zfs.model import Filesystem, Health, Pool, Snapshot, Volume
 
-SHORTEST_LIMIT = 3.0
+SHORTEST_LIMIT = 2.0
 """Seconds."""
 _TIMES = 4
 """A pool hangs when it takes so many times as long as it took last, and as the others take now."""

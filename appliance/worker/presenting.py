@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from appliance.domain import datastores as domain
 from appliance.domain import exports, identity, jobs
 from appliance.domain.datastores import Datastore, Inventory
+from appliance.worker.context import Context
 from appliance.zfs.errors import ZfsError
-
-if TYPE_CHECKING:
-    from appliance.worker.context import Context
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,6 +23,7 @@ from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
+from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, store_numbers
 from appliance.worker.rounds import EVENT, PERIODIC
@@ -31,9 +31,6 @@ from appliance.worker.wanted import becoming_thick
 from appliance.worker.wanted import wanted as wanted_of
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
-
-if TYPE_CHECKING:
-    from appliance.worker.context import Context
 
 _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
 _log = logging.getLogger(__name__)
@@ -156,7 +153,7 @@ class Reconciling:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self._context.engine,
-                inventory.pools,
+                inventory,
                 stores,
                 self._given,
                 self._context.folder,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -21,12 +21,10 @@ from appliance.domain.errors import ConflictError, DomainError, InvalidError, No
 from appliance.domain.pool_health import unlisted
 from appliance.domain.recovery import Found
 from appliance.domain.secrets import SealedError
+from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.errors import ZfsError
-
-if TYPE_CHECKING:
-    from appliance.worker.context import Context
 
 READ_SECONDS = 10.0
 """For all pools together, at the start; what is read later is compared then."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from appliance.dataplane.reconcile import Failure
-from appliance.domain.datastores import Datastore
+from appliance.domain.datastores import Datastore, Inventory
 from appliance.worker.nfs_serving import covered
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
@@ -24,12 +24,13 @@ def mountpoint(pool: Pool) -> str:
     return f"/srv/zvaai/.reservations-{pool.guid}"
 
 
-def ensure(engine: ZfsEngine, pool: Pool, *, first: bool) -> None:
-    """It is there, mounted in its place. `first` asks the helper once to give it to the target's user. Raises ZfsError."""
+def ensure(engine: ZfsEngine, pool: Pool, found: Filesystem | None, *, first: bool) -> None:
+    """It is there, mounted in its place. `found`: as last scanned. `first` asks the helper once to give it to the target's user.
+
+    Raises ZfsError.
+    """
     name, where = f"{pool.name}/{DATASET}", mountpoint(pool)
-    try:
-        found = engine.filesystem(name)
-    except zfs.NoSuchDataset:
+    if found is None:
         found = _create(engine, name, where)
         first = False
     if found.mountpoint != where:  # the pool was split, or received
@@ -44,7 +45,7 @@ def ensure(engine: ZfsEngine, pool: Pool, *, first: bool) -> None:
 
 def folders(
     engine: ZfsEngine,
-    pools: Sequence[Pool],
+    inventory: Inventory,
     stores: Sequence[Datastore],
     given: set[int],
     folder: Callable[[Pool], str],
@@ -52,23 +53,24 @@ def folders(
 ) -> tuple[dict[str, str], list[Failure]]:
     """Of the pools with datastores to be served, where they are; and why one is not there.
 
-    `given` are pools that this was asked for before. Raises EngineUnavailable, Timeout.
+    `given` are pools that this was asked for before. Raises EngineUnavailable.
     """
     found: dict[str, str] = {}
     failures: list[Failure] = []
     needed = {store.pool for store in stores if store.state == "active" and store.lun is not None}
-    for pool in pools:
+    there = {one.name: one for one in inventory.filesystems if one.name.partition("/")[2] == DATASET}
+    for pool in inventory.pools:
         if pool.name not in needed:
             continue
         problem: str | None
         try:
-            ensure(engine, pool, first=pool.guid not in given)
-            given.add(pool.guid)
             name = f"{pool.name}/{DATASET}"
+            ensure(engine, pool, there.get(name), first=pool.guid not in given)
+            given.add(pool.guid)
             if covered(topmost, mountpoint(pool), name):
                 engine.mount(name)  # by the helper, which unmounts copies that are mounted over it
             problem = covered(topmost, mountpoint(pool), name)
-        except (zfs.EngineUnavailable, zfs.Timeout):
+        except zfs.EngineUnavailable:
             raise
         except zfs.ZfsError as error:
             problem = str(error)

@@ -117,6 +117,8 @@ def unreserved(context: Context, store: Datastore, force: bool) -> None:
 
 def ensure_folder(context: Context, name: str) -> None:
     """The file system that datastores lie below; itself it holds nothing."""
+    if context.look(60).dataset(name) is not None:
+        return
     with contextlib.suppress(zfs.DatasetExists):
         context.engine.create_filesystem(name, properties={"canmount": "off", "mountpoint": "none"})
 
@@ -248,9 +250,10 @@ def identity_properties(name: str, uuid: str, soft_threshold: int | None, number
     return properties
 
 
-def complete(context: Context, dataset: str) -> None:
-    """From now on its identity counts."""
-    context.engine.set_properties(dataset, {identity.GUID: context.engine.properties(dataset)["guid"].value})
+def complete(context: Context, dataset: str, guid: int | None = None) -> None:
+    """From now on its identity counts. `guid`: its own, where that is known."""
+    found = str(guid) if guid is not None else context.engine.properties(dataset)["guid"].value
+    context.engine.set_properties(dataset, {identity.GUID: found})
 
 
 def choose_lun(context: Context, asked: int | None, wanted: int | None = None) -> int:

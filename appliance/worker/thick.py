@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 
@@ -21,13 +21,11 @@ from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.requests import ChangeDatastore
 from appliance.domain.thick import with_slack
+from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Filesystem, Pool, Property, Volume
 from appliance.zfs.properties import thick_refreservation
-
-if TYPE_CHECKING:
-    from appliance.worker.context import Context
 
 LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
 """For target and NFS server to count shared blocks: what was written just now has to be on disk."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,10 +18,8 @@ from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import SealedError
 from appliance.worker import copies
+from appliance.worker.context import Context
 from appliance.zfs.model import KeyStatus
-
-if TYPE_CHECKING:
-    from appliance.worker.context import Context
 
 
 def wanted(

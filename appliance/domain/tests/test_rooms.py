@@ -3,7 +3,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import appliance
@@ -53,6 +53,30 @@ def test_imports_run_one_way() -> None:
                 if not any(name == one or name.startswith(f"{one}.") for one in may):
                     wrong.append(f"{file.relative_to(ROOT)}: {name}")
     assert wrong == []
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Imports for types only count, too: what needs a circle to be typed can't be read alone."""
+    files = {f"{file.relative_to(ROOT).with_suffix('')}".replace("/", "."): file for file in ROOT.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): file for name, file in files.items() if "tests" not in file.parts}
+    graph = {name: _modules(file, files) - {name} for name, file in files.items()}
+    while free := {name for name, needs in graph.items() if not needs & graph.keys()}:
+        graph = {name: needs for name, needs in graph.items() if name not in free}
+    needed = set().union(*graph.values()) if graph else set()
+    assert sorted(needed & graph.keys()) == []
+
+
+def _modules(file: Path, files: Mapping[str, Path]) -> set[str]:
+    """Modules that a file imports: of `from package import module` the module."""
+    found: set[str] = set()
+    for name in imported(file):
+        found |= {name} & files.keys()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("appliance."):
+            package = node.module.removeprefix("appliance.")
+            if modules := {f"{package}.{alias.name}" for alias in node.names} & files.keys():
+                found = found - {package} | modules
+    return found
 
 
 def test_the_http_process_opens_no_database_and_no_key() -> None:

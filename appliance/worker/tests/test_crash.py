@@ -21,7 +21,7 @@ from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs, requests
 from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal
-from appliance.worker.context import Context
+from appliance.worker.assembly import assemble
 from appliance.worker.executor import Executor
 from appliance.zfs.model import VdevSpec
 from appliance.zfs.simulator import Simulator
@@ -92,8 +92,8 @@ class World:
         """A new one, which takes up what was under way."""
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         seal = Seal(self.configuration.secrets_key)
-        context = Context(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
-        context.recovery._compared.set()  # as after the first reconciliation: no pool has a copy of the configuration
+        context = assemble(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        context.recovery.check(context.look())  # as the first round of a worker does; no job begins before
         executor = Executor(context)
         executor.start()
         return executor

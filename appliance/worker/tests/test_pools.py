@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools by the API: made, extended, mended, exported and imported under another appliance."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.testing import GIB, Appliance, running
 from appliance.worker.pool_operations import is_device
+from appliance.zfs.model import ImportablePool
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 
@@ -143,18 +145,33 @@ def test_as_many_devices_go_offline_as_the_layout_bears(redundancy: str, spared:
     assert absent.status_code == 404
 
 
-def test_an_import_that_would_fail_is_refused_when_it_is_asked_for(appliance: Appliance) -> None:
+def test_an_import_scans_in_its_job_and_says_why_it_fails(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     disks = free_disks(appliance)[:2]
     appliance.job("POST", "/pools", {"name": "other", "vdevs": [{"devices": disks}]})
     appliance.job("POST", "/pools/other/export")
     appliance.simulator.used_elsewhere("other", "server2")
-    told = refused(appliance, "/pools/import", {"pool": "other"})
-    assert told["blocking"] == ["server2"] and told["can_force"] is True and "server2" in told["detail"]
+
+    def failed(**body: object) -> str:
+        return str(appliance.job("POST", "/pools/import", {"pool": "other", **body}, "failed")["problem"]["text"])
+
+    assert "server2" in failed() and "absent" in failed(pool="absent")
     assert refused(appliance, "/pools/import", {"pool": "other", "new_name": "tank"})["blocking"] == ["tank"]
     appliance.simulator.pull_disk(disks[0])
-    assert refused(appliance, "/pools/import", {"pool": "other", "force": True})["can_force"] is False
+    assert "devices are missing" in failed(force=True)
     appliance.simulator.return_disk(disks[0])
-    appliance.job("POST", "/pools/import", {"pool": "other", "force": True})
+    scanned, may_end, real = threading.Event(), threading.Event(), appliance.simulator.importable
+
+    def importable() -> list[ImportablePool]:
+        scanned.set()
+        may_end.wait(60)
+        return real()
+
+    monkeypatch.setattr(appliance.simulator, "importable", importable)
+    answer = appliance.request("POST", "/pools/import", {"pool": "other", "force": True})
+    assert answer.status_code == 202 and answer.json is not None and scanned.wait(60)
+    appliance.datastore("another")  # the scan of the devices delays no job of another pool
+    may_end.set()
+    assert appliance.ended(answer.json["id"])["state"] == "succeeded"
 
 
 def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Appliance) -> None:
