@@ -19,6 +19,7 @@ from appliance.api.schemas.configuration import (
     RestoreAsked,
     RestoreTold,
 )
+from appliance.api.sessions import confirm_password
 from appliance.domain import backup, restore, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.datastores import NFS, VMFS, kinds_shown
@@ -54,6 +55,7 @@ class _OnlyToldError(Exception):
 )
 def back_up(call: Call, body: BackupAsked) -> BaseModel:
     """Users without tokens, hosts and groups, how datastores are shown, schedules, webhooks, settings; secrets are sealed."""
+    confirm_password(call, body.password, "password")
     with call.services.store.reading() as session:
         content, secrets = backup.collect(session, call.services.seal)
     return BackupTold.model_validate(backup.write(content, secrets, body.passphrase, __version__))

@@ -18,6 +18,7 @@ from appliance.api.schemas.datastores import (
     FilesystemPage,
     GrowAsked,
     KeyAsked,
+    KeyExportCreate,
     KeyPage,
     KeySecret,
     KeyTold,
@@ -26,6 +27,7 @@ from appliance.api.schemas.datastores import (
     VolumePage,
 )
 from appliance.api.schemas.journal import JobTold
+from appliance.api.sessions import confirm_password
 from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
@@ -210,9 +212,12 @@ def list_keys(call: Call, query: ListQuery) -> BaseModel:
     return KeyPage.model_validate(page(call.services.worker.call("keys"), query, lambda key: str(key["pool"])))
 
 
-@resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export", answer=KeySecret)
-def export_key(call: Call, pool: str) -> BaseModel:
-    """Tells the key, until it is confirmed: to be kept where the pool's disks and this server are not."""
+@resource.operation(
+    "POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export", body=KeyExportCreate, answer=KeySecret
+)
+def export_key(call: Call, pool: str, body: KeyExportCreate) -> BaseModel:
+    """Returns the key, until it is confirmed. Keep it where the pool's disks and this server are not."""
+    confirm_password(call, body.password, "password")
     return KeySecret(pool=pool, secret=call.services.worker.call("export_key", pool=pool))
 
 

@@ -25,7 +25,8 @@ resource = Resource("events")
 STREAMS = 8
 LONGEST_S = 3600
 _LOOK_S = 0.25
-_COMMENT_S = 15
+_COMMENT_S = 25
+"""Longer than nginx needs to find that a browser is gone (packaging/nginx)."""
 _free = threading.BoundedSemaphore(STREAMS)
 
 

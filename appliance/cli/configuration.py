@@ -18,9 +18,14 @@ configuration = noun("Backup and restore of the configuration.")
 
 @configuration.command("backup")
 def back_up(context: typer.Context, file: Path) -> None:
-    """Writes it into a file that is not there yet. The passphrase for its secrets is asked for, or read from standard input."""
+    """Write a new file. Prompts for your password, then for a new passphrase that seals the secrets in the file.
+
+    Both are read from standard input, a line each, if it is no terminal. Example: zvaai configuration backup site.json
+    """
     run = shared(context)
-    told = run.client.call("POST", "/configuration/backup", {"passphrase": ask_secret("Passphrase", twice=True)})
+    password = ask_secret("Your password")
+    body = {"password": password, "passphrase": ask_secret("Passphrase", twice=True)}
+    told = run.client.call("POST", "/configuration/backup", body)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         json.dump(told, written, indent=1)
         written.flush()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, group_ids, noun, shared
+from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, ask_secret, group_ids, noun, shared
 
 pool = noun("Pools.")
 datastore = noun("Datastores: VMFS on LUNs, and NFS.")
@@ -508,9 +508,12 @@ def list_keys(context: typer.Context) -> None:
 
 @key.command("export")
 def export_key(context: typer.Context, pool: str) -> None:
-    """Tells the key of a pool. Keep it where neither the disks nor this server are, and then confirm it: it is not told again."""
+    """Print the key of a pool, after your password. Keep it where neither the disks nor this server are, then confirm it.
+
+    The password is prompted for, or read from standard input. Example: zvaai key export tank
+    """
     run = shared(context)
-    print(run.client.call("POST", f"/encryption-keys/{pool}/export")["secret"])
+    print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
 
 
 def _asked_key() -> str:

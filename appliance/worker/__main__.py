@@ -108,6 +108,7 @@ def main() -> int:
             folder=simulated.folders(folders),
             seal=seal,
         )
+        _prepare(context)
         service = Service(context)
         server = WorkerServer(configuration.worker_socket, service, user_of(configuration.http.user))
         sender = Sender(context.store, seal, configuration.webhooks.trusted_networks)
@@ -115,7 +116,6 @@ def main() -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
         threading.Thread(target=server.serve_forever, name="socket", daemon=True).start()
-        _prepare(context)
         service.start()
         sender.start()
         _log.info("ready at %s, with %d resources of the API", configuration.worker_socket, len(RESOURCES))

@@ -177,9 +177,11 @@ class Appliance:
 
     def wait_until_ready(self, stop: StopSignal) -> None:
         """Returns once the API answers and the worker can be asked. Raises DemoError, Stopped."""
-        asked = self._runtime / "worker.sock"
+        sockets = [self._runtime / name for name in ("worker.sock", "http.sock")]
         what = f"the appliance (logs: {self._options.state})"
-        wait_until(lambda: asked.exists() and self._listens(), self._processes.processes, what, READY_SECONDS, stop)
+        wait_until(
+            lambda: all(one.exists() for one in sockets) and self._listens(), self._processes.processes, what, READY_SECONDS, stop
+        )
 
     def _listens(self) -> bool:
         try:

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
+import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, openSession, PASSWORD } from "./harness.js";
 
 let browser;
 let page;
@@ -108,7 +108,8 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await page.reload();
   await page.getByRole("button", { name: "Export key" }).click();
   await dialog().getByText("Have a safe place ready").waitFor();
-  await survive(page, "pools KeyFacts", dialog().getByRole("button", { name: "Show the key" }));
+  await dialog().getByLabel("Your password").fill(PASSWORD);
+  await survive(page, "pools ExportKey", dialog().getByRole("button", { name: "Show the key" }));
   await dialog().getByRole("button", { name: "Show the key" }).click();
   const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
   await look(page, "pool-key");

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, logIn, look, openBrowser, openPage, servedCertificate, URL_ } from "./harness.js";
+import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, servedCertificate, URL_ } from "./harness.js";
 
 const PASSPHRASE = "a passphrase of some length";
 let browser;
@@ -82,6 +82,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByText("The two passphrases differ.").waitFor();
   assert.ok(await make.isDisabled());
   await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(PASSPHRASE);
+  await dialog().getByLabel("Your password").fill(PASSWORD);
   await survive(page, "system BackUp", make);
   const downloading = page.waitForEvent("download");
   await make.click();

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model
+from appliance.api.types import Answer, Model, Password
 
 Passphrase = Annotated[str, Field(min_length=12, max_length=256)]
 
@@ -16,6 +16,8 @@ class BackupAsked(Model):
     """What the secrets in it are sealed with: nobody can restore it without."""
 
     passphrase: Passphrase
+    password: Password
+    """The caller's own."""
 
 
 class SealedTold(Answer):

@@ -8,7 +8,20 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, Identifier, Lun, Model, Percent, Time, Versioned
+from appliance.api.types import (
+    Answer,
+    Bytes,
+    BytesAsked,
+    DatastoreName,
+    Guid,
+    Identifier,
+    Lun,
+    Model,
+    Password,
+    Percent,
+    Time,
+    Versioned,
+)
 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 
@@ -303,6 +316,13 @@ class KeySecret(Answer):
 
     pool: str
     secret: str
+
+
+class KeyExportCreate(Model):
+    """Shows that it is the user who exports the key, and not a program that has the session or the token."""
+
+    password: Password
+    """The caller's own."""
 
 
 class KeyAsked(Model):

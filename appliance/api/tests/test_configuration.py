@@ -52,7 +52,7 @@ def made(appliance: Appliance) -> str:
 
 
 def back_up(appliance: Appliance) -> dict[str, Any]:
-    answer = appliance.request("POST", "/configuration/backup", {"passphrase": PASSPHRASE})
+    answer = appliance.request("POST", "/configuration/backup", {"passphrase": PASSPHRASE, "password": PASSWORD})
     assert answer.status_code == 200 and answer.json is not None, answer.text
     return dict(answer.json)
 

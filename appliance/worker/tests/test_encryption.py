@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain.access import Role
-from appliance.testing import GIB, Appliance
+from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.model import KeyStatus
 
@@ -84,7 +84,7 @@ def test_an_nfs_datastore_too(appliance: Appliance) -> None:
 
 def test_without_its_key_it_is_not_served_and_that_is_told(appliance: Appliance) -> None:
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
-    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+    secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert secret is not None and secret["pool"] == "tank"
     kept = appliance.configuration.state_directory / "keys"
     (file,) = kept.glob("*.key")
@@ -113,7 +113,7 @@ def test_readiness_fails_until_somebody_has_the_key(appliance: Appliance) -> Non
     appliance.datastore("secret", encrypted=True)
     assert check()["result"] == "failed" and "never exported" in check()["evidence"]
     assert check()["remedy"].startswith("zvaai key export tank") and check()["subject"] == "tank"
-    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+    secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert secret is not None and check()["result"] == "failed" and "nobody has confirmed" in check()["evidence"]
     appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
     assert check()["result"] == "ok"
@@ -133,11 +133,15 @@ def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) 
 def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(appliance: Appliance) -> None:
     appliance.datastore("secret", encrypted=True)
     for role in (Role.VIEWER, Role.OPERATOR):
-        assert appliance.request("POST", "/encryption-keys/tank/export", role=role.label).status_code == 403
-    secret = appliance.request("POST", "/encryption-keys/tank/export").json
+        assert (
+            appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}, role=role.label).status_code == 403
+        )
+    secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert secret is not None and len(bytes.fromhex(secret["secret"])) == 32
+    for wrong_password in ({}, {"password": "not this one, no"}):
+        assert appliance.request("POST", "/encryption-keys/tank/export", wrong_password).status_code == 422
     # Whose answer was lost asks again, until somebody has shown that he has it.
-    again = appliance.request("POST", "/encryption-keys/tank/export").json
+    again = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert again == secret and key(appliance)["exported_at"] is not None and key(appliance)["confirmed_at"] is None
     wrong = appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": "00" * 32})
     assert wrong.status_code == 422 and key(appliance)["confirmed_at"] is None
@@ -146,7 +150,7 @@ def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(applia
         assert appliance.request("POST", "/encryption-keys/tank/confirm", body, role=role.label).status_code == 403
     confirmed = appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
     assert confirmed.status_code == 200 and key(appliance)["confirmed_at"] is not None
-    again = appliance.request("POST", "/encryption-keys/tank/export")
+    again = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD})
     assert again.status_code == 409 and "confirmed" in again.text
     # Who did is in the audit, the key in no file, answer or log of ours.
     entries = [entry for entry in appliance.get("/audit")["items"] if entry["action"] == "key.export"]
@@ -155,7 +159,7 @@ def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(applia
     for file in (file for file in directory.rglob("*") if file.is_file()):
         content = file.read_bytes()
         assert secret["secret"].encode() not in content and bytes.fromhex(secret["secret"]) not in content, file
-    assert appliance.request("POST", "/encryption-keys/absent/export").status_code == 404
+    assert appliance.request("POST", "/encryption-keys/absent/export", {"password": PASSWORD}).status_code == 404
     root = appliance.simulator.filesystem(ROOT)
     assert root.encryption is not None and root.encryption.key_status == KeyStatus.AVAILABLE
     appliance.simulator.unload_key(ROOT)

@@ -17,7 +17,7 @@ from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.addresses import Address
 from appliance.domain.exports import IDLE_SECONDS
-from appliance.testing import GIB, Appliance
+from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.zfs.errors import DatasetBusy, OutOfSpace
 from appliance.zfs.model import Property, Source
 
@@ -456,7 +456,7 @@ def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.M
     appliance.nfs_datastore("second", host_groups=[group])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [first]})
     host = appliance.get("/hosts")["items"][0]["id"]
-    document = appliance.request("POST", "/configuration/backup", {"passphrase": "long enough for it"}).json
+    document = appliance.request("POST", "/configuration/backup", {"passphrase": "long enough for it", "password": PASSWORD}).json
     restore = {"backup": json.dumps(document), "passphrase": "long enough for it", "dry_run": False}
 
     def no_target(*_: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.domain import backup, exports, jobs
 from appliance.domain import datastores as domain
-from appliance.testing import GIB, Appliance
+from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker.tests.test_nfs_datastores import told
 
 IQN = "iqn.1998-01.com.vmware:esx1"
@@ -33,7 +33,7 @@ def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance, mo
     monkeypatch.setattr(backup, "_SCRYPT_N", 1 << 4)
     store, mounted = appliance.datastore("first", lun=7), appliance.nfs_datastore("mounted")
     passphrase = "long enough for it"
-    document = appliance.request("POST", "/configuration/backup", {"passphrase": passphrase}).json
+    document = appliance.request("POST", "/configuration/backup", {"passphrase": passphrase, "password": PASSWORD}).json
     appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
     assert stored(appliance, store) == "8"
     appliance.simulator.set_properties(told(appliance, mounted)["dataset"], {"zvaai:share": "/elsewhere", "zvaai:export": "77"})

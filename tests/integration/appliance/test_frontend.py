@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nginx, by the configuration that is installed, in front of the real API. No worker runs.
+"""nginx, by the configuration that is installed, in front of the real HTTP process and worker.
 
 Its clients say little, nothing, or too much at once. Some limits are shorter here.
 """
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -40,7 +41,7 @@ PAGE, SCRIPT = b"<!doctype html>the page", b"export {};" * 100
 
 
 class Door(Frontend):
-    """nginx, the API behind it, and clients."""
+    """nginx, the HTTP process and the worker behind it, and clients."""
 
     def __init__(self, directory: Path, port: int, change: Callable[[str], str]) -> None:
         site = directory / "site"
@@ -59,14 +60,28 @@ class Door(Frontend):
             f"""
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
-            http = {{ socket = "{directory}/http.sock", threads = {THREADS}, certificate = "{self.certificate}" }}
+            [http]
+            socket = "{directory}/http.sock"
+            threads = {THREADS}
+            certificate = "{self.certificate}"
+            logs = "{directory}/logs"
+            [storage]
+            engine = "simulator"
+            simulator_directory = "{directory}/volumes"
+            [target]
+            simulated = true
+            [nfs]
+            simulated = true
             """
         )
         environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
         with self.api_log.open("wb") as log:
-            self.api = subprocess.Popen([sys.executable, "-m", "appliance.api"], stdout=log, stderr=log, env=environment)
+            options: dict[str, Any] = {"stdout": log, "stderr": log, "env": environment}
+            self.worker = subprocess.Popen([sys.executable, "-m", "appliance.worker"], **options)
+            self.api = subprocess.Popen([sys.executable, "-m", "appliance.gateway"], **options)
         self.start()
         wait_for(lambda: self.healthy("127.0.0.1"), "the API responds")
+        wait_for((directory / "state/setup-code").exists, "the worker has its one-time code")
 
     def connect(self, address: str = "127.0.0.1") -> socket.socket:
         """From one of the addresses of this machine."""
@@ -115,14 +130,16 @@ def opened(directory: Path, port: int, change: Callable[[str], str] = lambda tex
     try:
         yield door
         assert door.stop() == 0
-        door.api.send_signal(signal.SIGTERM)
-        assert door.api.wait(timeout=60) == 0
+        for process in (door.api, door.worker):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=120) == 0
         assert "Traceback" not in door.api_log.read_text(), door.api_log.read_text()
         assert "[emerg]" not in door.log.read_text() and "[alert]" not in door.log.read_text(), door.log.read_text()
     finally:
-        if door.api.poll() is None:
-            door.api.kill()
-            door.api.wait()
+        for process in (door.api, door.worker):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -380,9 +397,9 @@ def test_a_new_certificate_drops_no_connection(door: Door) -> None:
         wait_for(presented, "the new certificate is presented")
         idle.sendall(begun[-6:] + b"   }")
         assert idle.recv(12) == b"HTTP/1.1 401"
-        stream.settimeout(30)
+        stream.settimeout(60)
         seen = b""
-        while b": here" not in seen:  # the comment that comes every 15 s
+        while b": here" not in seen:  # the comment that comes every 25 s
             part = stream.recv(65536)
             assert part, "the stream has ended"
             seen += part

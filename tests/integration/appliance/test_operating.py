@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client import parser
 from support import cdb
-from support.appliance import PORT, Appliance, running_appliance
+from support.appliance import PASSWORD, PORT, Appliance, running_appliance
 from support.programs import wait_for
 from support.raw_initiator import Session
 from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
@@ -139,15 +139,15 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
     """By the command: a host that was taken away sees its LUN again after the restore."""
     file = tmp_path / "site.json"
     lun = int(appliance.json("datastore", "show", "first")["lun"])
-    appliance.cli("configuration", "backup", str(file), text="a long passphrase\n")
+    appliance.cli("configuration", "backup", str(file), text=f"{PASSWORD}\na long passphrase\n")
     assert file.stat().st_mode & 0o077 == 0
     appliance.cli("host", "delete", "esx")
     appliance.cli("group", "create", "newer")
-    told = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
+    told = appliance.cli("configuration", "restore", str(file), "--dry-run", text=f"{PASSWORD}\na long passphrase\n")
     assert "host esx: added" in told and "host group newer: removed" in told and "nothing was changed" in told
     assert not appliance.json("host", "list")
     assert appliance.run("configuration", "restore", str(file), text="another passphrase\n").returncode == 7
-    appliance.cli("configuration", "restore", str(file), text="a long passphrase\n")
+    appliance.cli("configuration", "restore", str(file), text=f"{PASSWORD}\na long passphrase\n")
 
     def sees() -> list[str]:
         lists = appliance.target.call("access.list", {"target": appliance.iqn})["luns"]

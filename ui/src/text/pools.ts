@@ -176,6 +176,7 @@ export const pools = {
     action: "Export key",
     title: (pool: string) => `Export the key of ${pool}?`,
     lead: "Have a safe place ready that is not on this server and not on its disks. That you had the key is in the audit. It is told until somebody confirms to have it, and then never again.",
+    password: "Your password",
     submit: "Show the key",
     done: "The key was shown",
     told: (pool: string) => `The key of ${pool}`,

@@ -34,6 +34,7 @@ export const system = {
     backUpTitle: "Back up the configuration",
     backUpLead: "Secrets in the file are sealed with the passphrase. Without it nobody restores them.",
     backUpSubmit: "Make the file",
+    password: "Your password",
     passphrase: "Passphrase",
     passphraseHelp: "12 to 256 characters",
     repeat: "Repeat the passphrase",

@@ -99,10 +99,10 @@ export const system: readonly Form[] = [
     ...SYSTEM,
     form: "system BackUp",
     open: ["Back up"],
-    fill: { Passphrase: PASSWORD, "Repeat the passphrase": PASSWORD },
+    fill: { Passphrase: PASSWORD, "Repeat the passphrase": PASSWORD, "Your password": PASSWORD },
     send: ["Make the file"],
-    sends: ["POST", "/configuration/backup", { passphrase: PASSWORD }],
-    marks: { passphrase: "Passphrase" },
+    sends: ["POST", "/configuration/backup", { passphrase: PASSWORD, password: PASSWORD }],
+    marks: { passphrase: "Passphrase", password: "Your password" },
     done: "The backup was made",
   },
   {

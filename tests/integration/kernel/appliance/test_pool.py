@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import cdb
-from support.appliance import GIB, Appliance, running_appliance, running_helper
+from support.appliance import GIB, PASSWORD, Appliance, running_appliance, running_helper
 from support.programs import IN_GUEST, ProgramFailed, run, wait_for
 from support.raw_initiator import CHECK_CONDITION, GOOD, Session
 from support.zfs import destroy_pool
@@ -213,7 +213,7 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
         luns = appliance.luns()
         receive_a_copy(appliance, store["dataset"], luns)
         before, content = identity(appliance, 5), read_pieces(appliance, 5)
-        secret = appliance.cli("key", "export", POOL).strip()
+        secret = appliance.cli("key", "export", POOL, text=f"{PASSWORD}\n").strip()
         encrypted = appliance.json("datastore", "show", "secret")["lun"]
         wait_for(lambda: not appliance.json("host", "sessions"), "the host is logged out", SECONDS)
         appliance.cli("pool", "export", POOL, "--wait")

@@ -73,18 +73,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
         </div>
       </May>
       {chosen === "export" && (
-        <ChangeDialog
-          title={words.exportKey.title(found.pool)}
-          lead={words.exportKey.lead}
-          submit={words.exportKey.submit}
-          done={words.exportKey.done}
-          danger
-          changes={CHANGES}
-          onClose={onClose}
-          onDone={(answer: KeySecret) => setSecret(answer.secret)}
-          asked={() => null}
-          ask={(_asked, headers) => api.POST("/api/v1/encryption-keys/{pool}/export", { params: path, headers })}
-        />
+        <ExportKey found={found} onClose={onClose} onDone={(answer: KeySecret) => setSecret(answer.secret)} />
       )}
       {chosen === "confirm" && (
         <EnterKey
@@ -104,6 +93,47 @@ function KeyFacts({ found }: { readonly found: Key }) {
       )}
       {secret !== null && <ToldKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
     </Panel>
+  );
+}
+
+interface ExportProps {
+  readonly found: Key;
+  readonly onClose: () => void;
+  readonly onDone: (answer: KeySecret) => void;
+}
+
+function ExportKey({ found, onClose, onDone }: ExportProps) {
+  const [password, setPassword] = useState("");
+  return (
+    <ChangeDialog
+      title={words.exportKey.title(found.pool)}
+      lead={words.exportKey.lead}
+      submit={words.exportKey.submit}
+      done={words.exportKey.done}
+      danger
+      changes={CHANGES}
+      ready={password !== ""}
+      knownFields={["password"]}
+      onClose={onClose}
+      onDone={onDone}
+      asked={() => ({ password })}
+      ask={(body, headers) =>
+        api.POST("/api/v1/encryption-keys/{pool}/export", { params: { path: { pool: found.pool } }, body, headers })
+      }
+    >
+      {(problem) => (
+        <TextField
+          id="export-password"
+          label={words.exportKey.password}
+          type="password"
+          autoComplete="current-password"
+          value={password}
+          onChange={setPassword}
+          problem={problem?.fields.get("password")}
+          required
+        />
+      )}
+    </ChangeDialog>
   );
 }
 

@@ -71,14 +71,15 @@ function Passphrase(props: PassphraseProps) {
 function BackUp({ onClose }: { readonly onClose: () => void }) {
   const [passphrase, setPassphrase] = useState("");
   const [repeated, setRepeated] = useState("");
+  const [password, setPassword] = useState("");
   return (
     <ChangeDialog
       title={words.backUpTitle}
       lead={words.backUpLead}
       submit={words.backUpSubmit}
-      ready={passphrase.length >= SHORTEST && repeated === passphrase}
-      knownFields={["passphrase"]}
-      asked={() => ({ passphrase })}
+      ready={password !== "" && passphrase.length >= SHORTEST && repeated === passphrase}
+      knownFields={["passphrase", "password"]}
+      asked={() => ({ passphrase, password })}
       ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
       changes={["audit"]}
       done={words.made}
@@ -96,6 +97,16 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
             value={repeated}
             onChange={setRepeated}
             problem={repeated !== "" && repeated !== passphrase ? words.repeatWrong : undefined}
+            required
+          />
+          <TextField
+            id="backup-password"
+            label={words.password}
+            type="password"
+            autoComplete="current-password"
+            value={password}
+            onChange={setPassword}
+            problem={problem?.fields.get("password")}
             required
           />
         </>
