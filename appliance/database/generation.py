@@ -19,7 +19,7 @@ TABLES = (
 """What an admin configures. Sessions, tokens, jobs, alerts and the audit are no configuration."""
 SETTINGS = ("iscsi",)
 """Those of the table `settings` that an admin configures."""
-_STATE = {"hosts": {"chap_applied"}, "schedules": {"last_at"}}
+_STATE = {"hosts": {"chap_applied"}, "schedules": {"last_at", "attempted_at"}}
 """Columns that the appliance itself updates."""
 _COUNT = "UPDATE installation SET generation = generation + 1"
 

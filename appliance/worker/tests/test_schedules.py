@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from appliance.domain.errors import ConflictError
 from appliance.testing import Appliance
@@ -119,8 +120,8 @@ def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appl
     for _ in range(4):
         appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
         clock.due()
-    (text,) = overdue(appliance)
-    assert "often" in text and "two intervals" in text and first in text and second in text
+    (alert,) = overdue(appliance)
+    assert "often" in alert and "two intervals" in alert and first in alert and second in alert
     clock.due()
     clock.due(1)
     assert overdue(appliance) == []
@@ -203,3 +204,17 @@ def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> 
     assert appliance.get("/pools/tank")["scan"]["function"] == "scrub" and overdue(appliance) == []
     for wrong in ({"pool": "absent"}, {"pool": None}, {"every_minutes": 60}, {"datastores": [appliance.datastore("first")]}):
         assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code in (404, 422), wrong
+
+
+def test_a_run_is_no_change_of_the_configuration(appliance: Appliance, clock: Clock) -> None:
+    """Each change is copied to each pool: not with each snapshot."""
+    clock.schedule(appliance.datastore("first"))
+
+    def generation() -> int:
+        with appliance.store.reading() as session:
+            return int(session.execute(text("SELECT generation FROM installation")).scalar_one())
+
+    before = generation()
+    clock.due()
+    clock.due()
+    assert generation() == before

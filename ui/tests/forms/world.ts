@@ -31,11 +31,13 @@ export const session: Told.Session = { user: "1", name: "admin", role: "admin", 
 const device = (path: string): Told.Vdev => ({
   ...{ name: path, guid: `guid of ${path}`, kind: "disk", role: "data", health: "ONLINE", path, vdevs: [] },
   ...{ size: bytes(4096n), allocated: bytes(1n), read_errors: 0, write_errors: 0, checksum_errors: 0, note: "" },
+  ...{ trim: "", trim_progress: 0 },
 });
 export const pool: Told.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
   ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), fragmentation: 1, scan: null },
   ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, warning_percent: 80, critical_percent: 90 },
+  ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],
 };
 const disks: Told.Disk[] = DISKS.map((path, index) => ({
@@ -61,7 +63,7 @@ const gone: Told.Datastore = {
 };
 const snapshots: Told.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ datastore: ID.vmfs, name, full_name: `tank/zvaai/vmfs1@${name}`, guid: `2${index}`, created_at: AT },
-  ...{ used: "0", referenced: "0", holds: index, clones: [] },
+  ...{ used: "0", referenced: "0", holds: index, clones: [], protected_until: null },
 }));
 const hold: Told.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
 const file: Told.VmdkFile = {
@@ -76,7 +78,8 @@ const host: Told.Host = {
 };
 const schedule: Told.Schedule = {
   ...{ etag: '"schedule"', id: ID.schedule, name: "hourly", datastores: [ID.vmfs], every_minutes: 60, keep: 48 },
-  ...{ enabled: true, last_at: null, created_at: AT },
+  ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
+  ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
 };
 const user: Told.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, created_at: AT };
 export const token: Told.ApiToken = {
