@@ -19,7 +19,6 @@ from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.secrets import Seal
-from appliance.domain.webhooks import seal_urls
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
 from appliance.worker.client import WorkerClient
@@ -49,9 +48,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """The application; in the process that serves, after the fork: gunicorn starts another when it was killed."""
         services = services_of(self._configuration)
         forget_unfinished(services.store)
-        with services.store.session() as session:
-            seal_urls(session, services.seal)
-        trusted = self._configuration.webhooks.trusted_networks
+        trusted = self._configuration.alerts.trusted_networks
         Sender(services.store, services.seal, trusted, self._configuration.sender_lock).start()
         return create(services)
 

@@ -25,19 +25,19 @@ from appliance.api import (
     journal,
     metrics,
     pools,
+    receivers,
     schedules,
     sessions,
     snapshots,
     support,
     users,
-    webhooks,
 )
 from appliance.api.operation import DECLARATIONS, Services
 from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
 from appliance.api.schemas.common import Problem
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, webhooks, configuration,
+    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, receivers, configuration,
     events, metrics, support,
 )  # fmt: skip
 LONGEST_BODY = 1 << 20

@@ -52,7 +52,7 @@ _LONGEST_AUDITED = 4096
 _TELLING = {200, 201, 401}
 """What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
 SECRET_FIELDS = {"password", "passphrase", "secret", "code", "current", "new", "chap", "url"}
-""""url" of a webhook: it may have a token in it."""
+""""url" of a receiver: it may have a token in it."""
 
 
 class PreconditionError(DomainError):

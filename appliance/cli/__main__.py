@@ -13,9 +13,8 @@ from typing import Annotated
 import typer
 
 from appliance.cli import appliance_commands as whole
-from appliance.cli import configuration, files, hosts, storage, support
+from appliance.cli import configuration, files, hosts, receivers, storage, support
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
-from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
 from appliance.cli.shared import Shared
@@ -25,7 +24,7 @@ for name, noun in (
     ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", storage.schedule),
     ("file", files.file), ("key", storage.key),
     ("host", hosts.host), ("group", hosts.group), ("job", whole.job), ("alert", whole.alert), ("audit", whole.audit),
-    ("user", whole.user), ("token", whole.token), ("webhook", receivers.webhook), ("configuration", configuration.configuration),
+    ("user", whole.user), ("token", whole.token), ("receiver", receivers.receiver), ("configuration", configuration.configuration),
     ("support", support.support),
 ):  # fmt: skip
     application.add_typer(noun, name=name)

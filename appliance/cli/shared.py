@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import INVALID, Client, CommandError
+from appliance.cli.client import INVALID, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
 
 
@@ -60,6 +61,34 @@ def ask_secret(prompt: str, twice: bool = False) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice))
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Before something is destroyed. Raises CommandError where nobody can answer, Abort for "no"."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} Repeat the command with --yes to confirm.", USAGE)
+    typer.confirm(question, abort=True)
+
+
+EXAMPLES: dict[str, list[str]] = {}
+"""By module and name of the function: what `example` was given."""
+
+
+def example[Function: Callable[..., Any]](*lines: str) -> Callable[[Function], Function]:
+    """Adds examples to the help of a command. A test parses each of them."""
+
+    def add(function: Function) -> Function:
+        EXAMPLES[f"{function.__module__}.{function.__name__}"] = list(lines)
+        shown = "\n\n".join(f"  {line}" for line in lines)
+        function.__doc__ = f"{function.__doc__}\n\nExample:\n\n{shown}"
+        return function
+
+    return add
 
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

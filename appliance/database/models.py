@@ -206,10 +206,14 @@ class Alert(Base):
     __table_args__ = (Index("ix_alerts_key_cleared_at", "key", "cleared_at"),)
 
 
-class Webhook(Base):
-    """A receiver of alerts of a severity and above. `secret` is sealed; `certificate` (PEM) says who signs its certificate."""
+class Receiver(Base):
+    """Gets alerts of a severity and above: webhook, e-mail or syslog by the scheme of `url`.
 
-    __tablename__ = "webhooks"
+    `url` and `secret` are sealed: the latter signs for webhooks, or is the password of a mail server. `certificate` (PEM) is that of
+    who signs the receiver's. `sender`, `recipients` and `user` are of e-mail.
+    """
+
+    __tablename__ = "receivers"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     url: Mapped[str]
@@ -217,15 +221,18 @@ class Webhook(Base):
     severity: Mapped[str]
     certificate: Mapped[str | None]
     enabled: Mapped[bool]
+    sender: Mapped[str] = mapped_column(default="")
+    recipients: Mapped[list[str]]
+    user: Mapped[str | None]
     created_at: Mapped[float]
 
 
-class WebhookDelivery(Base):
+class Delivery(Base):
     """Something a receiver is told. `body` is sent as it is, `event` with it in each try; `status` is HTTP's, of the last try."""
 
-    __tablename__ = "webhook_deliveries"
+    __tablename__ = "deliveries"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    receiver_id: Mapped[str] = mapped_column(ForeignKey("receivers.id", ondelete="CASCADE"), index=True)
     event: Mapped[str]
     kind: Mapped[str]
     body: Mapped[str]

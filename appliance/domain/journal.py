@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
-from appliance.domain.webhooks import announce
+from appliance.domain.receivers import announce
 
 EVENTS_KEPT = 10_000
 AUDIT_KEPT = 50_000

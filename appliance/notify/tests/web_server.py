@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver of webhooks: a real HTTP server, with TLS or without, that answers as a test says."""
+"""A receiver of receivers: a real HTTP server, with TLS or without, that answers as a test says."""
 
 from __future__ import annotations
 

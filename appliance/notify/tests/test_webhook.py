@@ -16,8 +16,8 @@ import pytest
 
 from appliance.domain.webhooks import new_secret
 from appliance.notify import delivery
-from appliance.notify.delivery import deliver, may_go_to
-from appliance.notify.tests.receiver import receiver
+from appliance.notify.tests.web_server import receiver
+from appliance.notify.webhook import deliver, may_go_to
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
