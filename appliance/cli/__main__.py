@@ -24,7 +24,8 @@ for name, noun in (
     ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", storage.schedule),
     ("file", files.file), ("key", storage.key),
     ("host", hosts.host), ("group", hosts.group), ("job", whole.job), ("alert", whole.alert), ("audit", whole.audit),
-    ("user", whole.user), ("token", whole.token), ("receiver", receivers.receiver), ("configuration", configuration.configuration),
+    ("user", whole.user), ("token", whole.token), ("receiver", receivers.receiver),
+    ("configuration", configuration.configuration),
     ("support", support.support),
 ):  # fmt: skip
     application.add_typer(noun, name=name)

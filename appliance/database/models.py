@@ -209,8 +209,8 @@ class Alert(Base):
 class Receiver(Base):
     """Gets alerts of a severity and above: webhook, e-mail or syslog by the scheme of `url`.
 
-    `url` and `secret` are sealed: the latter signs for webhooks, or is the password of a mail server. `certificate` (PEM) is that of
-    who signs the receiver's. `sender`, `recipients` and `user` are of e-mail.
+    `url` and `secret` are sealed: the latter signs for webhooks, or is the password of a mail server. `certificate` (PEM) is the
+    authority's that signs the receiver's. `sender`, `recipients` and `user` are of e-mail.
     """
 
     __tablename__ = "receivers"

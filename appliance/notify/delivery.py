@@ -28,21 +28,24 @@ class Destination:
 def deliver(to: Destination, event: str, kind: str, body: str, trusted: Sequence[Network] = ()) -> Outcome:
     """Never raises for what the receiver or the network does."""
     try:
-        how = kind_of(to.url)
-        if how == WEBHOOK:
-            return webhook.post(to.url, to.secret, event, body, certificate=to.certificate, trusted=trusted)
-        message = read(event, kind, body)
-        if how == EMAIL:
-            return mail.send(
-                to.url, to.secret, message, sender=to.sender, recipients=to.recipients, user=to.user,
-                certificate=to.certificate, trusted=trusted,
-            )  # fmt: skip
-        return syslog.send(to.url, message, certificate=to.certificate, trusted=trusted)
-    except NotAllowedError as error:
-        return Outcome(None, str(error))
+        return _try(to, event, kind, body, trusted)
     except TimeoutError:
-        return Outcome(None, f"no answer within {connection.TOTAL_S:.0f} s")
+        problem = f"no answer within {connection.TOTAL_S:.0f} s"
     except ConnectionRefusedError:
-        return Outcome(None, "the connection was refused: nothing listens at this address and port")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return Outcome(None, (str(error) or type(error).__name__)[:500])
+        problem = "the connection was refused: nothing listens at this address and port"
+    except (OSError, http.client.HTTPException, ValueError, NotAllowedError) as error:
+        problem = str(error) or type(error).__name__
+    return Outcome(None, problem[:500])
+
+
+def _try(to: Destination, event: str, kind: str, body: str, trusted: Sequence[Network]) -> Outcome:
+    how = kind_of(to.url)
+    if how == WEBHOOK:
+        return webhook.post(to.url, to.secret, event, body, certificate=to.certificate, trusted=trusted)
+    message = read(event, kind, body)
+    if how == EMAIL:
+        return mail.send(
+            to.url, to.secret, message, sender=to.sender, recipients=to.recipients, user=to.user,
+            certificate=to.certificate, trusted=trusted,
+        )  # fmt: skip
+    return syslog.send(to.url, message, certificate=to.certificate, trusted=trusted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""E-mail by SMTP (RFC 5321) to a mail server that an admin named: `smtps` encrypts at once (RFC 8314), `smtp` by STARTTLS (RFC 3207).
+"""E-mail by SMTP (RFC 5321): `smtps` encrypts at once (RFC 8314), `smtp` by STARTTLS (RFC 3207).
 
 Without STARTTLS nothing is sent, but to trusted networks. The event identifies the message: a mail server that got it twice shows
 the same Message-ID.

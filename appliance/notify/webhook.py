@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One POST to a webhook, signed as Standard Webhooks have it. No redirect is followed; only the status of the answer is retained."""
+"""One POST to a webhook, signed by Standard Webhooks. No redirect is followed; of the answer only the status is retained."""
 
 from __future__ import annotations
 

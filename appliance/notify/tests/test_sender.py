@@ -201,7 +201,7 @@ def test_secrets_are_told_once(appliance: Appliance, there: Receiver) -> None:
     assert again is not None and again["secret"] != made["secret"]
     appliance.request("POST", f"/receivers/{made['id']}/test")
     headers, body = there.received[-1]
-    from appliance.notify.receiver import sign  # noqa: PLC0415
+    from appliance.notify.webhook import sign  # noqa: PLC0415
 
     stamp = int(headers["webhook-timestamp"])
     assert headers["webhook-signature"] == sign(again["secret"], headers["webhook-id"], stamp, body)
@@ -227,18 +227,6 @@ def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) 
     assert told is not None and told["state"] == "delivered"
     held = database(appliance)
     assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
-
-
-def test_urls_of_before_are_sealed_at_the_start(appliance: Appliance, there: Receiver) -> None:
-    made, seal = hook(appliance, there), appliance.service.context.seal
-    with appliance.store.session() as session:
-        receivers.find(session, made["id"]).url = there.url
-    assert appliance.get(f"/receivers/{made['id']}")["url"] == there.url
-    with appliance.store.session() as session:
-        receivers.seal_urls(session, seal)
-    with appliance.store.reading() as session:
-        found = receivers.find(session, made["id"])
-        assert "t0ken" not in found.url and receivers.url_of(seal, found) == there.url
 
 
 def test_without_the_key_a_webhook_is_told_and_set_anew(appliance: Appliance, there: Receiver) -> None:
