@@ -235,7 +235,7 @@ def test_without_the_key_a_webhook_is_told_and_set_anew(appliance: Appliance, th
     with appliance.store.session() as session:
         found = receivers.find(session, made["id"])
         found.url, found.secret = other.seal(there.url), other.seal(made["secret"])
-    assert "anew" in appliance.get("/receivers")["items"][0]["url"]
+    assert "again" in appliance.get("/receivers")["items"][0]["url"]
     told = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert told is not None and told["state"] == "failed" and "not the key" in told["problem"]
     assert appliance.request("PATCH", f"/receivers/{made['id']}", {"url": there.url}).status_code == 200

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.webhooks import new_secret
-from appliance.notify import delivery
+from appliance.domain.receivers import new_secret
+from appliance.notify import connection
+from appliance.notify.connection import Outcome, may_go_to
+from appliance.notify.delivery import Destination
+from appliance.notify.delivery import deliver as deliver_to
 from appliance.notify.tests.web_server import receiver
-from appliance.notify.webhook import deliver, may_go_to
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
