@@ -25,6 +25,7 @@ from appliance.api import (
     journal,
     metrics,
     pools,
+    portals,
     receivers,
     schedules,
     sessions,
@@ -37,8 +38,8 @@ from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
 from appliance.api.schemas.common import Problem
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, receivers, configuration,
-    events, metrics, support,
+    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, portals, journal, receivers,
+    configuration, events, metrics, support,
 )  # fmt: skip
 LONGEST_BODY = 1 << 20
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
-from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
+from appliance.worker import file_operations, hold_operations, measures, pool_operations, portals, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
@@ -72,6 +72,10 @@ class Service:
             "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
+            "portals": lambda _: portals.listed(context),
+            "portal_create": lambda asked: portals.create(context, asked),
+            "portal_change": lambda asked: portals.change(context, asked),
+            "portal_delete": lambda asked: portals.delete(context, asked),
             "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
             "submit": self._submit,
             "reconcile": self._reconcile,

@@ -35,7 +35,7 @@ def state(appliance: Appliance) -> dict[str, Any]:
         tables = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in chosen}
     tables["tokens"] = [row[:-1] for row in tables["tokens"]]  # when it was used last
     simulator = msgspec.json.encode(appliance.simulator.machine)
-    return {**tables, "storage": simulator, "target": [appliance.target.targets(), appliance.target.host_groups()]}
+    return {**tables, "storage": simulator, "target": [appliance.target.targets(), appliance.target.host_groups(), appliance.target.portals()]}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def world(shared: Appliance) -> dict[str, str]:
     return {
         "datastore_id": store, "group_id": group, "host_id": shared.get("/hosts")["items"][0]["id"], "user_id": user,
         "schedule_id": schedule["id"], "token_id": token["id"], "job_id": shared.get("/jobs")["items"][0]["id"], "alert_id": "1",
-        "receiver_id": hook["id"],
+        "receiver_id": hook["id"], "portal": "0.0.0.0:3260",
     }  # fmt: skip
 
 

@@ -45,18 +45,21 @@ class MailServer:
     """An answer to DATA."""
 
     def authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
+        """By the one password."""
         right = isinstance(given, LoginPassword) and given.password == PASSWORD.encode()
         if right:
             self.users.append(given.login.decode())
         return AuthResult(success=right, handled=False)
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
+        """Knows all but nobody."""
         if address.startswith("nobody@"):
             return "550 5.1.1 there is no such user"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        """Keeps the mail."""
         if self.refuses is not None:
             return self.refuses
         self.mails.append(email.message_from_bytes(envelope.content))
