@@ -41,6 +41,7 @@ from appliance.domain.errors import (
     UnavailableError,
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
+from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal, SealedError, is_sealed
 from appliance.worker.client import WorkerClient
 
@@ -101,9 +102,9 @@ class Call:
         assert self.caller is not None
         return self.caller
 
-    def submit(self, kind: str, /, **parameters: Any) -> BaseModel:
+    def submit(self, job: Request) -> BaseModel:
         """A job, checked and queued."""
-        job_id = self.services.worker.submit(kind, self.who.name, self.key, parameters)
+        job_id = self.services.worker.submit(job, self.who.name, self.key)
         with self.services.store.reading() as session:
             return JobTold.model_validate(jobs.job(session, job_id))
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, schedules
+from appliance.domain import capacity, requests, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
@@ -23,7 +24,7 @@ from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, portals, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.executor import Executor
+from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
@@ -110,8 +111,8 @@ class Service:
     # --- answers
 
     def _submit(self, asked: dict[str, Any]) -> dict[str, Any]:
-        key, until = asked.get("key"), asked.get("until")
-        return {"job": self.executor.submit(asked["kind"], asked["parameters"], asked["actor"], key=key, until=until)}
+        request = request_of(asked["request"])
+        return {"job": self.executor.submit(request, asked["actor"], key=asked.get("key"), until=asked.get("until"))}
 
     def _status(self, _asked: dict[str, Any]) -> dict[str, Any]:
         context = self.context
@@ -159,7 +160,7 @@ class Service:
 
     def _pool_plan(self, asked: dict[str, Any]) -> list[str]:
         with as_domain_errors():
-            return pool_operations.dry_run(self.context, asked)
+            return pool_operations.dry_run(self.context, msgspec.convert(asked, requests.PlanPool))
 
     def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
@@ -367,12 +368,12 @@ class Service:
             name = schedules.snapshot_name(schedule, self.now())
             there = {store.id for store in self.context.datastores(self._fresh) if store.state == "active"}
             chosen = [store for store in schedule.datastores if store in there]
-            asked = {"name": name, "datastores": chosen, "schedule": schedule.id}
+            request = requests.CreateSnapshots(name=name, datastores=chosen, schedule=schedule.id)
             problem: str | None = None
             try:
                 if chosen:  # who dies before it is noted as taken finds the same job
                     key = f"schedule {schedule.id} {schedule.last_at}"
-                    self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}", key=key)
+                    self.executor.submit(request, f"schedule {schedule.name}", key=key)
             except UnavailableError:
                 raise
             except DomainError as error:
@@ -394,9 +395,9 @@ class Service:
             if store is not None and store.state == "active" and store.id not in busy:
                 pools.setdefault(store.pool, []).append((snapshot.name, store.id))
         for pool, surplus in pools.items():
-            asked = {"pool": pool, "names": [name for name, _ in surplus], "about": sorted({store for _, store in surplus})}
+            names, about = [name for name, _ in surplus], sorted({store for _, store in surplus})
             try:
-                self.executor.submit("snapshot.retention", asked, "retention")
+                self.executor.submit(requests.RetireSnapshots(pool=pool, names=names, about=about), "retention")
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)
 
