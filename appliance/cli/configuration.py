@@ -12,12 +12,15 @@ import typer
 
 from appliance.cli.shared import ask_secret, noun, shared
 
-configuration = noun("Backup and restore of the configuration.")
+configuration = noun("Back up and restore the configuration.")
 
 
 @configuration.command("backup")
 def back_up(context: typer.Context, file: Path) -> None:
-    """Writes it into a file that is not there yet. The passphrase for its secrets is asked for, or read from standard input."""
+    """Write the configuration to a new file. The passphrase for its secrets comes from the terminal or stdin.
+
+    Example: zvaai configuration backup site.json
+    """
     run = shared(context)
     told = run.client.call("POST", "/configuration/backup", {"passphrase": ask_secret("Passphrase", twice=True)})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
@@ -30,10 +33,13 @@ def back_up(context: typer.Context, file: Path) -> None:
 def restore(
     context: typer.Context,
     file: Path,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where hosts lose datastores that they use.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
 ) -> None:
-    """Makes the configuration what the file says. The passphrase is asked for, or read from standard input."""
+    """Restore the configuration from a file. The passphrase comes from the terminal or stdin.
+
+    Example: zvaai configuration restore site.json --dry-run
+    """
     run = shared(context)
     asked = {"backup": file.read_text(), "passphrase": ask_secret("Passphrase"), "dry_run": dry_run, "force": force}
     told = run.client.call("POST", "/configuration/restore", asked)

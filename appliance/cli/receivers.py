@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import FAILED
-from appliance.cli.shared import Yes, ask_secret, confirm, example, noun, shared
+from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
 
 receiver = noun("Send alerts to webhooks, by e-mail and to syslog.")
 Severity = Annotated[str | None, typer.Option(help="info, warning or critical: alerts of this severity and above.")]
@@ -22,9 +22,11 @@ User = Annotated[
 
 
 @receiver.command("list")
-@example("zvaai receiver list")
 def list_receivers(context: typer.Context) -> None:
-    """List receivers and how their last delivery ended."""
+    """List receivers and how their last delivery ended.
+
+    Example: zvaai receiver list
+    """
     run = shared(context)
     found = run.client.all("/receivers")
     for one in found:
@@ -34,7 +36,6 @@ def list_receivers(context: typer.Context) -> None:
 
 
 @receiver.command("create")
-@example("zvaai receiver create mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai")
 def create_receiver(
     context: typer.Context,
     name: str,
@@ -47,7 +48,10 @@ def create_receiver(
     to: To = None,
     user: User = None,
 ) -> None:
-    """Add a receiver of alerts. The secret that signs for a webhook is shown only now."""
+    """Add a receiver of alerts. The secret that signs for a webhook is shown only now.
+
+    Example: zvaai receiver create mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai
+    """
     run = shared(context)
     body = {
         "name": name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
@@ -58,7 +62,6 @@ def create_receiver(
 
 
 @receiver.command("change")
-@example("zvaai receiver change mail --to ops@example.com --to storage@example.com --severity critical")
 def change_receiver(
     context: typer.Context,
     name: str,
@@ -71,7 +74,10 @@ def change_receiver(
     user: User = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Send alerts to it, or not.")] = None,
 ) -> None:
-    """Change a receiver. Options that are not given stay as they are."""
+    """Change a receiver. Options that are not given stay as they are.
+
+    Example: zvaai receiver change mail --to ops@example.com --to storage@example.com --severity critical
+    """
     run = shared(context)
     given: dict[str, Any] = {
         "name": new_name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
@@ -83,17 +89,21 @@ def change_receiver(
 
 
 @receiver.command("secret")
-@example("zvaai receiver secret pager")
 def renew_secret(context: typer.Context, name: str) -> None:
-    """Give a webhook another secret. It is shown only now; the former one is no longer used."""
+    """Give a webhook another secret. It is shown only now; the former one is no longer used.
+
+    Example: zvaai receiver secret pager
+    """
     run = shared(context)
     run.output.one(run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/secret"))
 
 
 @receiver.command("test")
-@example("zvaai receiver test mail")
 def test_receiver(context: typer.Context, name: str) -> None:
-    """Send a test now. The exit code is 1 if it was not delivered."""
+    """Send a test now. The exit code is 1 if it was not delivered.
+
+    Example: zvaai receiver test mail
+    """
     run = shared(context)
     told = run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/test")
     run.output.one(told)
@@ -102,18 +112,22 @@ def test_receiver(context: typer.Context, name: str) -> None:
 
 
 @receiver.command("deliveries")
-@example("zvaai receiver deliveries mail --limit 5")
 def list_deliveries(context: typer.Context, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
-    """List deliveries to a receiver, newest first."""
+    """List deliveries to a receiver, newest first.
+
+    Example: zvaai receiver deliveries mail --limit 5
+    """
     run = shared(context)
     found = run.client.all(f"/receivers/{run.client.named('/receivers', name)}/deliveries", most=limit)
     run.output.rows(found, "created_at", "kind", "state", "attempts", "status", "problem", "event")
 
 
 @receiver.command("delete")
-@example("zvaai receiver delete pager --yes")
 def delete_receiver(context: typer.Context, name: str, yes: Yes = False) -> None:
-    """Delete a receiver and its waiting deliveries."""
+    """Delete a receiver and its waiting deliveries.
+
+    Example: zvaai receiver delete pager --yes
+    """
     run = shared(context)
     path = f"/receivers/{run.client.named('/receivers', name)}"
     confirm(f"Delete the receiver {name}?", yes)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, Identifier, Lun, Model, Percent, Time, Versioned
+from appliance.domain.errors import InvalidError
 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 
@@ -109,7 +110,21 @@ class DatastorePage(Answer):
     next_cursor: str | None
 
 
-class DatastoreAsked(Model):
+class ClientsAsked(Model):
+    """Clients of NFS. That any host which reaches the server may mount needs `anyone`."""
+
+    clients: Clients | None = None
+    anyone: Annotated[bool, Field(exclude=True)] = False
+
+    @model_validator(mode="after")
+    def _anyone(self) -> Self:
+        if not self.anyone and (wide := [one for one in self.clients or () if one.strip().endswith("/0")]):
+            reason = f"{', '.join(wide)} lets any host that reaches the server mount it"
+            raise InvalidError("clients", reason, "addresses and networks of hosts, or anyone: true (--anyone)")
+        return self
+
+
+class DatastoreAsked(ClientsAsked):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
     `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
@@ -129,13 +144,12 @@ class DatastoreAsked(Model):
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups = []
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
     encrypted: bool = False
 
 
-class DatastoreChange(Model):
+class DatastoreChange(ClientsAsked):
     """What to change; a `soft_threshold` of null takes it away.
 
     `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
@@ -145,7 +159,6 @@ class DatastoreChange(Model):
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
     thick: bool | None = None
@@ -164,13 +177,12 @@ class QuotaAsked(Model):
     size: BytesAsked
 
 
-class RestoreAsked(Model):
+class RestoreAsked(ClientsAsked):
     """Back from aside. Hosts see it when `host_groups`, or `clients` of NFS, say so."""
 
     name: DatastoreName | None = None
     lun: Lun | None = None
     host_groups: Groups = []
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 
@@ -224,7 +236,7 @@ class GivenNames(Model):
     product: Shown = "zvaai volume"
 
 
-class AdoptAsked(Model):
+class AdoptAsked(ClientsAsked):
     """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
     With that it takes the place of what it is a copy of: what is not told is as hosts were shown that one.
@@ -238,7 +250,6 @@ class AdoptAsked(Model):
     known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 

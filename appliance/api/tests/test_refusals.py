@@ -35,7 +35,11 @@ def state(appliance: Appliance) -> dict[str, Any]:
         tables = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in chosen}
     tables["tokens"] = [row[:-1] for row in tables["tokens"]]  # when it was used last
     simulator = msgspec.json.encode(appliance.simulator.machine)
-    return {**tables, "storage": simulator, "target": [appliance.target.targets(), appliance.target.host_groups(), appliance.target.portals()]}
+    return {
+        **tables,
+        "storage": simulator,
+        "target": [appliance.target.targets(), appliance.target.host_groups(), appliance.target.portals()],
+    }
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
         wait_for(lambda: "pending" not in states(), "what was answered is written down")
         assert appliance.json("receiver", "list")[0]["last_delivery"]["state"] == "delivered"
         assert states().count("delivered") >= 3
-        appliance.cli("receiver", "delete", "pager")
+        appliance.cli("receiver", "delete", "pager", "--yes")
     assert made["secret"] not in appliance.logs()
 
 
@@ -141,7 +141,7 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
     lun = int(appliance.json("datastore", "show", "first")["lun"])
     appliance.cli("configuration", "backup", str(file), text="a long passphrase\n")
     assert file.stat().st_mode & 0o077 == 0
-    appliance.cli("host", "delete", "esx")
+    appliance.cli("host", "delete", "esx", "--yes")
     appliance.cli("group", "create", "newer")
     told = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
     assert "host esx: added" in told and "host group newer: removed" in told and "nothing was changed" in told

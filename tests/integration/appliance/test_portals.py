@@ -42,7 +42,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Appliance, Target]]:
 
 
 @contextlib.asynccontextmanager
-async def logged_in(appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX) -> AsyncIterator[None]:
+async def logged_in(
+    appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX
+) -> AsyncIterator[None]:
     """A host, as long as this lasts. Raises Refused, OSError."""
     async with Session(portal, iqn=appliance.configuration.target.name, initiator=initiator, account=account):
         yield
