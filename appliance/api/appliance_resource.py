@@ -83,14 +83,12 @@ def read_status(call: Call) -> BaseModel:
 @resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateTold)
 def read_certificate(call: Call) -> BaseModel:
     """What a browser or a program compares before it trusts the appliance."""
-    configuration = call.services.configuration
-    file = configuration.http.certificate or configuration.own_certificate
     try:
-        found = certificate.describe(file)
+        found = certificate.describe(call.services.configuration.http.certificate)
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateTold(**asdict(found), own=configuration.http.certificate is None)
+    return CertificateTold(**asdict(found), own=found.subject == found.issuer)
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessTold)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`zvaai`, `python3 -m appliance.cli`.
 
-Exit codes: 0 done; 1 a job or check failed; 2 wrong command line; 3 not found; 4 conflict; 5 not allowed; 6 the appliance does not
-answer; 7 invalid value.
+Exit codes: 0 done; 1 a job or check failed; 2 wrong command line; 3 not found; 4 conflict; 5 not allowed; 6 no answer;
+7 invalid value.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ for name, noun in (
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):
     application.command(command.__name__)(command)
 application.command("login")(overview.log_in)
+application.command("recover")(configuration.recover)
 
 
 @application.callback()

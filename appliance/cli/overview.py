@@ -54,7 +54,9 @@ def log_in(
     client = Client(url, None, None, trusted=pem)
     password = ask_secret("Password", twice=setup_code is not None)
     if setup_code is not None:
-        client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        print(f"recovery key: {made_admin['recovery_key']}")
+        print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
     begun = client.call("POST", "/session", {"name": user, "password": password})
     headers = {"X-CSRF-Token": begun["csrf_token"]}
     made = client.call(

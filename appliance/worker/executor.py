@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from appliance import logs
 from appliance.database.models import Job
-from appliance.domain import datastores, jobs, schedules
+from appliance.domain import datastores, jobs, recovery, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, InvalidError, UnavailableError, to_wire
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
@@ -95,6 +95,7 @@ class Executor:
         with self._submitting, as_domain_errors():
             with self._context.store.reading() as session:
                 before = jobs.asked_before(session, key)
+                recovery.check_inactive(session)
             if before is not None:
                 return before
             job_id = None
@@ -149,6 +150,8 @@ class Executor:
 
     def _start_beside(self) -> None:
         """Each job in a thread of its own, as long as they are few."""
+        if not self._context.recovery.allows_jobs:
+            return
         try:
             with self._wake:
                 while not self._stopping.is_set() and len(self._beside) < _BESIDE and (job := self._next(beside=True)):
@@ -178,10 +181,12 @@ class Executor:
 
     def _turn(self) -> None:
         self._start_beside()
-        job = self._next()
+        job = self._next() if self._context.recovery.allows_jobs else None
         if job is None:
             with self._wake:
-                if not self._stopping.is_set() and self._next() is None:
+                if not self._context.recovery.allows_jobs:
+                    self._wake.wait(0.1)
+                elif not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
             self._context.settling.consider()
             return

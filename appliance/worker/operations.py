@@ -45,6 +45,7 @@ from appliance.worker.steps import (
     unreserved,
     unused,
 )  # fmt: skip
+from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Dataset, Filesystem, Source, Volume
 
@@ -549,7 +550,13 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
         if isinstance(found, Volume):
             domain.check_size(found.volsize, 512)
             is_thick = found.refreservation >= found.volsize
-        elif found.name.partition("/")[2] in ("", domain.FOLDER, domain.TRASH, reservations.DATASET):
+        elif found.name.partition("/")[2] in (
+            "",
+            domain.FOLDER,
+            domain.TRASH,
+            reservations.DATASET,
+            configuration_copies.DATASET,
+        ):
             raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
         elif below := [one.name for one in context.engine.dependants(found.name) if one.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)

@@ -28,6 +28,7 @@ from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
+from appliance.zfs import configuration_copies
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
 
@@ -84,6 +85,8 @@ class Service:
             "export_key": self._export_key,
             "confirm_key": self._confirm_key,
             "keep_key": self._keep_key,
+            "recovery": lambda _: context.recovery.status(),
+            "recover": self._recover,
         }
 
     @property
@@ -95,6 +98,7 @@ class Service:
 
     def start(self) -> None:
         """Jobs that were under way go on; all is reconciled."""
+        self.context.recovery.start()
         self.executor.start()
         self.rounds.start()
         self.picture.start()
@@ -107,6 +111,7 @@ class Service:
         self.rounds.join()
         self.watch.stop()
         self.picture.stop()
+        self.context.recovery.stop()
 
     # --- answers
 
@@ -208,7 +213,14 @@ class Service:
     def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
-        own = (domain.FOLDER, domain.TRASH, domain.ENCRYPTED, f"{domain.ENCRYPTED}/{domain.TRASH}", reservations.DATASET)
+        own = (
+            domain.FOLDER,
+            domain.TRASH,
+            domain.ENCRYPTED,
+            f"{domain.ENCRYPTED}/{domain.TRASH}",
+            reservations.DATASET,
+            configuration_copies.DATASET,
+        )
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
              "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
@@ -355,6 +367,11 @@ class Service:
         self.rounds.ask()
         return {}
 
+    def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.context.recovery.decide(asked["pool"], asked["recovery_key"], asked["caller"])
+        self.rounds.ask()
+        return self.context.recovery.status()
+
     # --- by the clock
 
     def _capacity(self) -> None:
@@ -362,6 +379,8 @@ class Service:
         pool_operations.tell_capacity(self.context)
 
     def _schedules(self) -> None:
+        if not self.context.recovery.allows_jobs:
+            return
         with self.context.store.reading() as session:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:

@@ -48,7 +48,7 @@ class StatusTold(Answer):
 
 
 class CertificateTold(Answer):
-    """The certificate that the API serves with. `own`: it has made that itself, and renews it."""
+    """The certificate that nginx presents. `own`: it is self-signed, as the one that the appliance makes and renews."""
 
     subject: str
     issuer: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands: help in the imperative with examples that parse, lists that are added to, names instead of identifiers, confirmation."""
+"""Commands: imperative help with examples that parse, lists that are added to, names not identifiers, confirmation."""
 
 from __future__ import annotations
 

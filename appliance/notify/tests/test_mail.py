@@ -72,11 +72,11 @@ class MailServer:
 def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
     """One, "smtps", "smtp" with STARTTLS, or "plain"."""
     told = MailServer()
-    file = directory / "mail.pem"
-    certificate.ensure(file)
+    certificate.ensure(directory)
+    file = directory / certificate.CERTIFICATE
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    told.pem = file.read_text().split("-----BEGIN PRIVATE", 1)[0]
+    context.load_cert_chain(file, file.with_name(certificate.KEY))
+    told.pem = file.read_text()
     loop = asyncio.new_event_loop()
 
     def session() -> SMTP:

@@ -102,11 +102,11 @@ def test_tcp(served: Callable[..., tuple[int, list[bytes], threading.Thread]]) -
 
 
 def test_tls(served: Callable[..., tuple[int, list[bytes], threading.Thread]], tmp_path: Path) -> None:
-    file = tmp_path / "syslog.pem"
-    certificate.ensure(file)
+    certificate.ensure(tmp_path)
+    file = tmp_path / certificate.CERTIFICATE
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    pem = file.read_text().split("-----BEGIN PRIVATE", 1)[0]
+    context.load_cert_chain(file, file.with_name(certificate.KEY))
+    pem = file.read_text()
     port, came, thread = served(context)
     assert send(f"syslog+tls://127.0.0.1:{port}", pem).problem is None
     thread.join(30)

@@ -122,7 +122,7 @@ const certificate: Told.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", own: true },
 };
-const settings: components["schemas"]["IscsiSettings"] = { chap_required: false };
+const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: null };
 
 export const page = (...items: readonly unknown[]) => ({ items, next_cursor: null });
 
