@@ -91,7 +91,7 @@ def test_all_of_it_comes_back_on_a_fresh_installation(appliance: Appliance, fres
     assert hosts[0] == hosts[1] != []
     schedule = fresh.get("/schedules")["items"][0]
     assert {**schedule, "last_at": None} == appliance.get("/schedules")["items"][0]
-    assert fresh.get("/settings/iscsi") == {"chap_required": True}
+    assert fresh.get("/settings/iscsi") == {"chap_required": True, "target_chap_name": None}
     assert fresh.get("/receivers")["items"][0]["url"] == "https://192.0.2.1/t0ken"
     missing = fresh.get("/datastores")["items"]
     assert [(one["id"], one["state"], one["lun"]) for one in missing] == [(store, "missing", 7)]
