@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
@@ -27,6 +28,7 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
+from appliance.worker.totals import EXPORTS, LUNS, Totals
 from appliance.worker.watch import Watch
 from appliance.zfs import configuration_copies
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
@@ -48,14 +50,16 @@ class Service:
             lambda _: self._schedules(),
             lambda _: self._capacity(),
             lambda _: self.watch.pools(),
+            lambda _: self._count(),
         )
+        self.totals = Totals(context.store)
         self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
         context.settling.ask = self.rounds.ask
         self.picture = Picture(context)
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
             "status": self._status,
-            "metrics": lambda _: measures.collect(context, self._fresh),
+            "metrics": lambda _: {**measures.collect(context, self._fresh), "totals": self._metrics_totals()},
             "pools": self._pools,
             "disks": lambda _: self.watch.disks(),
             "zfs_event": self.watch.event,
@@ -266,7 +270,21 @@ class Service:
     def _offloads(self, _asked: dict[str, Any]) -> dict[str, Any]:
         with as_domain_errors():
             told = self.context.target.statistics(self.context.configuration.target.name)
-        return {**told, **self._nfs_offloads()}
+        nfs = self._nfs_offloads()
+        totals = self.totals.take(LUNS, told["luns"])
+        if nfs["nfs_problem"] is None:
+            totals = self.totals.take(EXPORTS, nfs["exports"])
+        return {**told, **nfs, "totals": totals}
+
+    def _count(self) -> None:
+        """What was offloaded of LUNs and exports that may be gone by the next time somebody requests it."""
+        with contextlib.suppress(DomainError):
+            self._offloads({})
+
+    def _metrics_totals(self) -> dict[str, Any]:
+        with contextlib.suppress(DomainError):
+            return dict(self._offloads({})["totals"])
+        return {}
 
     def _nfs_offloads(self) -> dict[str, Any]:
         """Of the NFS server, while there are NFS datastores; each export's by its datastore, if it is one."""

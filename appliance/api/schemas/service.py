@@ -133,6 +133,8 @@ class OffloadsTold(Answer):
     exports: list[dict[str, Any]]
     nfs_hosts: list[dict[str, Any]]
     nfs_problem: str | None
+    totals: dict[str, dict[str, Any]]
+    """Bytes by kind of all `luns` and of all `exports` that there ever were: they never fall."""
 
 
 class Healthy(Answer):

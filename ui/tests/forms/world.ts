@@ -170,6 +170,6 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/receivers/${ID.receiver}`]: receiver,
   "/support-bundles": page(bundle),
   "/certificate": certificate,
-  "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null },
+  "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null, totals: {} },
   "/readiness": { checks: [], esxcli: [], target: "", portals: [], hosts: [] },
 };
