@@ -24,7 +24,9 @@ def exported() -> set[str]:
     """Names of all samples, by the calls in appliance/api/metrics.py that make families."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(Path(metrics.__file__).read_text())):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUFFIXES and node.args):
+        if not (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUFFIXES and node.args
+        ):
             continue
         name = node.args[0]
         if isinstance(name, ast.Constant):
