@@ -150,7 +150,7 @@ def test_receiver(call: Call, receiver_id: str) -> BaseModel:
     with services.store.session() as session:
         begun = receivers.begin_test(session, receiver_id).id
     trusted = services.configuration.alerts.trusted_networks
-    Sender(services.store, services.seal, trusted, services.configuration.sender_lock).one(begun, time.time())
+    Sender(services.store, services.seal, trusted).one(begun, time.time())
     with services.store.reading() as session:
         found = session.get(Delivery, begun)
         if found is None:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
 from appliance.domain.errors import UnavailableError
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import ZfsError
 from support.frontend import Frontend
@@ -106,7 +106,7 @@ class Appliance:
         target_directory = directory / "target"
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
-        self.worker, self.api = Process("worker", directory), Process("api", directory)
+        self.worker, self.api = Process("worker", directory), Process("gateway", directory)
         self.frontend = Frontend(directory / "frontend", PORT, directory / "run/http.sock")
         engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
         self.helper: Process | None = None
@@ -122,6 +122,7 @@ class Appliance:
             [http]
             socket = "{directory}/run/http.sock"
             certificate = "{self.frontend.certificate}"
+            logs = "{directory}/state/logs"
             [target]
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"
@@ -237,7 +238,7 @@ class Appliance:
 def _answers(path: Path) -> bool:
     """Whether a helper does at this socket."""
     with contextlib.suppress(ZfsError):
-        HelperClient(path).pools()
+        connect(path).pools()
         return True
     return False
 

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer, Bytes, BytesAsked, DatastoreName, Guid, Identifier, Lun, Model, Percent, Time, Versioned
-from appliance.domain.errors import InvalidError
 
 Groups = Annotated[list[Identifier], Field(max_length=256)]
 
@@ -113,15 +112,15 @@ class DatastorePage(Answer):
 class ClientsAsked(Model):
     """Clients of NFS. That any host which reaches the server may mount needs `anyone`."""
 
-    clients: Clients | None = None
     anyone: Annotated[bool, Field(exclude=True)] = False
+    clients: Clients | None = None
 
-    @model_validator(mode="after")
-    def _anyone(self) -> Self:
-        if not self.anyone and (wide := [one for one in self.clients or () if one.strip().endswith("/0")]):
-            reason = f"{', '.join(wide)} lets any host that reaches the server mount it"
-            raise InvalidError("clients", reason, "addresses and networks of hosts, or anyone: true (--anyone)")
-        return self
+    @field_validator("clients")
+    @classmethod
+    def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        if not info.data.get("anyone") and (wide := [one for one in clients or () if one.endswith("/0")]):
+            raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
+        return clients
 
 
 class DatastoreAsked(ClientsAsked):

@@ -124,7 +124,7 @@ def raised_and_cleared(appliance: Appliance) -> None:
 
 
 def sent(appliance: Appliance, *, after: float = 0) -> int:
-    return Sender(appliance.store, appliance.service.context.seal, TRUSTED, appliance.configuration.sender_lock).turn(
+    return Sender(appliance.store, appliance.service.context.seal, TRUSTED).turn(
         time.time() + after
     )
 
@@ -190,7 +190,7 @@ def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance
     with mail_server(tmp_path, "plain") as there:
         receiver(appliance, there, "smtp")
         raised_and_cleared(appliance)
-        sender = Sender(appliance.store, appliance.service.context.seal, (), appliance.configuration.sender_lock)
+        sender = Sender(appliance.store, appliance.service.context.seal, ())
         assert sender.turn(time.time()) == 1 and not there.mails
         assert sent(appliance, after=10) == 1 and there.encrypted == [False]
 

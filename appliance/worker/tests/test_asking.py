@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from appliance.api.operation import Services
 from appliance.domain.errors import UnavailableError
 from appliance.testing import GIB, Appliance
-from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import OutOfSpace
 
 Call = Callable[[dict[str, Any]], Any]
@@ -44,8 +42,8 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
 
 
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    services: Services = appliance.application.extensions["zvaai"]
-    services.worker = WorkerClient(appliance.configuration.worker_socket, timeout_s=0.5)
+    assert appliance.direct is not None
+    appliance.direct.timeout_s = 0.5
     appliance.service.context.look()
     looked = appliance.service.context.look
 
@@ -53,14 +51,22 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         time.sleep(0.6)
         return looked(*asked)
 
+    submit, late = appliance.service.methods["submit"], threading.Event()
+
+    def submit_late(asked: dict[str, Any]) -> Any:
+        try:
+            return submit(asked)
+        finally:
+            late.set()
+
     with monkeypatch.context() as patch:
         patch.setattr(appliance.service.context, "look", look_slowly)
+        patch.setitem(appliance.service.methods, "submit", submit_late)
         answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
         assert answer.status_code == 503
-        with appliance.service.executor._submitting:  # until the late one is through
-            pass
+        assert late.wait(60)
     assert jobs_of(appliance, "datastore.create") == []
-    services.worker = WorkerClient(appliance.configuration.worker_socket)
+    appliance.direct.timeout_s = 60
     appliance.datastore("first")
 
 

@@ -50,6 +50,8 @@ class Core:
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
         self.waits: dict[str, list[threading.Event]] = {}
+        self.hanging: dict[str, threading.Event] = {}
+        """Pools whose operations do not end before the event, but for `pools`."""
         if path is not None:
             state.save(machine, path)
 
@@ -232,7 +234,23 @@ def operation[S: Core, **P, R](method: Callable[Concatenate[S, P], R]) -> Callab
             waits.pop(0).wait()
         if failures := self.failures.get(name):
             raise failures.pop(0)
+        for pool, answers in list(self.hanging.items()):
+            if name in _OF_ALL_POOLS and not (arguments or options.get("root")) or pool in _named((arguments, options)):
+                answers.wait()
         with self.lock:
             return method(self, *arguments, **options)
 
     return around
+
+
+_OF_ALL_POOLS = ("datasets", "snapshots")
+"""Without a root."""
+
+
+def _named(value: Any) -> set[str]:
+    """Pools of all names in arguments."""
+    if isinstance(value, str):
+        return {value.partition("/")[0].partition("@")[0]}
+    if isinstance(value, dict):
+        return _named(list(value.values()))
+    return set().union(*map(_named, value)) if isinstance(value, (list, tuple)) else set()
