@@ -124,9 +124,7 @@ def raised_and_cleared(appliance: Appliance) -> None:
 
 
 def sent(appliance: Appliance, *, after: float = 0) -> int:
-    return Sender(appliance.store, appliance.service.context.seal, TRUSTED).turn(
-        time.time() + after
-    )
+    return Sender(appliance.store, appliance.service.context.seal, TRUSTED).turn(time.time() + after)
 
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp"])
