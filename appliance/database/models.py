@@ -186,6 +186,8 @@ class Job(Base):
     sequence: Mapped[int] = mapped_column(unique=True)
     kind: Mapped[str]
     subject: Mapped[str] = mapped_column(index=True)
+    name: Mapped[str] = mapped_column(default="")
+    """Of the subject when it was queued, for people: "gold1@before"."""
     parameters: Mapped[dict[str, Any]]
     state: Mapped[str] = mapped_column(index=True)
     step: Mapped[str] = mapped_column(default="")
@@ -212,6 +214,8 @@ class AuditEntry(Base):
     address: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
+    name: Mapped[str] = mapped_column(default="")
+    """Of the subject at that time."""
     before: Mapped[dict[str, Any] | None]
     after: Mapped[dict[str, Any] | None]
     status: Mapped[int | None]
