@@ -6,7 +6,7 @@
     [http]      socket = "/run/zvaai-api/http.sock", certificate = "/var/lib/zvaai-frontend/certificate.pem"
     [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
     [nfs]       exports = "/etc/zvaai/exports.d", statistics = "/run/zvaai-nfs/vaai-nas.socket"
-    [webhooks]  trusted_networks = ["192.0.2.0/24"]
+    [alerts]  trusted_networks = ["192.0.2.0/24"]
     [storage]   engine = "helper" | "simulator" | "simulating-helper", helper = "/run/zvaai-helper/helper.sock",
                 simulator_directory
 
@@ -86,7 +86,7 @@ class Storage(_Section):
     """The simulator's volumes are sparse files here, so that a target can serve them."""
 
 
-class Webhooks(_Section):
+class Alerts(_Section):
     """Where alerts may be sent to."""
 
     trusted_networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
@@ -115,7 +115,7 @@ class Configuration(_Section):
     nfs: Nfs = Nfs()
     storage: Storage = Storage()
     worker: Worker = Worker()
-    webhooks: Webhooks = Webhooks()
+    alerts: Alerts = Alerts()
 
     @property
     def database(self) -> Path:

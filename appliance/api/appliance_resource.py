@@ -10,14 +10,17 @@ from typing import Any
 from pydantic import BaseModel
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from appliance import __version__
 from appliance.api import certificate
 from appliance.api.operation import Call, Resource
+from appliance.api.schemas.hosts import Chap
 from appliance.api.schemas.service import (
     CertificateTold,
     Healthy,
     IscsiSettings,
+    IscsiSettingsUpdate,
     OffloadsTold,
     ReadinessTold,
     ReconcileTold,
@@ -102,22 +105,60 @@ def read_readiness(call: Call) -> BaseModel:
 
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
 def read_iscsi(call: Call) -> BaseModel:
-    """Whether hosts have to prove themselves by CHAP."""
+    """Whether hosts have to prove themselves by CHAP, and whether the target can."""
     with call.services.store.reading() as session:
-        found = session.get(Setting, "iscsi")
-        return IscsiSettings.model_validate(found.value if found else {"chap_required": False})
+        return _iscsi(session)
+
+
+def _iscsi(session: Session) -> IscsiSettings:
+    found = session.get(Setting, "iscsi")
+    required = bool(found and found.value.get("chap_required"))
+    return IscsiSettings(chap_required=required, target_chap_name=hosts.mutual_name(session))
 
 
 @resource.operation(
-    "PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", body=IscsiSettings, answer=IscsiSettings, matches=True
+    "PUT",
+    "/settings/iscsi",
+    role=Role.ADMIN,
+    audit="settings.iscsi",
+    body=IscsiSettingsUpdate,
+    answer=IscsiSettings,
+    matches=True,
 )
-def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
-    """Holds from each host's next login on."""
+def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
+    """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
     call.match(read_iscsi(call))
+    sessions = call.services.worker.call("sessions") if body.chap_required and not body.force else []
     with call.changing() as session:
-        session.merge(Setting(name="iscsi", value=body.model_dump()))
+        if body.chap_required and not _iscsi(session).chap_required:
+            hosts.check_not_locked_out(session, [str(one["initiator"]) for one in sessions], body.force)
+        session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
+        told = _iscsi(session)
     call.changed()
-    return body
+    return told
+
+
+@resource.operation(
+    "PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap", body=Chap, answer=IscsiSettings
+)
+def set_target_chap(call: Call, body: Chap) -> BaseModel:
+    """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
+    with call.changing() as session:
+        hosts.set_mutual(session, call.services.seal, (body.name, body.secret))
+        told = _iscsi(session)
+    call.changed()
+    return told
+
+
+@resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap", answer=IscsiSettings)
+def delete_target_chap(call: Call) -> BaseModel:
+    """Removes them: hosts that request mutual CHAP cannot log in then."""
+    with call.changing() as session:
+        hosts.set_mutual(session, call.services.seal, None)
+        session.flush()
+        told = _iscsi(session)
+    call.changed()
+    return told
 
 
 @resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileTold)

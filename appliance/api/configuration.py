@@ -54,7 +54,7 @@ class _OnlyToldError(Exception):
     "POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup", body=BackupAsked, answer=BackupTold
 )
 def back_up(call: Call, body: BackupAsked) -> BaseModel:
-    """Users without tokens, hosts and groups, how datastores are shown, schedules, webhooks, settings; secrets are sealed."""
+    """Users without tokens, hosts and groups, how datastores are shown, schedules, receivers, settings; secrets are sealed."""
     confirm_password(call, body.password, "password")
     with call.services.store.reading() as session:
         content, secrets = backup.collect(session, call.services.seal)
@@ -68,7 +68,7 @@ def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
     """Checks all of it, and tells or makes what is to be changed, in one step; then the data planes are made to follow."""
     services = call.services
     content, secrets = backup.read(body.backup, body.passphrase)
-    restore.check(content, secrets, bool(services.configuration.webhooks.trusted_networks))
+    restore.check(content, secrets, bool(services.configuration.alerts.trusted_networks))
     using = _using(call, content, body.force)
     changes: list[str] = []
     try:

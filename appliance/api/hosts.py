@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.hosts import (
-    Chap,
+    ChapUpdate,
     ClientPage,
     GroupAsked,
     GroupChange,
@@ -62,6 +62,11 @@ def _using(call: Call, host_id: str) -> set[str]:
     worker = call.services.worker
     names = {str(one["initiator"]) for one in worker.call("sessions")} if VMFS in kinds else set()
     return names | (set(map(str, worker.call("nfs_users"))) if NFS in kinds else set())
+
+
+def _logged_in(call: Call) -> list[str]:
+    """iSCSI names of hosts that are logged in."""
+    return [str(one["initiator"]) for one in call.services.worker.call("sessions")]
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
@@ -136,11 +141,16 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
 
 
 @resource.operation(
-    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=Chap, answer=HostTold, matches=True
+    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=ChapUpdate, answer=HostTold, matches=True
 )
-def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
-    """How it proves itself; holds from its next login on, if CHAP is required (settings/iscsi)."""
+def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
+    """Sets its CHAP name and secret, for its next login.
+
+    Refused if CHAP is required and the host is logged in by its present secret, unless forced.
+    """
+    logged_in = [] if body.force else _logged_in(call)
     with call.changing() as session:
+        hosts.check_chap_unused(session, host_id, logged_in, body.force)
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, (body.name, body.secret))
         told = _host(session, hosts.host(session, host_id))
@@ -148,10 +158,14 @@ def set_chap(call: Call, host_id: str, body: Chap) -> BaseModel:
     return told
 
 
-@resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", answer=HostTold, matches=True)
-def delete_chap(call: Call, host_id: str) -> BaseModel:
-    """Its secret goes. While CHAP is required it can't log in then."""
+@resource.operation(
+    "DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", query=ForceQuery, answer=HostTold, matches=True
+)
+def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
+    """Removes its secret. While CHAP is required the host cannot log in then: refused if it is logged in, unless forced."""
+    logged_in = [] if query.force else _logged_in(call)
     with call.changing() as session:
+        hosts.check_chap_unused(session, host_id, logged_in, query.force)
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, None)
         told = _host(session, hosts.host(session, host_id))

@@ -104,6 +104,12 @@ def read_metrics(call: Call) -> BaseModel | Response:
         _target(families, told["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
     if told["nfs"] is not None:
         _nfs(families, told["nfs"], {store["id"]: store["name"] for store in stores})
+    for plane, protocol, kinds in (("luns", "iscsi", OFFLOADED), ("exports", "nfs", NFS_OFFLOADED)):
+        totals = told.get("totals", {}).get(plane, {})
+        for kind in kinds:
+            if f"{kind}_bytes" in totals:
+                families.counter("offloaded_bytes", "Offloaded for hosts, of LUNs and exports that are gone too.",
+                                 totals[f"{kind}_bytes"], protocol=protocol, kind=kind)  # fmt: skip
     _database(families, call)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(families)

@@ -33,7 +33,7 @@ from appliance.api.schemas.journal import JobTold
 from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Response, Stream
 from appliance.config import Configuration
-from appliance.database.models import IdempotencyKey
+from appliance.database.models import Host, HostGroup, IdempotencyKey, Job, Receiver, Schedule, Token, User
 from appliance.database.store import Store
 from appliance.domain import access, jobs, recovery
 from appliance.domain.access import Caller, Role
@@ -62,11 +62,18 @@ _ended = threading.Condition()
 _running: set[str | None] = set()
 """Keys of requests that are carried out now; under `_ended`, which tells of the end of each."""
 SECRET_FIELDS = {"password", "recovery_key", "passphrase", "secret", "code", "current", "new", "chap", "url"}
-""""url" of a webhook: it may have a token in it."""
+""""url" of a receiver: it may have a token in it."""
 
 
 _IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.backup")
 """What is done in recovery mode, by its name in the audit: nothing that the configuration is about."""
+
+
+_NAMED: dict[str, Any] = {
+    "host_id": Host, "group_id": HostGroup, "schedule_id": Schedule, "user_id": User, "token_id": Token, "receiver_id": Receiver,
+    "job_id": Job,
+}  # fmt: skip
+"""Tables with names, by parameters of paths."""
 
 
 class PreconditionError(DomainError):
@@ -118,6 +125,8 @@ class Call:
     request: HttpRequest
     caller: Caller | None = None
     subject: str = ""
+    name: str = ""
+    """Of the subject, before the change."""
     key: str | None = None
     """The request's idempotency key, with the caller and what is requested."""
     running: bool = False
@@ -485,8 +494,27 @@ def forget_unfinished(store: Store) -> None:
 def _begin(declared: Declaration, call: Call) -> None:
     """The audit, before anything is changed: whoever dies while changing it has left a trace."""
     if declared.audit is not None:
+        call.name = _name(call)
         with call.services.store.session() as session:
             call.entry = _record(session, declared, call, None)
+
+
+def _name(call: Call) -> str:
+    """Of what the request is about, as it is called now: it may be renamed or gone later."""
+    names: list[str] = []
+    for field_name, value in call.request.path.items():
+        if (table := _NAMED.get(field_name)) is not None:
+            with call.services.store.reading() as session:
+                names += [found.name] if (found := session.get(table, str(value))) is not None else []
+        elif field_name == "datastore_id":
+            with contextlib.suppress(DomainError):
+                names += [str(store["name"]) for store in call.services.worker.call("datastores", id=str(value))]
+        else:
+            names.append(str(value))
+    body = _parsed(call.request.body)
+    if not names and isinstance(body, dict):
+        names += [str(body["name"])] if isinstance(body.get("name"), str) else []
+    return "/".join(names)[:512]
 
 
 def _record(session: Session, declared: Declaration, call: Call, status: int | None) -> int:
@@ -494,7 +522,7 @@ def _record(session: Session, declared: Declaration, call: Call, status: int | N
     return record(
         session, actor=call.caller.name if call.caller else "", token=call.caller.token if call.caller else None,
         address=call.address, action=declared.audit or "",
-        subject=call.subject[:512], status=status, before=call.before,
+        subject=call.subject[:512], name=call.name, status=status, before=call.before,
         after=_without_secrets(_parsed(call.request.body)) if with_body else None,
     )  # fmt: skip
 

@@ -13,15 +13,16 @@ from appliance.api import (
     journal,
     metrics,
     pools,
+    portals,
+    receivers,
     schedules,
     sessions,
     snapshots,
     support,
     users,
-    webhooks,
 )
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, webhooks, configuration,
-    events, metrics, support,
+    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, portals, journal, receivers,
+    configuration, events, metrics, support,
 )  # fmt: skip

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`zvaai`, `python3 -m appliance.cli`.
 
-Exit codes: 0 done; 1 a job failed, or something needs somebody; 2 the command line; 3 not there; 4 something is in the way; 5 not
-allowed; 6 the appliance does not answer; 7 a value is not what it should be.
+Exit codes: 0 done; 1 a job or check failed; 2 wrong command line; 3 not found; 4 conflict; 5 not allowed; 6 no answer;
+7 invalid value.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import appliance_commands as whole
-from appliance.cli import configuration, files, hosts, schedules, storage, support
+from appliance.cli import configuration, files, hosts, journal, network, overview, people, receivers, schedules, storage, support
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import pool_devices as _pool_devices  # noqa: F401  # verbs of `zvaai pool`
-from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
 from appliance.cli.shared import Shared
@@ -25,28 +23,28 @@ application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI o
 for name, noun in (
     ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", schedules.schedule),
     ("file", files.file), ("key", storage.key),
-    ("host", hosts.host), ("group", hosts.group), ("job", whole.job), ("alert", whole.alert), ("audit", whole.audit),
-    ("user", whole.user), ("token", whole.token), ("webhook", receivers.webhook), ("configuration", configuration.configuration),
-    ("support", support.support),
+    ("host", hosts.host), ("group", hosts.group), ("portal", network.portal), ("iscsi", network.iscsi),
+    ("job", journal.job), ("alert", journal.alert), ("audit", journal.audit), ("user", people.user), ("token", people.token),
+    ("receiver", receivers.receiver), ("configuration", configuration.configuration), ("support", support.support),
 ):  # fmt: skip
     application.add_typer(noun, name=name)
-for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, whole.iscsi):
+for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):
     application.command(command.__name__)(command)
-application.command("login")(whole.log_in)
+application.command("login")(overview.log_in)
 application.command("recover")(configuration.recover)
 
 
 @application.callback()
 def begin(
     context: typer.Context,
-    url: Annotated[str | None, typer.Option(envvar="ZVAAI_URL", help="Of the appliance.")] = None,
-    token: Annotated[str | None, typer.Option(envvar="ZVAAI_TOKEN", help="An API token.", show_default=False)] = None,
+    url: Annotated[str | None, typer.Option(envvar="ZVAAI_URL", help="Address of the appliance: https://HOST:8443.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="ZVAAI_TOKEN", help="API token.", show_default=False)] = None,
     certificate: Annotated[
-        str | None, typer.Option(envvar="ZVAAI_CA", help="File with who signs the server's certificate.")
+        str | None, typer.Option(envvar="ZVAAI_CA", help="File (PEM) with the authority that signs the server's certificate.")
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="table or json")] = "table",
 ) -> None:
-    """Where the appliance is, and who asks; `zvaai login` keeps both."""
+    """Operate a zvaai appliance. Log in first: zvaai login https://HOST:8443"""
     if output not in ("table", "json"):
         raise CommandError(f"--output {output}: table or json", USAGE)
     if context.invoked_subcommand != "login":

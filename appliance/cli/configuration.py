@@ -13,14 +13,16 @@ import typer
 
 from appliance.cli.shared import ask_secret, noun, shared
 
-configuration = noun("Backup and restore of the configuration.")
+configuration = noun("Back up and restore the configuration.")
 
 
 @configuration.command("backup")
 def back_up(context: typer.Context, file: Path) -> None:
-    """Write a new file. Prompts for your password, then for a new passphrase that seals the secrets in the file.
+    """Write the configuration to a new file. Prompts for your password, then for a passphrase for the secrets in the file.
 
-    Both are read from standard input, a line each, if it is no terminal. Example: zvaai configuration backup site.json
+    If standard input is no terminal, both are read from it, one per line.
+
+    Example: zvaai configuration backup site.json
     """
     run = shared(context)
     password = ask_secret("Your password")
@@ -36,10 +38,13 @@ def back_up(context: typer.Context, file: Path) -> None:
 def restore(
     context: typer.Context,
     file: Path,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where hosts lose datastores that they use.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
 ) -> None:
-    """Makes the configuration what the file says. The passphrase is asked for, or read from standard input."""
+    """Restore the configuration from a file. The passphrase comes from the terminal or stdin.
+
+    Example: zvaai configuration restore site.json --dry-run
+    """
     run = shared(context)
     asked = {"backup": file.read_text(), "passphrase": ask_secret("Passphrase"), "dry_run": dry_run, "force": force}
     told = run.client.call("POST", "/configuration/restore", asked)
@@ -55,6 +60,7 @@ def renew_recovery_key(context: typer.Context) -> None:
     """Make a new recovery key and print it once.
 
     The key opens the copies of the configuration on pools. Store it away from this server. Older keys open older copies only.
+
     Example: zvaai configuration recovery-key
     """
     run = shared(context)
@@ -75,6 +81,7 @@ def recover(
     """Show the copies of the configuration on pools, or end recovery mode.
 
     Without an option nothing is changed.
+
     Example: zvaai recover --from tank
     """
     run = shared(context)

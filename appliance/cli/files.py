@@ -10,14 +10,17 @@ import typer
 
 from appliance.cli.shared import Wait, noun, shared
 
-file = noun("Files of NFS datastores.")
+file = noun("List and clone files of NFS datastores.")
 Store = Annotated[str, typer.Argument(help="Name or identifier of an NFS datastore.")]
 FilePath = Annotated[str, typer.Argument(help="Path in the datastore, as in vm/disk-flat.vmdk.")]
 
 
 @file.command("list")
 def list_files(context: typer.Context, datastore: Store) -> None:
-    """VMDK files that hold data, with what they take. `unique` shares nothing with others; "no" at exact: that or less."""
+    """List VMDK data files and their space. `unique` shares no blocks; an upper bound if `unique_exact` is no.
+
+    Example: zvaai file list nfs1
+    """
     run = shared(context)
     found = run.client.all(f"/datastores/{run.client.named('/datastores', datastore)}/files", limit=200)
     run.output.rows(found, "path", "total", "allocated", "unique", "unique_exact", "snapshot")
@@ -29,10 +32,13 @@ def clone_file(
     datastore: Store,
     source: FilePath,
     destination: FilePath,
-    fast: Annotated[bool, typer.Option("--fast", help="Share all blocks, or be refused: never copy.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Share all blocks, or fail: never copy.")] = False,
     wait: Wait = False,
 ) -> None:
-    """One file to a new name in the same datastore, by the NFS server. `zvaai job cancel` ends it: then nothing was made."""
+    """Clone a file within its datastore. `zvaai job cancel` stops it and removes the clone.
+
+    Example: zvaai file clone nfs1 vm1/vm1-flat.vmdk vm2/vm2-flat.vmdk --fast --wait
+    """
     run = shared(context)
     store = run.client.named("/datastores", datastore)
     body = {"source": source, "destination": destination, "fast": fast}

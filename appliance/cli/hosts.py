@@ -3,37 +3,61 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Force, noun, shared
+from appliance.cli.shared import Force, Yes, ask_secret, changed_list, confirm, named, names_of, noun, shared
 
-host = noun("ESXi hosts.")
-group = noun("Host groups.")
-Iqns = Annotated[list[str] | None, typer.Option("--iqn", help="An iSCSI name of it; again for another.")]
-Addresses = Annotated[
-    list[str] | None, typer.Option("--address", help="An address of it, by which it mounts NFS; again for another.")
-]
+host = noun("Manage ESXi hosts.")
+group = noun("Manage host groups: hosts that see the same datastores.")
+Iqns = Annotated[list[str] | None, typer.Option("--iqn", help="An iSCSI name of the host; repeat for several.")]
+Addresses = Annotated[list[str] | None, typer.Option("--address", help="An address that mounts NFS; repeat for several.")]
+GroupName = Annotated[str | None, typer.Option("--group", "-g", help="Its host group; '' for none.")]
 
 
 @host.command("list")
 def list_hosts(context: typer.Context) -> None:
-    """All hosts."""
+    """List hosts.
+
+    Example: zvaai host list
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/hosts"), "name", "group", "iqns", "addresses", "chap_name", "id")
+    found = run.client.all("/hosts")
+    if not run.output.as_json:
+        found = named(found, names_of(run.client, "/host-groups"), "group")
+    run.output.rows(found, "name", "group", "iqns", "addresses", "chap_name")
+
+
+@host.command("show")
+def show_host(context: typer.Context, host: str) -> None:
+    """Show a host: its group, sessions, datastores, and the commands to paste on it.
+
+    Example: zvaai host show esx1
+    """
+    run = shared(context)
+    found = run.client.call("GET", f"/hosts/{run.client.named('/hosts', host)}")
+    sessions = [one for one in run.client.all("/sessions") if one["initiator"] in found["iqns"]]
+    stores = [one["name"] for one in run.client.all("/datastores") if found["group"] in one["host_groups"]]
+    ready = run.client.call("GET", "/readiness")
+    lines = [line for one in ready["hosts"] if one["host"] == found["id"] for line in one["esxcli"]]
+    more = {"sessions": sessions, "datastores": stores, "target": ready["target"], "portals": ready["portals"]}
+    if run.output.as_json:
+        run.output.raw({**found, **more, "esxcli": [*lines, *ready["esxcli"]]})
+        return
+    (shown,) = named([found], names_of(run.client, "/host-groups"), "group")
+    paths = [f"{one['peer']} to {one['portal']}" for one in sessions]
+    run.output.one({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
+    print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))
 
 
 @host.command("create")
-def create_host(
-    context: typer.Context,
-    name: str,
-    iqn: Iqns = None,
-    address: Addresses = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Its host group.")] = None,
-) -> None:
-    """A new host."""
+@host.command("add", hidden=True)
+def create_host(context: typer.Context, name: str, iqn: Iqns = None, address: Addresses = None, group: GroupName = None) -> None:
+    """Create a host.
+
+    Example: zvaai host create esx1 --iqn iqn.1998-01.com.vmware:esx1-0a1b2c3d --group cluster
+    """
     run = shared(context)
     body: dict[str, Any] = {"name": name, "iqns": iqn or [], "addresses": address or []}
     if group:
@@ -45,96 +69,160 @@ def create_host(
 def change_host(
     context: typer.Context,
     host: str,
-    name: Annotated[str | None, typer.Option()] = None,
-    iqn: Iqns = None,
-    address: Addresses = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Its host group; '' for none.")] = None,
+    name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    add_iqn: Annotated[list[str] | None, typer.Option(help="Add an iSCSI name; repeat for several.")] = None,
+    remove_iqn: Annotated[list[str] | None, typer.Option(help="Remove an iSCSI name; repeat for several.")] = None,
+    add_address: Annotated[list[str] | None, typer.Option(help="Add an address that mounts NFS; repeat for several.")] = None,
+    remove_address: Annotated[list[str] | None, typer.Option(help="Remove an address; repeat for several.")] = None,
+    group: GroupName = None,
     force: Force = False,
 ) -> None:
-    """What is given; iSCSI names and addresses are replaced by those given."""
+    """Change a host: its name, group, iSCSI names and addresses.
+
+    Example: zvaai host change esx1 --add-iqn iqn.1998-01.com.vmware:esx1-second --remove-address 192.0.2.11
+    """
     run = shared(context)
-    body: dict[str, Any] = {"force": force}
-    if name:
-        body["name"] = name
-    if iqn:
-        body["iqns"] = iqn
-    if address:
-        body["addresses"] = address
-    if group is not None:
-        body["group"] = run.client.named("/host-groups", group) if group else None
-    run.output.one(run.client.call("PATCH", f"/hosts/{run.client.named('/hosts', host)}", body))
+
+    def asked(now: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = {"force": force}
+        if name:
+            body["name"] = name
+        if group is not None:
+            body["group"] = run.client.named("/host-groups", group) if group else None
+        body |= changed_list("iqns", now["iqns"], add_iqn, remove_iqn)
+        return body | changed_list("addresses", now["addresses"], add_address, remove_address)
+
+    run.output.one(run.client.change(f"/hosts/{run.client.named('/hosts', host)}", asked))
 
 
 @host.command("delete")
-def delete_host(context: typer.Context, host: str, force: Force = False) -> None:
-    """It can't log in any more."""
+def delete_host(context: typer.Context, host: str, force: Force = False, yes: Yes = False) -> None:
+    """Delete a host. It can no longer log in or mount.
+
+    Example: zvaai host delete esx1 --yes
+    """
     run = shared(context)
-    run.client.call("DELETE", f"/hosts/{run.client.named('/hosts', host)}", force=force)
+    path = f"/hosts/{run.client.named('/hosts', host)}"
+    confirm(f"Delete the host {host}? It loses its datastores.", yes)
+    run.client.delete(path, force=force)
 
 
 @host.command("chap")
 def chap(
     context: typer.Context,
     host: str,
-    name: Annotated[str | None, typer.Option(help="CHAP name; the secret is asked for, or read from standard input.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it away.")] = False,
+    name: Annotated[str | None, typer.Option(help="CHAP name; the default is the name of the host.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also while the host is logged in by its present secret.")] = False,
 ) -> None:
-    """How a host proves itself."""
+    """Set the CHAP name and secret of a host, for its own iSCSI names only. The secret comes from the terminal or stdin.
+
+    Example: zvaai host chap esx1 --name esx1
+    """
     run = shared(context)
     path = f"/hosts/{run.client.named('/hosts', host)}/chap"
     if remove:
-        run.output.one(run.client.call("DELETE", path))
+        run.output.one(run.client.call("DELETE", path, force=force))
         return
-    secret = typer.prompt("CHAP secret", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    run.output.one(run.client.call("PUT", path, {"name": name or host, "secret": secret}))
+    body = {"name": name or host, "secret": ask_secret("CHAP secret", twice=True), "force": force}
+    run.output.one(run.client.call("PUT", path, body))
 
 
 @host.command("sessions")
 def sessions(context: typer.Context) -> None:
-    """Who is logged in, by which path."""
+    """List iSCSI sessions: hosts and the portals they use.
+
+    Example: zvaai host sessions
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/sessions"), "initiator", "peer", "portal", "since", "account")
+    found = run.client.all("/sessions")
+    if not run.output.as_json:
+        by_iqn = {iqn: one["name"] for one in run.client.all("/hosts") for iqn in one["iqns"]}
+        found = [{**one, "host": by_iqn.get(one["initiator"], "-")} for one in found]
+        return run.output.rows(found, "host", "initiator", "peer", "portal", "since", "account")
+    return run.output.raw(found)
 
 
 @host.command("nfs-clients")
 def nfs_clients(context: typer.Context) -> None:
-    """Who the NFS server knows, and which datastores each may be using."""
+    """List clients of the NFS server, and datastores that each may be using.
+
+    Example: zvaai host nfs-clients
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/nfs-clients"), "address", "seen_at", "opens", "datastores")
+    found = run.client.all("/nfs-clients")
+    if not run.output.as_json:
+        found = named(found, names_of(run.client, "/datastores"), "datastores")
+    run.output.rows(found, "address", "seen_at", "opens", "datastores")
 
 
 @group.command("list")
 def list_groups(context: typer.Context) -> None:
-    """All host groups."""
+    """List host groups.
+
+    Example: zvaai group list
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/host-groups"), "name", "hosts", "disabled_offloads", "id")
+    found = run.client.all("/host-groups")
+    if not run.output.as_json:
+        found = named(found, names_of(run.client, "/hosts"), "hosts")
+    run.output.rows(found, "name", "hosts", "disabled_offloads")
 
 
 @group.command("create")
 def create_group(context: typer.Context, name: str) -> None:
-    """A new one, without hosts."""
+    """Create a host group without hosts.
+
+    Example: zvaai group create cluster
+    """
     run = shared(context)
     run.output.one(run.client.call("POST", "/host-groups", {"name": name}))
+
+
+@group.command("show")
+def show_group(context: typer.Context, group: str) -> None:
+    """Show a host group: its hosts, its datastores, and the offloads that are disabled.
+
+    Example: zvaai group show cluster
+    """
+    run = shared(context)
+    found = run.client.call("GET", f"/host-groups/{run.client.named('/host-groups', group)}")
+    stores = [one["name"] for one in run.client.all("/datastores") if found["id"] in one["host_groups"]]
+    (shown,) = [found] if run.output.as_json else named([found], names_of(run.client, "/hosts"), "hosts")
+    run.output.one({**shown, "datastores": stores})
 
 
 @group.command("change")
 def change_group(
     context: typer.Context,
     group: str,
-    name: Annotated[str | None, typer.Option()] = None,
-    disable: Annotated[list[str] | None, typer.Option(help="An offload its hosts are not offered; again for another.")] = None,
-    enable_all: Annotated[bool, typer.Option("--enable-all", help="All offloads.")] = False,
+    name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    disable: Annotated[
+        list[str] | None,
+        typer.Option(help="Disable compare_and_write, extended_copy, write_same, unmap or token; repeat for several."),
+    ] = None,
+    enable: Annotated[list[str] | None, typer.Option(help="Enable an offload again; repeat for several.")] = None,
 ) -> None:
-    """Its name, and the offloads its hosts are not offered."""
+    """Rename a host group, or disable offloads for its hosts.
+
+    Example: zvaai group change cluster --disable unmap
+    """
     run = shared(context)
-    body: dict[str, Any] = {"name": name} if name else {}
-    if disable or enable_all:
-        body["disabled_offloads"] = disable or []
-    run.output.one(run.client.call("PATCH", f"/host-groups/{run.client.named('/host-groups', group)}", body))
+
+    def asked(now: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = {"name": name} if name else {}
+        return body | changed_list("disabled_offloads", now["disabled_offloads"], disable, enable)
+
+    run.output.one(run.client.change(f"/host-groups/{run.client.named('/host-groups', group)}", asked))
 
 
 @group.command("delete")
-def delete_group(context: typer.Context, group: str) -> None:
-    """Refused while it has hosts or datastores."""
+def delete_group(context: typer.Context, group: str, yes: Yes = False) -> None:
+    """Delete a host group without hosts and datastores.
+
+    Example: zvaai group delete cluster --yes
+    """
     run = shared(context)
-    run.client.call("DELETE", f"/host-groups/{run.client.named('/host-groups', group)}")
+    path = f"/host-groups/{run.client.named('/host-groups', group)}"
+    confirm(f"Delete the host group {group}?", yes)
+    run.client.delete(path)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import INVALID, Client, CommandError
+from appliance.cli.client import INVALID, NOT_THERE, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
 
 
@@ -56,10 +56,22 @@ def shared(context: typer.Context) -> Shared:
 
 
 def ask_secret(prompt: str, twice: bool = False) -> str:
-    """Asked for, or the first line of standard input."""
+    """From the terminal, or the first line of standard input."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice))
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Before something is destroyed. Raises CommandError where nobody can answer, Abort for "no"."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} Repeat the command with --yes to confirm.", USAGE)
+    typer.confirm(question, abort=True)
 
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -74,14 +86,37 @@ def as_bytes(text: str) -> str:
 
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the job to end.")]
-Force = Annotated[bool, typer.Option("--force", help="Also while hosts are logged in.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", "-g", help="A host group that sees it; again for another.")]
-Number = Annotated[int | None, typer.Option("--lun", help="LUN number; the lowest free one unless told.")]
+Force = Annotated[bool, typer.Option("--force", help="Also while hosts use it.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", help="A host group that sees it; repeat for several.")]
+Number = Annotated[int | None, typer.Option("--lun", help="LUN number; the default is the lowest free one.")]
 
 
 def group_ids(client: Client, names: list[str] | None) -> list[str]:
     """Identifiers of host groups."""
     return [client.named("/host-groups", name) for name in names or ()]
+
+
+def names_of(client: Client, *paths: str) -> dict[str, str]:
+    """Names by identifier; of datastores, hosts and host groups if no list is given."""
+    return {one["id"]: one["name"] for path in paths or ("/datastores", "/hosts", "/host-groups") for one in client.all(path)}
+
+
+def named(items: list[dict[str, Any]], names: dict[str, str], field: str) -> list[dict[str, Any]]:
+    """With names instead of identifiers in a field, which is one or a list."""
+
+    def name(value: Any) -> Any:
+        return [names.get(one, one) for one in value] if isinstance(value, list) else names.get(value, value)
+
+    return [{**item, field: name(item[field])} for item in items]
+
+
+def changed_list(field: str, now: list[str], add: list[str] | None, remove: list[str] | None) -> dict[str, list[str]]:
+    """The field as it is to be; nothing if nothing is added or removed. Raises CommandError."""
+    if not add and not remove:
+        return {}
+    if absent := sorted(set(remove or ()) - set(now)):
+        raise CommandError(f"cannot remove {', '.join(absent)}: it is not among {', '.join(now) or 'none'}", NOT_THERE)
+    return {field: sorted({*now, *(add or ())} - set(remove or ()))}
 
 
 def noun(help_text: str) -> typer.Typer:

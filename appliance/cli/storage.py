@@ -9,17 +9,33 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, ask_secret, group_ids, noun, shared
+from appliance.cli.shared import (
+    Force,
+    Groups,
+    Number,
+    Wait,
+    Yes,
+    as_bytes,
+    ask_secret,
+    changed_list,
+    confirm,
+    group_ids,
+    named,
+    names_of,
+    noun,
+    shared,
+)
 
 pool = noun("Pools.")
-datastore = noun("Datastores: VMFS on LUNs, and NFS.")
+datastore = noun("Manage datastores: VMFS on LUNs, and NFS.")
 snapshot = noun("Snapshots of datastores.")
-key = noun("Keys of encrypted datastores, one for each pool.")
+key = noun("Export and confirm keys of encrypted pools.")
 Clients = Annotated[
-    list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; again for another.")
+    list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; repeat for several.")
 ]
-Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; both unless told.")]
-Squash = Annotated[str | None, typer.Option(help="NFS: who is nobody on the server: none, root or all. ESXi needs none.")]
+Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; the default is both.")]
+Squash = Annotated[str | None, typer.Option(help="NFS: map root, all or none to nobody. ESXi needs none.")]
+Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such as 0.0.0.0/0: any host that reaches the server.")]
 Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")]
 
 
@@ -226,20 +242,26 @@ def change_device(
 @datastore.command("list")
 def list_datastores(
     context: typer.Context,
-    state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing; all unless told")] = None,
-    kind: Annotated[str | None, typer.Option(help="vmfs or nfs; both unless told")] = None,
+    state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing")] = None,
+    kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
-    """All datastores; deleted ones can be restored, copies are not served."""
+    """List datastores. Deleted ones can be restored; copies are not served.
+
+    Example: zvaai datastore list --state active
+    """
     run = shared(context)
-    columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "id", "copy_reason")
+    columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "copy_reason")
     run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
 
 
 @datastore.command("show")
 def show_datastore(context: typer.Context, store: Store) -> None:
-    """A datastore. `unique` of VMFS: bytes on disk that no clone or copy shares; that or less where `unique_exact` is no.
+    """Show a datastore and its space.
 
-    `admitted` of NFS: what its files need, of a thick one at most its size.
+    `unique` of VMFS: bytes on disk that no clone or copy shares; an upper bound if `unique_exact` is no.
+    `admitted` of NFS: bytes that its files need; of a thick datastore at most its size.
+
+    Example: zvaai datastore show vmfs1
     """
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}"
@@ -248,38 +270,47 @@ def show_datastore(context: typer.Context, store: Store) -> None:
         found["space"] = run.client.call("GET", f"{path}/space")
         if not run.output.as_json:
             found |= found.pop("space")
-    run.output.one(found)
+    if run.output.as_json:
+        return run.output.raw(found)
+    (shown,) = named([found], names_of(run.client, "/host-groups"), "host_groups")
+    if found["kind"] == "vmfs":
+        shown["target"] = run.client.call("GET", "/readiness")["target"]
+    return run.output.one(shown)
 
 
 @datastore.command("create")
 def create_datastore(
     context: typer.Context,
     name: str,
-    pool: Annotated[str, typer.Option(help="The pool it lies in.")],
-    size: Annotated[str, typer.Option(help="500G, 2T, or bytes; of NFS its quota.")],
-    kind: Annotated[str, typer.Option(help="vmfs or nfs.")] = "vmfs",
+    pool: Annotated[str, typer.Option(help="Pool of the datastore.")],
+    size: Annotated[str, typer.Option(help="Size, or quota of NFS: 500G, 2T, or bytes.")],
+    kind: Annotated[str, typer.Option(help="vmfs or nfs")] = "vmfs",
     group: Groups = None,
-    thick: Annotated[bool, typer.Option("--thick", help="Reserve its space, and share no blocks.")] = False,
-    block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; 65536 unless told.")] = None,
-    soft_threshold: Annotated[int | None, typer.Option(help="Percent at which hosts are told.")] = None,
+    thick: Annotated[bool, typer.Option("--thick", help="Reserve its size, and share no blocks.")] = False,
+    block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; the default is 65536.")] = None,
+    soft_threshold: Annotated[int | None, typer.Option(help="Percent of its size at which hosts get a warning.")] = None,
     lun: Number = None,
-    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; 65536 unless told.")] = None,
-    sync: Annotated[str, typer.Option(help="standard, always or disabled.")] = "standard",
-    compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off.")] = "lz4",
+    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; the default is 65536.")] = None,
+    sync: Annotated[str, typer.Option(help="standard or always; disabled loses writes in a power cut.")] = "standard",
+    compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off")] = "lz4",
     client: Clients = None,
+    anyone: Anyone = False,
     nfs_version: Versions = None,
     squash: Squash = None,
-    encrypted: Annotated[
-        bool, typer.Option("--encrypted", help="With the pool's key, which the server keeps: zvaai key.")
-    ] = False,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Encrypt it with the key of the pool: zvaai key.")] = False,
     wait: Wait = False,
 ) -> None:
-    """An empty one, served to the host groups and clients."""
+    """Create an empty datastore and serve it to host groups and clients.
+
+    Example: zvaai datastore create vmfs1 --pool tank --size 2T --group cluster --wait
+
+    Example: zvaai datastore create nfs1 --kind nfs --pool tank --size 2T --client 192.0.2.0/24
+    """
     run = shared(context)
     body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
     body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
     body |= {"record_size": record_size, "sync": sync, "compression": compression}
-    body |= {"clients": client, "versions": nfs_version, "squash": squash}
+    body |= {"clients": client, "anyone": anyone, "versions": nfs_version, "squash": squash}
     body |= {"encrypted": encrypted}
     run.job(run.client.call("POST", "/datastores", body), wait)
 
@@ -288,13 +319,16 @@ def create_datastore(
 def change_datastore(
     context: typer.Context,
     store: Store,
-    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
-    soft_threshold: Annotated[int | None, typer.Option(help="Percent; 0 takes it away.")] = None,
+    name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    soft_threshold: Annotated[
+        int | None, typer.Option(help="Percent of its size at which hosts get a warning; 0 for none.")
+    ] = None,
     lun: Annotated[int | None, typer.Option(help="Another LUN number.")] = None,
-    group: Groups = None,
-    no_groups: Annotated[bool, typer.Option("--no-groups", help="No host group sees it.")] = False,
-    client: Clients = None,
-    no_clients: Annotated[bool, typer.Option("--no-clients", help="NFS: no address beside the host groups'.")] = False,
+    add_group: Annotated[list[str] | None, typer.Option(help="Show it to a host group; repeat for several.")] = None,
+    remove_group: Annotated[list[str] | None, typer.Option(help="Hide it from a host group; repeat for several.")] = None,
+    add_client: Annotated[list[str] | None, typer.Option(help="NFS: let an address or network mount it; repeat.")] = None,
+    remove_client: Annotated[list[str] | None, typer.Option(help="NFS: stop an address or network; repeat.")] = None,
+    anyone: Anyone = False,
     nfs_version: Versions = None,
     squash: Squash = None,
     thick: Annotated[
@@ -303,77 +337,98 @@ def change_datastore(
     force: Force = False,
     wait: Wait = False,
 ) -> None:
-    """What is given; host groups and clients are replaced by those given."""
+    """Change a datastore. Options that are not given stay as they are.
+
+    Example: zvaai datastore change vmfs1 --add-group cluster2 --remove-group cluster --wait
+    """
     run = shared(context)
-    body: dict[str, Any] = {"force": force}
-    given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
-    body |= {key: value for key, value in given if value is not None}
-    if client or no_clients:
-        body["clients"] = client or []
-    if soft_threshold is not None:
-        body["soft_threshold"] = soft_threshold or None
-    if group or no_groups:
-        body["host_groups"] = group_ids(run.client, group)
-    run.job(run.client.call("PATCH", f"/datastores/{run.client.named('/datastores', store)}", body), wait)
+
+    def asked(now: dict[str, Any]) -> dict[str, Any]:
+        given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
+        body: dict[str, Any] = {"force": force, "anyone": anyone} | {key: value for key, value in given if value is not None}
+        if soft_threshold is not None:
+            body["soft_threshold"] = soft_threshold or None
+        groups = group_ids(run.client, add_group), group_ids(run.client, remove_group)
+        body |= changed_list("host_groups", now["host_groups"], *groups)
+        return body | changed_list("clients", now.get("clients") or [], add_client, remove_client)
+
+    run.job(run.client.change(f"/datastores/{run.client.named('/datastores', store)}", asked), wait)
 
 
 @datastore.command("grow")
 def grow_datastore(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
-    """Makes it larger."""
+    """Grow a VMFS datastore to a new size.
+
+    Example: zvaai datastore grow vmfs1 3T --wait
+    """
     run = shared(context)
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
 
 
 @datastore.command("quota")
 def set_quota(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
-    """Of an NFS datastore: larger or smaller, not below what it holds."""
+    """Set the quota of an NFS datastore, not below what it holds.
+
+    Example: zvaai datastore quota nfs1 3T --wait
+    """
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}/quota"
     run.job(run.client.call("POST", path, {"size": as_bytes(size)}), wait)
 
 
 @datastore.command("delete")
-def delete_datastore(context: typer.Context, store: Store, force: Force = False, wait: Wait = False) -> None:
-    """Puts it aside; it can be restored until it is purged."""
+def delete_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+    """Take a datastore out of service. It can be restored until it is purged.
+
+    Example: zvaai datastore delete vmfs1 --yes --wait
+    """
     run = shared(context)
-    run.job(run.client.call("DELETE", f"/datastores/{run.client.named('/datastores', store)}", force=force), wait)
+    path = f"/datastores/{run.client.named('/datastores', store)}"
+    confirm(f"Take the datastore {store} away from its hosts?", yes)
+    run.job(run.client.delete(path, force=force), wait)
 
 
 @datastore.command("restore")
 def restore_datastore(
     context: typer.Context,
     store: Store,
-    name: Annotated[str | None, typer.Option()] = None,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
     group: Groups = None,
     client: Clients = None,
+    anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Brings a deleted one back, with the same identity."""
+    """Restore a deleted datastore with its identity.
+
+    Example: zvaai datastore restore vmfs1 --group cluster --wait
+    """
     run = shared(context)
-    body = {"name": name, "host_groups": group_ids(run.client, group), "clients": client}
+    body = {"name": name, "host_groups": group_ids(run.client, group), "clients": client, "anyone": anyone}
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/restore", body), wait)
 
 
 @datastore.command("purge")
-def purge_datastore(
-    context: typer.Context,
-    store: Store,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    wait: Wait = False,
-) -> None:
-    """Destroys a deleted one with its snapshots. There is no way back."""
+def purge_datastore(context: typer.Context, store: Store, yes: Yes = False, wait: Wait = False) -> None:
+    """Destroy a deleted datastore and its snapshots for good.
+
+    Example: zvaai datastore purge vmfs1 --yes --wait
+    """
     run = shared(context)
     store_id = run.client.named("/datastores", store)
-    if not yes:
-        typer.confirm(f"Destroy {store} and its snapshots for ever?", abort=True)
+    confirm(f"Destroy {store} and its snapshots for good?", yes)
     run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
 
 
 @datastore.command("forget")
-def forget_datastore(context: typer.Context, store: Store, force: Force = False, wait: Wait = False) -> None:
-    """Gives up a missing one; its LUN number, or its path, is free again."""
+def forget_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+    """Give up a missing datastore. Its LUN number or path becomes free.
+
+    Example: zvaai datastore forget vmfs1 --yes
+    """
     run = shared(context)
-    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/forget", force=force), wait)
+    path = f"/datastores/{run.client.named('/datastores', store)}/forget"
+    confirm(f"Give up the missing datastore {store}, its LUN number and its hosts?", yes)
+    run.job(run.client.call("POST", path, force=force), wait)
 
 
 @datastore.command("clone")
@@ -381,14 +436,21 @@ def clone_datastore(
     context: typer.Context,
     store: Store,
     name: str,
-    snapshot: Annotated[str | None, typer.Option(help="Of this snapshot; of now unless told.")] = None,
+    snapshot: Annotated[str | None, typer.Option(help="Clone this snapshot; the default is the present state.")] = None,
     group: Groups = None,
     client: Clients = None,
+    anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """An instant copy with an identity of its own."""
+    """Clone a datastore at once. The clone has an identity of its own.
+
+    Example: zvaai datastore clone vmfs1 vmfs1-test --snapshot before --group test --wait
+    """
     run = shared(context)
-    body = {"name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group), "clients": client}
+    body = {
+        "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
+        "clients": client, "anyone": anyone,
+    }  # fmt: skip
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/clone", body), wait)
 
 
@@ -405,9 +467,11 @@ def promote_datastore(context: typer.Context, store: Store, wait: Wait = False) 
 @datastore.command("adopt")
 def adopt(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="A volume or file system: zvaai datastore volumes, filesystems")],
+    dataset: Annotated[str, typer.Argument(help="Volume or file system: zvaai datastore volumes, filesystems.")],
     name: str,
-    keep_identity: Annotated[bool, typer.Option("--keep-identity", help="The one it claims, if nobody has it.")] = False,
+    keep_identity: Annotated[
+        bool, typer.Option("--keep-identity", help="Keep its identity if no other datastore has it.")
+    ] = False,
     known_as: Annotated[
         str | None,
         typer.Option(help='Names of another target that it keeps, as JSON: {"system": "lio", "unit_serial": ..., "model": ...}'),
@@ -415,9 +479,13 @@ def adopt(
     lun: Number = None,
     group: Groups = None,
     client: Clients = None,
+    anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Makes a datastore of a volume or file system that is none, or of a copy."""
+    """Make a datastore of a volume, a file system or a copy.
+
+    Example: zvaai datastore adopt tank/old vmfs2 --group cluster --wait
+    """
     run = shared(context)
     try:
         names = None if known_as is None else json.loads(known_as)
@@ -431,22 +499,33 @@ def adopt(
         "lun": lun,
         "host_groups": group_ids(run.client, group) if group else None,
         "clients": client,
+        "anyone": anyone,
     }
     run.job(run.client.call("POST", "/volumes/adopt", body), wait)
 
 
 @datastore.command("volumes")
 def volumes(context: typer.Context) -> None:
-    """All volumes; those without a datastore can be adopted."""
+    """List volumes. Those without a datastore can be adopted.
+
+    Example: zvaai datastore volumes
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/volumes"), "dataset", "size", "block_size", "datastore")
+    found = run.client.all("/volumes")
+    found = found if run.output.as_json else named(found, names_of(run.client, "/datastores"), "datastore")
+    run.output.rows(found, "dataset", "size", "block_size", "datastore")
 
 
 @datastore.command("filesystems")
 def filesystems(context: typer.Context) -> None:
-    """All file systems; those without a datastore can be adopted."""
+    """List file systems. Those without a datastore can be adopted.
+
+    Example: zvaai datastore filesystems
+    """
     run = shared(context)
-    run.output.rows(run.client.all("/filesystems"), "dataset", "used", "quota", "mountpoint", "datastore")
+    found = run.client.all("/filesystems")
+    found = found if run.output.as_json else named(found, names_of(run.client, "/datastores"), "datastore")
+    run.output.rows(found, "dataset", "used", "quota", "mountpoint", "datastore")
 
 
 @snapshot.command("list")
@@ -501,16 +580,21 @@ def rollback(context: typer.Context, store: Store, name: str, force: Force = Fal
 
 @key.command("list")
 def list_keys(context: typer.Context) -> None:
-    """Whether they are loaded, kept here, were exported and confirmed."""
+    """List keys of encrypted pools: loaded, stored here, exported, confirmed.
+
+    Example: zvaai key list
+    """
     run = shared(context)
     run.output.rows(run.client.all("/encryption-keys"), "pool", "key_status", "kept", "exported_at", "confirmed_at", "dataset")
 
 
 @key.command("export")
 def export_key(context: typer.Context, pool: str) -> None:
-    """Print the key of a pool, after your password. Keep it where neither the disks nor this server are, then confirm it.
+    """Print the key of a pool. Prompts for your password. Store the key away from disks and server, then confirm it.
 
-    The password is prompted for, or read from standard input. Example: zvaai key export tank
+    If standard input is no terminal, the password is read from it.
+
+    Example: zvaai key export tank
     """
     run = shared(context)
     print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
@@ -522,13 +606,19 @@ def _asked_key() -> str:
 
 @key.command("confirm")
 def confirm_key(context: typer.Context, pool: str) -> None:
-    """Shows that you have the key of a pool; it is asked for, or read from standard input."""
+    """Confirm that you have the key of a pool. The key comes from the terminal or stdin.
+
+    Example: zvaai key confirm tank
+    """
     run = shared(context)
     run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _asked_key()}))
 
 
 @key.command("keep")
 def keep_key(context: typer.Context, pool: str) -> None:
-    """Brings the key of a pool from another server; it is asked for, or read from standard input."""
+    """Store the key of a pool that comes from another server. The key comes from the terminal or stdin.
+
+    Example: zvaai key keep tank
+    """
     run = shared(context)
     run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _asked_key()}))

@@ -14,7 +14,7 @@ from appliance.database.models import Base
 
 TABLES = (
     "users", "host_groups", "hosts", "host_initiators", "presentations", "presentation_groups", "exports", "export_groups",
-    "schedules", "webhooks",
+    "schedules", "receivers",
 )  # fmt: skip
 """What an admin configures. Sessions, tokens, jobs, alerts and the audit are no configuration."""
 SETTINGS = ("iscsi",)

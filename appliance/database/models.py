@@ -186,6 +186,8 @@ class Job(Base):
     sequence: Mapped[int] = mapped_column(unique=True)
     kind: Mapped[str]
     subject: Mapped[str] = mapped_column(index=True)
+    name: Mapped[str] = mapped_column(default="")
+    """Of the subject when it was queued, for people: "gold1@before"."""
     parameters: Mapped[dict[str, Any]]
     state: Mapped[str] = mapped_column(index=True)
     step: Mapped[str] = mapped_column(default="")
@@ -212,6 +214,8 @@ class AuditEntry(Base):
     address: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
+    name: Mapped[str] = mapped_column(default="")
+    """Of the subject at that time."""
     before: Mapped[dict[str, Any] | None]
     after: Mapped[dict[str, Any] | None]
     status: Mapped[int | None]
@@ -234,10 +238,14 @@ class Alert(Base):
     __table_args__ = (Index("ix_alerts_key_cleared_at", "key", "cleared_at"),)
 
 
-class Webhook(Base):
-    """A receiver of alerts of a severity and above. `secret` is sealed; `certificate` (PEM) says who signs its certificate."""
+class Receiver(Base):
+    """Gets alerts of a severity and above: webhook, e-mail or syslog by the scheme of `url`.
 
-    __tablename__ = "webhooks"
+    `url` and `secret` are sealed: the latter signs for webhooks, or is the password of a mail server. `certificate` (PEM) is the
+    authority's that signs the receiver's. `sender`, `recipients` and `user` are of e-mail.
+    """
+
+    __tablename__ = "receivers"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     url: Mapped[str]
@@ -245,15 +253,18 @@ class Webhook(Base):
     severity: Mapped[str]
     certificate: Mapped[str | None]
     enabled: Mapped[bool]
+    sender: Mapped[str] = mapped_column(default="")
+    recipients: Mapped[list[str]]
+    user: Mapped[str | None]
     created_at: Mapped[float]
 
 
-class WebhookDelivery(Base):
+class Delivery(Base):
     """Something a receiver is told. `body` is sent as it is, `event` with it in each try; `status` is HTTP's, of the last try."""
 
-    __tablename__ = "webhook_deliveries"
+    __tablename__ = "deliveries"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    receiver_id: Mapped[str] = mapped_column(ForeignKey("receivers.id", ondelete="CASCADE"), index=True)
     event: Mapped[str]
     kind: Mapped[str]
     body: Mapped[str]

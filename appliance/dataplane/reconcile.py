@@ -26,6 +26,8 @@ from appliance.dataplane.target import (
 )
 
 GROUP_PREFIX = "zvaai:"
+MUTUAL = "mutual CHAP"
+"""Subject of what concerns the account by which the target proves itself."""
 Step = Callable[[TargetControl], None]
 
 
@@ -49,6 +51,8 @@ class Wanted:
     groups: Mapping[str, HostGroup]
     chap_required: bool = False
     accounts: Mapping[str, WantedAccount] = field(default_factory=dict)
+    mutual: WantedAccount | None = None
+    """By which the target proves itself; it needs an account of a host."""
     initiators: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
     """LUNs, by UUID, whose volumes can't be seen now or are in doubt: they stay as they are, and who sees them too."""
@@ -174,6 +178,11 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
     there = {account.name: account for account in served.accounts}
     if wanted.chap_required and not served.chap_required:
         steps.append(Difference("CHAP is not required", lambda control: control.require_chap(served.name, True)))
+    mutual, there_mutual = wanted.mutual, served.mutual
+    if there_mutual is not None and (mutual is None or mutual.name != there_mutual):
+        steps.append(
+            Difference(f"target CHAP account {there_mutual} should not be there", _delete_mutual(served.name, there_mutual))
+        )
     for name in sorted(there.keys() - wanted.accounts.keys() - wanted.kept_accounts):
         steps.append(Difference(f"CHAP account {name} should not be there", _delete_account(served.name, name)))
     for account in wanted.accounts.values():
@@ -182,6 +191,8 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
             steps.append(
                 Difference(f"CHAP account {account.name} is another one", _set_account(served.name, account), account.name)
             )
+    if mutual is not None and (mutual.name != there_mutual or mutual.stale):
+        steps.append(Difference(f"target CHAP account {mutual.name} is missing", _set_mutual(served.name, mutual), MUTUAL))
     if not wanted.chap_required and served.chap_required:
         steps.append(Difference("CHAP should not be required", lambda control: control.require_chap(served.name, False)))
     return steps
@@ -189,6 +200,14 @@ def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
 
 def _set_account(target: str, account: WantedAccount) -> Step:
     return lambda control: control.set_account(target, account.name, account.secret, account.initiators)
+
+
+def _set_mutual(target: str, account: WantedAccount) -> Step:
+    return lambda control: control.set_mutual(target, account.name, account.secret)
+
+
+def _delete_mutual(target: str, name: str) -> Step:
+    return lambda control: control.delete_mutual(target, name)
 
 
 def _delete_account(target: str, name: str) -> Step:

@@ -146,6 +146,21 @@ class ServedTarget:
     luns: tuple[ServedLun, ...] = ()
     chap_required: bool = False
     accounts: tuple[Account, ...] = ()
+    mutual: str | None = None
+    """Name of the CHAP account by which the target proves itself to hosts that request that."""
+
+
+@dataclass(frozen=True)
+class Portal:
+    """Where the target listens. Hosts of different groups use different target ports, so paths."""
+
+    address: str
+    """With port; an unspecified address is every address of its family."""
+    group_tag: int = 1
+    advertised: str | None = None
+    """What discovery reports instead, behind a translator of addresses."""
+    problem: str = ""
+    """Why the target cannot listen there."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +182,7 @@ class LoggedIn:
     portal: str
     since: float
     account: str | None
+    portal_group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -240,6 +256,30 @@ class TargetControl(ABC):
     @abstractmethod
     def require_chap(self, target: str, required: bool) -> None:
         """Whether CHAP is; "not" is refused while there are accounts."""
+
+    @abstractmethod
+    def set_mutual(self, target: str, name: str, secret: str) -> None:
+        """The account by which the target proves itself. Refused without an account of a host."""
+
+    @abstractmethod
+    def delete_mutual(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+
+    @abstractmethod
+    def portals(self) -> tuple[list[Portal], bool]:
+        """All; and whether they are fixed by the daemon's command line."""
+
+    @abstractmethod
+    def create_portal(self, portal: Portal) -> None:
+        """Listens there too. The same portal may be there already."""
+
+    @abstractmethod
+    def change_portal(self, address: str, portal: Portal) -> None:
+        """Puts another in the place of the one at this address. Connections stay while their portal group has a portal."""
+
+    @abstractmethod
+    def delete_portal(self, address: str) -> None:
+        """Stops listening there. Connections stay while their portal group has a portal."""
 
     @abstractmethod
     def host_groups(self) -> list[HostGroup]:
@@ -328,6 +368,7 @@ class TargetSocket(TargetControl):
                 luns=tuple(_served(lun) for lun in target["luns"]),
                 chap_required=target["accounts"]["required"],
                 accounts=tuple(_account(account) for account in target["accounts"]["incoming"]),
+                mutual=_name(target["accounts"]["mutual"]),
             )
             for target in self._call("targets.list")["targets"]
         ]
@@ -409,6 +450,35 @@ class TargetSocket(TargetControl):
         """Whether CHAP is."""
         self._call("accounts.require", target=target, required=required)
 
+    def set_mutual(self, target: str, name: str, secret: str) -> None:
+        """The account by which the target proves itself."""
+        self._call("accounts.set", target=target, name=name, secret=secret, mutual=True)
+
+    def delete_mutual(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+        self._gone_is_well("accounts.delete", target=target, name=name, mutual=True)
+
+    def portals(self) -> tuple[list[Portal], bool]:
+        """Those that listen, and those that cannot."""
+        told = self._call("portals.list")
+        listening = [Portal(one["address"], one["group_tag"], one.get("advertised")) for one in told["portals"]]
+        failed = [
+            Portal(one["address"], one["group_tag"], one.get("advertised"), str(one["reason"])) for one in told["failed"]
+        ]  # fmt: skip
+        return [*listening, *failed], bool(told["fixed"])
+
+    def create_portal(self, portal: Portal) -> None:
+        """Listens there too."""
+        self._call("portals.create", **_portal(portal))
+
+    def change_portal(self, address: str, portal: Portal) -> None:
+        """Puts another in its place."""
+        self._call("portals.change", address=address, portal=_portal(portal))
+
+    def delete_portal(self, address: str) -> None:
+        """Stops listening there."""
+        self._call("portals.delete", address=address)
+
     def host_groups(self) -> list[HostGroup]:
         """All."""
         return [
@@ -435,6 +505,7 @@ class TargetSocket(TargetControl):
                 session["portal"],
                 float(session["since"]),
                 session["account"],
+                session["portal_group_tag"],
             )
             for session in (told["sessions"] if told else ())
             if session["type"] == "normal"
@@ -465,6 +536,16 @@ def _value(lun: Lun, name: str) -> Any:
 
 def _kept_names(told: dict[str, Any] | None) -> KeptNames | None:
     return KeptNames(told["serial_number"], tuple(told["designators"]), told.get("vendor")) if told else None
+
+
+def _portal(portal: Portal) -> dict[str, Any]:
+    more = {} if portal.advertised is None else {"advertised": portal.advertised}
+    return {"address": portal.address, "group_tag": portal.group_tag, **more}
+
+
+def _name(told: Any) -> str | None:
+    """Of the mutual account."""
+    return told.get("name") if isinstance(told, dict) else told
 
 
 def _account(told: dict[str, Any]) -> Account:

@@ -18,6 +18,7 @@ from appliance.dataplane.target import (
     LoggedIn,
     Lun,
     LunSpace,
+    Portal,
     Registrations,
     ServedLun,
     ServedTarget,
@@ -34,6 +35,10 @@ class TargetSimulator(TargetControl):
         self._lock = threading.RLock()
         self._targets: dict[str, ServedTarget] = {}
         self._groups: dict[str, HostGroup] = {}
+        self.listening: list[Portal] = [Portal("0.0.0.0:3260")]
+        """What `portals` tells."""
+        self.mutual: dict[str, str] = {}
+        """Secrets of mutual accounts, by name."""
         self.logged_in: list[LoggedIn] = []
         """What `sessions` tells, for tests to set."""
         self.registered: dict[str, Registrations] = {}
@@ -74,7 +79,8 @@ class TargetSimulator(TargetControl):
         """What runs."""
         with self._lock:
             luns = sum(len(target.luns) for target in self._targets.values())
-            return Status("simulator", 0, (), luns, 0, len(self.logged_in))
+            addresses = tuple(portal.address for portal in self.listening)
+            return Status("simulator", 0, addresses, luns, 0, len(self.logged_in))
 
     def targets(self) -> list[ServedTarget]:
         """All."""
@@ -183,9 +189,55 @@ class TargetSimulator(TargetControl):
         """Whether CHAP is."""
         with self._lock:
             found = self._target(target)
-            if not required and found.accounts:
+            if not required and (found.accounts or found.mutual):
                 raise TargetRefusedError(-32602, "required: there are accounts")
             self._targets[target] = replace(found, chap_required=required)
+
+    def set_mutual(self, target: str, name: str, secret: str) -> None:
+        """Refused without an account of a host."""
+        with self._lock:
+            found = self._target(target)
+            if not found.accounts:
+                raise TargetRefusedError(-32602, "mutual: it needs an account of an initiator beside it")
+            self._targets[target], self.mutual = replace(found, mutual=name), {name: secret}
+
+    def delete_mutual(self, target: str, name: str) -> None:
+        """One that is not there is well."""
+        with self._lock:
+            self._targets[target] = replace(self._target(target), mutual=None)
+            self.mutual.pop(name, None)
+
+    def portals(self) -> tuple[list[Portal], bool]:
+        """All."""
+        with self._lock:
+            return list(self.listening), False
+
+    def create_portal(self, portal: Portal) -> None:
+        """Refused at an address that a portal has, or beside every address."""
+        with self._lock:
+            wildcards = {f"0.0.0.0:{portal.address.rpartition(':')[2]}", portal.address}
+            if portal in self.listening:
+                return
+            if any(one.address in wildcards for one in self.listening):
+                raise TargetRefusedError(-32007, f"{portal.address}: the address is in use")
+            self.listening.append(portal)
+
+    def change_portal(self, address: str, portal: Portal) -> None:
+        """In its place."""
+        with self._lock:
+            self._portal(address)
+            self.listening = [portal if one.address == address else one for one in self.listening]
+
+    def delete_portal(self, address: str) -> None:
+        """One of them."""
+        with self._lock:
+            self.listening.remove(self._portal(address))
+
+    def _portal(self, address: str) -> Portal:
+        for one in self.listening:
+            if one.address == address:
+                return one
+        raise TargetRefusedError(NOT_THERE, f"there is no portal {address}")
 
     def host_groups(self) -> list[HostGroup]:
         """All."""

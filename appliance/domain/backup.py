@@ -2,7 +2,7 @@
 """The installation's configuration as one file: what is in it, how it is checked, sealed and read again.
 
 In it is what an admin has made and no pool has: users (without sessions and API tokens), hosts and their groups, how datastores
-are shown to them, by the datastores' identities, schedules, webhooks, settings. What identifies a datastore lies with its data.
+are shown to them, by the datastores' identities, schedules, receivers, settings. What identifies a datastore lies with its data.
 Secrets are sealed with a passphrase: scrypt (RFC 7914), AES-256-GCM, over the checksum of the rest, so that nobody without it can
 change either.
 """
@@ -35,10 +35,10 @@ from appliance.database.models import (
     HostInitiator,
     Presentation,
     PresentationGroup,
+    Receiver,
     Schedule,
     Setting,
     User,
-    Webhook,
 )
 from appliance.domain.access import USERS
 from appliance.domain.datastores import LUNS
@@ -46,9 +46,9 @@ from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.exports import CLIENTS, SQUASHES, VERSIONS
 from appliance.domain.hosts import GROUPS, HOSTS, OFFLOADS
 from appliance.domain.identity import EXPORTS
+from appliance.domain.receivers import RECEIVERS, RECIPIENTS, SEVERITIES, url_of
 from appliance.domain.schedules import SCHEDULES
 from appliance.domain.secrets import Seal, SealedError
-from appliance.domain.webhooks import SEVERITIES, WEBHOOKS, url_of
 
 FORMAT, VERSION = "zvaai-configuration", 1
 PASSPHRASE_SHORTEST = 12
@@ -138,14 +138,17 @@ class ScheduleRow(_Row):
     created_at: _Time
 
 
-class WebhookRow(_Row):
-    """A webhook; where it leads and its secret are among the secrets."""
+class ReceiverRow(_Row):
+    """A receiver of alerts; its address and its secret are among the secrets."""
 
     id: _Id
     name: _Name
     severity: Literal[SEVERITIES]  # type: ignore[valid-type]
     certificate: Annotated[str, Field(max_length=65536)] | None
     enabled: bool
+    sender: Annotated[str, Field(max_length=320)]
+    recipients: Annotated[list[Annotated[str, Field(max_length=320)]], Field(max_length=RECIPIENTS)]
+    user: Annotated[str, Field(max_length=256)] | None
     created_at: _Time
 
 
@@ -165,14 +168,14 @@ class Content(_Row):
     presentations: Annotated[list[PresentationRow], Field(max_length=LUNS)]
     exports: Annotated[list[ExportRow], Field(max_length=EXPORTS)]
     schedules: Annotated[list[ScheduleRow], Field(max_length=SCHEDULES)]
-    webhooks: Annotated[list[WebhookRow], Field(max_length=WEBHOOKS)]
+    receivers: Annotated[list[ReceiverRow], Field(max_length=RECEIVERS)]
 
 
-class WebhookSecrets(_Row):
-    """Of a webhook."""
+class ReceiverSecrets(_Row):
+    """Of a receiver."""
 
     url: Annotated[str, Field(max_length=2048)]
-    secret: Annotated[str, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,128}={0,2}$")]
+    secret: Annotated[str, Field(max_length=1024)]
 
 
 class Secrets(_Row):
@@ -180,7 +183,7 @@ class Secrets(_Row):
 
     password_hashes: dict[str, Annotated[str, Field(max_length=512, pattern=r"^\$argon2id\$")]]
     chap: dict[str, Annotated[str, Field(max_length=255)]]
-    webhooks: dict[str, WebhookSecrets]
+    receivers: dict[str, ReceiverSecrets]
 
 
 class _Sealed(_Row):
@@ -204,14 +207,16 @@ def collect(session: Session, seal: Seal) -> tuple[Content, Secrets]:
     """What there is. Raises ConflictError when a secret can't be had: a file without it would be no backup."""
     users = session.scalars(select(User)).all()
     hosts = session.scalars(select(Host).where(Host.chap_secret.is_not(None))).all()
-    hooks = session.scalars(select(Webhook)).all()
+    rows = session.scalars(select(Receiver)).all()
     try:
         chap = {host.id: seal.open(host.chap_secret) for host in hosts if host.chap_secret is not None}
-        receivers = {hook.id: WebhookSecrets(url=url_of(seal, hook), secret=seal.open(hook.secret)) for hook in hooks}
+        secrets = {
+            receiver.id: ReceiverSecrets(url=url_of(seal, receiver), secret=seal.open(receiver.secret)) for receiver in rows
+        }
     except SealedError as error:
         raise ConflictError(f"a secret can't be had, so this would be no backup: {error}") from error
     hashes = {user.id: user.password_hash for user in users}
-    return content(session), Secrets(password_hashes=hashes, chap=chap, webhooks=receivers)
+    return content(session), Secrets(password_hashes=hashes, chap=chap, receivers=secrets)
 
 
 def content(session: Session) -> Content:
@@ -230,7 +235,7 @@ def content(session: Session) -> Content:
     for one in session.scalars(select(HostInitiator).order_by(HostInitiator.iqn)):
         names.setdefault(one.host_id, []).append(one.iqn)
     hosts = session.scalars(select(Host).order_by(Host.id)).all()
-    hooks = session.scalars(select(Webhook).order_by(Webhook.id)).all()
+    rows = session.scalars(select(Receiver).order_by(Receiver.id)).all()
     users = session.scalars(select(User).order_by(User.id)).all()
 
     def columns(row: Any, kind: type[_Row], **more: Any) -> Any:
@@ -251,7 +256,7 @@ def content(session: Session) -> Content:
                 for row in session.scalars(select(Export).order_by(Export.number))
             ],
             "schedules": [columns(row, ScheduleRow) for row in session.scalars(select(Schedule).order_by(Schedule.id))],
-            "webhooks": [columns(row, WebhookRow) for row in hooks],
+            "receivers": [columns(row, ReceiverRow) for row in rows],
         }
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import time
@@ -12,10 +13,12 @@ from collections.abc import Sequence
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup
+from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup, Setting
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
-from appliance.domain.secrets import Seal
+from appliance.domain.secrets import Seal, SealedError
 
+MUTUAL_SETTING = "iscsi-target-chap"
+"""The setting with name and sealed secret by which the target proves itself, how often they were set, and what the target has."""
 OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
 """ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096
@@ -181,6 +184,71 @@ def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] |
             raise ConflictError(f"the CHAP name {chap[0]!r} is another host's", [same.name])
     changed.chap_name, changed.chap_secret = (chap[0], seal.seal(chap[1])) if chap else (None, None)
     changed.chap_revision += 1
+
+
+def mutual_name(session: Session) -> str | None:
+    """Name of the account by which the target proves itself."""
+    setting = session.get(Setting, MUTUAL_SETTING)
+    return str(setting.value["name"]) if setting else None
+
+
+def mutual_revision(session: Session) -> int:
+    """How often that account was set."""
+    setting = session.get(Setting, MUTUAL_SETTING)
+    return int(setting.value["revision"]) if setting else 0
+
+
+def mutual_applied(session: Session, revision: int) -> None:
+    """The target has the account of this revision."""
+    if setting := session.get(Setting, MUTUAL_SETTING):
+        setting.value = {**setting.value, "applied": revision}
+
+
+def set_mutual(session: Session, seal: Seal, chap: tuple[str, str] | None) -> None:
+    """Name and secret by which the target proves itself to hosts that request that; None takes them away.
+
+    Raises InvalidError, and ConflictError for the secret of a host: one that knew it could pretend to be the target.
+    """
+    found = session.get(Setting, MUTUAL_SETTING)
+    if chap is None:
+        if found is not None:
+            session.delete(found)
+        return
+    check_chap(*chap)
+    for host_ in session.scalars(select(Host).where(Host.chap_secret.is_not(None))):
+        with contextlib.suppress(SealedError):
+            if host_.chap_secret is not None and seal.open(host_.chap_secret) == chap[1]:
+                raise ConflictError("the target needs a secret that no host has", [host_.name], field_name="secret")
+    revision = (found.value["revision"] if found else 0) + 1
+    value = {"name": chap[0], "secret": seal.seal(chap[1]), "revision": revision, "applied": 0}
+    session.merge(Setting(name=MUTUAL_SETTING, value=value))
+
+
+def check_not_locked_out(session: Session, logged_in: Sequence[str], force: bool) -> None:
+    """Before CHAP is required: names hosts that are logged in and have no secret. Raises ConflictError."""
+    by_iqn = {
+        iqn: host_ for host_, iqn in session.execute(
+            select(Host, HostInitiator.iqn).join(HostInitiator, HostInitiator.host_id == Host.id)
+        ).tuples()
+    }  # fmt: skip
+    found = {
+        (by_iqn[iqn].name if iqn in by_iqn else iqn) for iqn in logged_in if getattr(by_iqn.get(iqn), "chap_name", None) is None
+    }
+    if found and not force:
+        reason = "hosts without a CHAP secret are logged in, and could not log in again; zvaai host chap sets a secret"
+        raise ConflictError(reason, sorted(found), can_force=True)
+
+
+def check_chap_unused(session: Session, host_id: str, logged_in: Sequence[str], force: bool) -> None:
+    """Before the secret of a host changes while CHAP is required: it is refused while the host is logged in by it.
+
+    Raises ConflictError.
+    """
+    own, found = initiators(session, host_id), host(session, host_id)
+    required = bool((setting := session.get(Setting, "iscsi")) and setting.value.get("chap_required"))
+    if required and found.chap_name is not None and not force and set(own) & set(logged_in):
+        reason = "the host is logged in by its CHAP secret, and could not log in again before the new one is set on it"
+        raise ConflictError(reason, [found.name], can_force=True)
 
 
 def change_host(

@@ -70,7 +70,7 @@ def check(session: Session, subject: str) -> None:
         raise ConflictError(f"{QUEUE} jobs are waiting")
 
 
-def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key: str | None = None) -> Job:
+def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key: str | None = None, name: str = "") -> Job:
     """A new job, of this identifier. Raises ConflictError, see `check`."""
     check(session, plan.subject)
     sequence = (session.scalar(select(func.max(Job.sequence))) or 0) + 1
@@ -79,6 +79,7 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
         sequence=sequence,
         kind=kind,
         subject=plan.subject,
+        name=name,
         parameters=msgspec.to_builtins(plan),
         state=QUEUED,
         step="",

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
-from appliance.domain.webhooks import announce
+from appliance.domain.receivers import announce
 
 EVENTS_KEPT = 10_000
 AUDIT_KEPT = 50_000
@@ -38,6 +38,7 @@ def record(
     token: str | None = None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    name: str = "",
 ) -> int:
     """An entry of the audit; its number. `status` is None for what begins: `complete` says how it ended."""
     entry = AuditEntry(
@@ -47,6 +48,7 @@ def record(
         address=address,
         action=action,
         subject=subject,
+        name=name,
         status=status,
         before=before,
         after=after,

@@ -22,12 +22,12 @@ from appliance.database.models import (
     LoginSession,
     Presentation,
     PresentationGroup,
+    Receiver,
     Schedule,
     Setting,
     User,
-    Webhook,
 )
-from appliance.domain import exports, hosts, jobs, schedules, webhooks
+from appliance.domain import exports, hosts, jobs, receivers, schedules
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
@@ -62,8 +62,8 @@ def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
         ("exports.share", [row.share for row in content.exports]),
         ("schedules.id", [row.id for row in content.schedules]),
         ("schedules.name", [row.name for row in content.schedules]),
-        ("webhooks.id", [row.id for row in content.webhooks]),
-        ("webhooks.name", [row.name for row in content.webhooks]),
+        ("receivers.id", [row.id for row in content.receivers]),
+        ("receivers.name", [row.name for row in content.receivers]),
     ):
         twice = [value for value, count in Counter(values).items() if count > 1]
         if twice:
@@ -79,7 +79,7 @@ def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
     for what, ids, known in (
         ("password_hashes", {row.id for row in content.users}, secrets.password_hashes),
         ("chap", {row.id for row in content.hosts if row.chap_name is not None}, secrets.chap),
-        ("webhooks", {row.id for row in content.webhooks}, secrets.webhooks),
+        ("receivers", {row.id for row in content.receivers}, secrets.receivers),
     ):
         if ids != known.keys():
             raise InvalidError("backup", f"{what}: its secrets are not those of what is in it")
@@ -98,11 +98,14 @@ def _check_values(content: Content, secrets: Secrets, plain_allowed: bool) -> No
         for export in content.exports:
             what = f"exports: {export.share}"
             exports.check_clients(export.clients)
-        for hook in content.webhooks:
-            what = f"webhooks: {hook.name}"
-            webhooks.check_url(secrets.webhooks[hook.id].url, plain_allowed)
-            if hook.certificate is not None:
-                ssl.create_default_context(cadata=hook.certificate)
+        for receiver in content.receivers:
+            what = f"receivers: {receiver.name}"
+            own = secrets.receivers[receiver.id]
+            receivers.check_url(own.url, plain_allowed)
+            receivers.check_mail(own.url, receiver.sender, receiver.recipients, receiver.user, own.secret)
+            receivers.check_secret(own.url, own.secret)
+            if receiver.certificate is not None:
+                ssl.create_default_context(cadata=receiver.certificate)
     except (DomainError, ValueError, ssl.SSLError) as error:
         raise InvalidError("backup", f"{what}: {error}") from error
 
@@ -232,14 +235,14 @@ def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> N
         restored = Schedule(**one.model_dump(), last_at=last_at, attempted_at=attempted_at)
         schedules.settings(restored).check()
         session.add(restored)
-    session.execute(delete(Webhook).where(Webhook.id.not_in({row.id for row in content.webhooks})))
-    for number, hook in enumerate(session.scalars(select(Webhook)).all()):
-        hook.name = f"\0{number}"
+    session.execute(delete(Receiver).where(Receiver.id.not_in({row.id for row in content.receivers})))
+    for number, receiver in enumerate(session.scalars(select(Receiver)).all()):
+        receiver.name = f"\0{number}"
     session.flush()
     session.expunge_all()
-    for row in content.webhooks:
-        own = secrets.webhooks[row.id]
-        session.merge(Webhook(**row.model_dump(), url=seal.seal(own.url), secret=seal.seal(own.secret)))
+    for row in content.receivers:
+        own = secrets.receivers[row.id]
+        session.merge(Receiver(**row.model_dump(), url=seal.seal(own.url), secret=seal.seal(own.secret)))
 
 
 # --- who sees what
@@ -322,16 +325,17 @@ def _told(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
             row.name: {**vars(schedules.settings(row)), "datastores": list(row.datastores)}
             for row in session.scalars(select(Schedule))
         },
-        "webhook": {
-            row.name: _fields(row, "severity", "enabled", "certificate") | {"url": _url(seal, row)}
-            for row in session.scalars(select(Webhook))
+        "receiver": {
+            row.name: _fields(row, "severity", "enabled", "certificate", "sender", "recipients", "user")
+            | {"url": _url(seal, row)}
+            for row in session.scalars(select(Receiver))
         },
     }  # fmt: skip
 
 
-def _url(seal: Seal, hook: Webhook) -> str | None:
+def _url(seal: Seal, receiver: Receiver) -> str | None:
     try:
-        return webhooks.url_of(seal, hook)
+        return receivers.url_of(seal, receiver)
     except SealedError:
         return None
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends what is to be told to others: webhooks."""
+"""Sends alerts to receivers: webhooks, e-mail, syslog."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends what waits for webhooks, in the background, in the worker."""
+"""Sends what waits for receivers, in the background, in the worker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Webhook, WebhookDelivery
+from appliance.database.models import Delivery, Receiver
 from appliance.database.store import Store
-from appliance.domain import webhooks
+from appliance.domain import receivers
 from appliance.domain.journal import Finding, settle
 from appliance.domain.secrets import Seal, SealedError
-from appliance.notify.delivery import Network, Outcome, deliver
+from appliance.notify.connection import Network, Outcome
+from appliance.notify.delivery import Destination, deliver
 
 _LOOK_S = 1.0
 _AT_ONCE = 4
@@ -31,7 +32,7 @@ class Sender:
     def __init__(self, store: Store, seal: Seal, trusted: Sequence[Network]) -> None:
         self._store, self._seal, self._trusted = store, seal, tuple(trusted)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="receivers", daemon=True)
 
     def start(self) -> None:
         """In the background."""
@@ -55,7 +56,7 @@ class Sender:
     def turn(self, now: float) -> int:
         """Tries what is due by then, one of each destination; how many."""
         with self._store.reading() as session:
-            due = webhooks.next_deliveries(session, now)
+            due = receivers.next_deliveries(session, now)
         if due:
             with ThreadPoolExecutor(min(_AT_ONCE, len(due))) as pool:
                 list(pool.map(lambda one: self.one(one, now), due))
@@ -64,29 +65,32 @@ class Sender:
     def one(self, delivery_id: int, now: float) -> None:
         """Tries a delivery and writes down how it ended; the next try is so long after `now`."""
         with self._store.reading() as session:
-            delivery = session.get(WebhookDelivery, delivery_id)
-            hook = session.get(Webhook, delivery.webhook_id) if delivery is not None else None
-        if delivery is None or hook is None:
+            delivery = session.get(Delivery, delivery_id)
+            receiver = session.get(Receiver, delivery.receiver_id) if delivery is not None else None
+        if delivery is None or receiver is None:
             return
         try:
-            url, secret = webhooks.url_of(self._seal, hook), self._seal.open(hook.secret)
+            to = Destination(
+                receivers.url_of(self._seal, receiver), self._seal.open(receiver.secret) if receiver.secret else "",
+                receiver.certificate, receiver.sender, receiver.recipients, receiver.user,
+            )  # fmt: skip
         except SealedError as error:
-            outcome = Outcome(None, f"{error}; give it its URL again, and a new secret")
+            outcome = Outcome(None, f"{error}; set its address and its secret again")
         else:
-            outcome = deliver(url, secret, delivery.event, delivery.body, certificate=hook.certificate, trusted=self._trusted)
+            outcome = deliver(to, delivery.event, delivery.kind, delivery.body, self._trusted)
         if outcome.problem is not None:
-            _log.warning("webhook %s: %s", hook.name, outcome.problem)
+            _log.warning("receiver %s: %s", receiver.name, outcome.problem)
         with self._store.session() as session:
-            tried = webhooks.ended(session, delivery_id, outcome.status, outcome.problem, now)
+            tried = receivers.ended(session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused)
             if tried is not None and tried.kind != "test":
-                self._settle(session, hook, tried)
+                self._settle(session, receiver, tried)
 
-    def _settle(self, session: Session, hook: Webhook, tried: WebhookDelivery) -> None:
-        area = webhooks.area(hook.id)
+    def _settle(self, session: Session, receiver: Receiver, tried: Delivery) -> None:
+        area = receivers.area(receiver.id)
         findings = []
         if tried.problem is not None:
-            if tried.attempts < _TOLD_AFTER and tried.state == webhooks.PENDING:
+            if tried.attempts < _TOLD_AFTER and tried.state == receivers.PENDING:
                 return
-            text = f"webhook {hook.name} is not reached: {tried.problem}"
-            findings = [Finding(f"{area}:failing", "warning", hook.name, text, "zvaai webhook test tells more")]
+            text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
+            findings = [Finding(f"{area}:failing", "warning", receiver.name, text, f"zvaai receiver test {receiver.name}")]
         settle(session, area, findings)

@@ -21,7 +21,6 @@ from appliance.dataplane.target import TargetControl, TargetSocket
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import access
 from appliance.domain.secrets import Seal
-from appliance.domain.webhooks import seal_urls
 from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
@@ -68,7 +67,6 @@ def _prepare(context: Context) -> None:
     """What requests of the API need before the first of them."""
     forget_unfinished(context.store)
     with context.store.session() as session:
-        seal_urls(session, context.seal)
         code = access.prepare_setup(session, context.configuration.setup_code)
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
@@ -111,7 +109,7 @@ def main() -> int:
         _prepare(context)
         service = Service(context)
         server = WorkerServer(configuration.worker_socket, service, user_of(configuration.http.user))
-        sender = Sender(context.store, seal, configuration.webhooks.trusted_networks)
+        sender = Sender(context.store, seal, configuration.alerts.trusted_networks)
         stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())

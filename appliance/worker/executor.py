@@ -115,7 +115,7 @@ class Executor:
                 plan = operation.plan(self._context, request)
                 if operation.kind.startswith(("datastore.", "snapshot.")):
                     self._check_pools(plan)
-                job_id = self._queue(operation.kind, plan, actor, key, until)
+                job_id = self._queue(operation.kind, plan, self._name(operation.kind, request, plan), actor, key, until)
         _log.info("job %s (%s of %s) is queued", job_id, operation.kind, plan.subject)
         self.wake()
         return job_id
@@ -125,13 +125,22 @@ class Executor:
         with self._wake:
             self._wake.notify_all()
 
-    def _queue(self, kind: str, plan: Plan, actor: str, key: str | None, until: float | None) -> str | None:
+    def _name(self, kind: str, request: Request, plan: Plan) -> str:
+        """What the job is about, as it is called now: "gold1", "gold1@before", or the name of what it makes."""
+        names = {store.id: store.name for store in self._context.datastores(60)}
+        stores = list(dict.fromkeys(names[one] for one in (plan.subject, *plan.about) if one in names))
+        given = getattr(request, "name", None) or ""
+        if kind.startswith("snapshot.") and stores and given:
+            return f"{', '.join(stores)}@{given}"[:512]
+        return (", ".join(stores) or given or plan.subject)[:512]
+
+    def _queue(self, kind: str, plan: Plan, name: str, actor: str, key: str | None, until: float | None) -> str | None:
         """A job's identifier. None where another request was faster, or has taken what was planned: plan again."""
         job_id = str(uuid.uuid4())
         with self._committing, self._context.store.session() as session:
             if jobs.asked_before(session, key) or not self._is_free(session, plan, until):
                 return None
-            jobs.submit(session, job_id, kind, plan, actor, key)
+            jobs.submit(session, job_id, kind, plan, actor, key, name)
         return job_id
 
     def _is_free(self, session: Session, plan: Plan, until: float | None) -> bool:

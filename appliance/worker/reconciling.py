@@ -16,7 +16,7 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileRefusedError
-from appliance.domain import capacity, exports, jobs
+from appliance.domain import capacity, exports, hosts, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
@@ -164,6 +164,7 @@ class Reconciling:
             changing = becoming_thick(session)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
+            mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
             reserved = thick.reserve_again(self._context, stores, changing)
             outcome = planes.reconcile(self._context.target, wanted)
@@ -175,6 +176,8 @@ class Reconciling:
                 for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
+                if wanted.mutual is not None and planes.MUTUAL not in failed:
+                    hosts.mutual_applied(session, mutual_revision)
         served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
         failing = {
             uuid: planes.Failure(

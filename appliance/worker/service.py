@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
@@ -29,7 +30,9 @@ from appliance.worker import (
     measures,
     pool_lifecycle,
     pool_operations,
+    portals,
     readiness,
+    reservations,
     thick,
     vm_operations,
 )
@@ -38,6 +41,7 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
+from appliance.worker.totals import EXPORTS, LUNS, Totals
 from appliance.worker.watch import Watch
 from appliance.zfs.model import FeatureState, Filesystem, Pool
 
@@ -58,14 +62,16 @@ class Service:
             lambda _: self._capacity(),
             lambda _: self.watch.pools(),
             lambda _: encryption.settle_alerts(context, self._fresh),
+            lambda _: self._count(),
         )
+        self.totals = Totals(context.store)
         self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
         context.settling.ask = self.rounds.ask
         self.picture = Picture(context)
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
             "status": self._status,
-            "metrics": lambda _: measures.collect(context, self._fresh),
+            "metrics": lambda _: {**measures.collect(context, self._fresh), "totals": self._metrics_totals()},
             "pools": self._pools,
             "disks": lambda _: self.watch.disks(),
             "zfs_event": self.watch.event,
@@ -86,6 +92,10 @@ class Service:
             "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
+            "portals": lambda _: portals.listed(context),
+            "portal_create": lambda asked: portals.create(context, asked),
+            "portal_change": lambda asked: portals.change(context, asked),
+            "portal_delete": lambda asked: portals.delete(context, asked),
             "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
             "submit": self._submit,
             "reconcile": self._reconcile,
@@ -272,7 +282,21 @@ class Service:
     def _offloads(self, _asked: dict[str, Any]) -> dict[str, Any]:
         with as_domain_errors():
             told = self.context.target.statistics(self.context.configuration.target.name)
-        return {**told, **self._nfs_offloads()}
+        nfs = self._nfs_offloads()
+        totals = self.totals.take(LUNS, told["luns"])
+        if nfs["nfs_problem"] is None:
+            totals = self.totals.take(EXPORTS, nfs["exports"])
+        return {**told, **nfs, "totals": totals}
+
+    def _count(self) -> None:
+        """What was offloaded of LUNs and exports that may be gone by the next time somebody requests it."""
+        with contextlib.suppress(DomainError):
+            self._offloads({})
+
+    def _metrics_totals(self) -> dict[str, Any]:
+        with contextlib.suppress(DomainError):
+            return dict(self._offloads({})["totals"])
+        return {}
 
     def _nfs_offloads(self) -> dict[str, Any]:
         """Of the NFS server, while there are NFS datastores; each export's by its datastore, if it is one."""

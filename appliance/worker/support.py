@@ -26,11 +26,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance import __version__
-from appliance.database.models import Alert, AuditEntry, Base, Event, Host, Job, Webhook, WebhookDelivery
+from appliance.database.models import Alert, AuditEntry, Base, Delivery, Event, Host, Job, Receiver
 from appliance.domain import backup, requests, support
 from appliance.domain.jobs import Plan, Result
+from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
-from appliance.domain.webhooks import url_of
 from appliance.worker import measures
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -38,7 +38,7 @@ from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.log import Log
 
-NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, WebhookDelivery: 500}
+NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, Delivery: 500}
 LARGEST_MEMBER = 32 << 20
 _SHORTEST = 4
 """What is shorter is in every text."""
@@ -75,14 +75,14 @@ def known_secrets(context: Context) -> Iterator[str]:
     """That could have come into a log or a job. Passwords and tokens are known to nobody."""
     with context.store.reading() as session:
         sealed = [one for one in session.scalars(select(Host.chap_secret)) if one]
-        hooks = list(session.scalars(select(Webhook)))
-    for one in [*sealed, *(hook.secret for hook in hooks)]:
+        receivers = list(session.scalars(select(Receiver)))
+    for one in [*sealed, *(receiver.secret for receiver in receivers)]:
         with suppress(SealedError):
             yield context.seal.open(one)
-    for hook in hooks:
+    for receiver in receivers:
         url = ""
         with suppress(SealedError):
-            url = url_of(context.seal, hook)
+            url = url_of(context.seal, receiver)
         parts = urlsplit(url)  # it may have a token in it
         yield url
         yield from (part for part in re.split("[/=&?]", f"{parts.path}?{parts.query}") if len(part) >= 2 * _SHORTEST)
@@ -177,7 +177,7 @@ def _parts(context: Context) -> Mapping[str, Telling]:
         "alerts.jsonl": rows(Alert),
         "audit.jsonl": rows(AuditEntry),
         "events.jsonl": rows(Event),
-        "webhook-deliveries.jsonl": rows(WebhookDelivery),
+        "receiver-deliveries.jsonl": rows(Delivery),
     }
 
 

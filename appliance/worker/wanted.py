@@ -16,6 +16,7 @@ from appliance.dataplane.target import KeptNames, Lun
 from appliance.domain import datastores as domain
 from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.hosts import MUTUAL_SETTING
 from appliance.domain.secrets import SealedError
 from appliance.worker import copies
 from appliance.worker.context import Context
@@ -77,6 +78,7 @@ def wanted(
         groups=groups,
         chap_required=chap_required,
         accounts=accounts,
+        mutual=_mutual(context, session) if accounts else None,
         unknown=frozenset(unknown),
         copies=frozenset(store.device for store in copies.certain(stores, inventory) if store.kind == domain.VMFS),
         kept_accounts=unreadable,
@@ -94,6 +96,18 @@ def _kept(store: Datastore) -> dict[str, Any]:
     if kept is None:
         return {}
     return {"product": kept.product, "designation": KeptNames(kept.serial_number, kept.designators, kept.vendor)}
+
+
+def _mutual(context: Context, session: Session) -> planes.WantedAccount | None:
+    """By which the target proves itself; None also while its secret cannot be read."""
+    setting = session.get(Setting, MUTUAL_SETTING)
+    if setting is None:
+        return None
+    value = setting.value
+    try:
+        return planes.WantedAccount(value["name"], context.seal.open(value["secret"]), (), value["applied"] != value["revision"])
+    except SealedError:
+        return None
 
 
 def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.WantedAccount], frozenset[str]]:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system: versions and certificate, a webhook with its test, backup and restore, a support bundle.
+// The system: versions and certificate, a receiver with its test, backup and restore, a support bundle.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -37,20 +37,20 @@ test("versions, the certificate that is served, and where metrics are", async ()
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
 });
 
-test("a webhook is made, and its test says how the receiver took it", async () => {
-  await page.getByRole("button", { name: "New webhook" }).click();
+test("a receiver is made, and its test says how the receiver took it", async () => {
+  await page.getByRole("button", { name: "New receiver" }).click();
   await dialog().getByRole("textbox", { name: "Name" }).fill("chat");
   await dialog().getByRole("textbox", { name: "Address" }).fill("not an address");
-  await dialog().getByRole("button", { name: "Make the webhook" }).click();
-  await dialog().locator("#webhook-url[aria-invalid=true]").waitFor();
-  await look(page, "webhook-new");
+  await dialog().getByRole("button", { name: "Create the receiver" }).click();
+  await dialog().locator("#receiver-url[aria-invalid=true]").waitFor();
+  await look(page, "receiver-new");
   await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
-  await survive(page, "system CreateWebhook", dialog().getByRole("button", { name: "Make the webhook" }));
-  await dialog().getByRole("button", { name: "Make the webhook" }).click();
+  await survive(page, "system CreateReceiver", dialog().getByRole("button", { name: "Create the receiver" }));
+  await dialog().getByRole("button", { name: "Create the receiver" }).click();
   await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
   await dialog().getByRole("button", { name: "I have it" }).click();
   const whole = { scope: page.getByRole("main") };
-  await survive(page, "system WebhookTable", page.getByRole("button", { name: "Actions for chat" }), { ...whole, item: "Send a test" });
+  await survive(page, "system ReceiverTable", page.getByRole("button", { name: "Actions for chat" }), { ...whole, item: "Send a test" });
   for (const outcome of ["did not take", "took"]) {
     await page.getByRole("button", { name: "Actions for chat" }).click();
     await page.getByRole("menuitem", { name: "Send a test" }).click();
@@ -62,7 +62,7 @@ test("a webhook is made, and its test says how the receiver took it", async () =
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await dialog().getByRole("switch", { name: "Send alerts there" }).click({ force: true });
-  await survive(page, "system ChangeWebhook", dialog().getByRole("button", { name: "Change it" }));
+  await survive(page, "system ChangeReceiver", dialog().getByRole("button", { name: "Change it" }));
   await dialog().getByRole("button", { name: "Change it" }).click();
   await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
   await page.getByRole("button", { name: "Actions for chat" }).click();
@@ -91,11 +91,11 @@ test("what was changed since a backup comes back, and is shown before", async ()
   const { told } = apiOf(page);
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
-  const remove = dialog().getByRole("button", { name: "Delete the webhook" });
-  await survive(page, "system DeleteWebhook", remove);
+  const remove = dialog().getByRole("button", { name: "Delete the receiver" });
+  await survive(page, "system DeleteReceiver", remove);
   await remove.click();
   await dialog().waitFor({ state: "detached" });
-  assert.deepEqual((await told("GET", "/webhooks")).items, []);
+  assert.deepEqual((await told("GET", "/receivers")).items, []);
 
   await page.getByRole("button", { name: "Restore" }).click();
   await dialog().locator("input[type=file]").setInputFiles(file);
@@ -104,8 +104,8 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().locator("#passphrase[aria-invalid=true]").waitFor();
   await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
   await dialog().getByRole("button", { name: "Show what would change" }).click();
-  await dialog().getByText(/webhook.*chat|chat/).first().waitFor();
-  assert.deepEqual((await told("GET", "/webhooks")).items, [], "nothing is changed by looking");
+  await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
+  assert.deepEqual((await told("GET", "/receivers")).items, [], "nothing is changed by looking");
   await look(page, "restore");
   await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore it" }));
   await dialog().getByRole("button", { name: "Restore it" }).click();

@@ -132,7 +132,7 @@ class Appliance:
             simulator_directory = "{directory}/volumes"
             [nfs]
             {nfs or "simulated = true"}
-            [webhooks]
+            [alerts]
             trusted_networks = ["127.0.0.0/8"]
             [worker]
             reconcile_seconds = {reconcile_seconds}

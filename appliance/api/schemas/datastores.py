@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import (
@@ -122,7 +122,21 @@ class DatastorePage(Answer):
     next_cursor: str | None
 
 
-class DatastoreAsked(Model):
+class ClientsAsked(Model):
+    """Clients of NFS. That any host which reaches the server may mount needs `anyone`."""
+
+    anyone: Annotated[bool, Field(exclude=True)] = False
+    clients: Clients | None = None
+
+    @field_validator("clients")
+    @classmethod
+    def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        if not info.data.get("anyone") and (wide := [one for one in clients or () if one.endswith("/0")]):
+            raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
+        return clients
+
+
+class DatastoreAsked(ClientsAsked):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
     `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
@@ -142,13 +156,12 @@ class DatastoreAsked(Model):
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups = []
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
     encrypted: bool = False
 
 
-class DatastoreChange(Model):
+class DatastoreChange(ClientsAsked):
     """What to change; a `soft_threshold` of null takes it away.
 
     `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
@@ -158,7 +171,6 @@ class DatastoreChange(Model):
     soft_threshold: Percent | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
     thick: bool | None = None
@@ -177,13 +189,12 @@ class QuotaAsked(Model):
     size: BytesAsked
 
 
-class RestoreAsked(Model):
+class RestoreAsked(ClientsAsked):
     """Back from aside. Hosts see it when `host_groups`, or `clients` of NFS, say so."""
 
     name: DatastoreName | None = None
     lun: Lun | None = None
     host_groups: Groups = []
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 
@@ -237,7 +248,7 @@ class GivenNames(Model):
     product: Shown = "zvaai volume"
 
 
-class AdoptAsked(Model):
+class AdoptAsked(ClientsAsked):
     """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
     With that it takes the place of what it is a copy of: what is not told is as hosts were shown that one.
@@ -251,7 +262,6 @@ class AdoptAsked(Model):
     known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
     lun: Lun | None = None
     host_groups: Groups | None = None
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 

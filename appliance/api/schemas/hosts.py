@@ -44,6 +44,12 @@ class HostPage(Answer):
     next_cursor: str | None
 
 
+class ChapUpdate(Chap):
+    """`force`: also while the host is logged in by its present secret."""
+
+    force: bool = False
+
+
 class HostAsked(Model):
     """A new host."""
 

@@ -38,6 +38,8 @@ class JobTold(Answer):
     id: str
     kind: str
     subject: str
+    name: str
+    """Of the subject when the job was queued: "gold1@before"."""
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     step: str
     percent: int
@@ -100,6 +102,8 @@ class AuditTold(Answer):
     address: str
     action: str
     subject: str
+    name: str
+    """Of the subject at that time."""
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     status: int | None

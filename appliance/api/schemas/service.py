@@ -91,10 +91,19 @@ class ReadinessTold(Answer):
     hosts: list[HostCommands]
 
 
-class IscsiSettings(Model):
-    """Whether hosts have to prove themselves. While it is true, a host without a secret can't log in."""
+class IscsiSettings(Answer):
+    """CHAP of the iSCSI target. While it is required, a host without a secret cannot log in."""
 
     chap_required: bool
+    target_chap_name: str | None
+    """By which the target proves itself to hosts that request that (mutual CHAP), while CHAP is required."""
+
+
+class IscsiSettingsUpdate(Model):
+    """`force`: also if hosts without a secret are logged in."""
+
+    chap_required: bool
+    force: bool = False
 
 
 class ReconcileTold(Answer):
@@ -124,6 +133,8 @@ class OffloadsTold(Answer):
     exports: list[dict[str, Any]]
     nfs_hosts: list[dict[str, Any]]
     nfs_problem: str | None
+    totals: dict[str, dict[str, Any]]
+    """Bytes by kind of all `luns` and of all `exports` that there ever were: they never fall."""
 
 
 class Healthy(Answer):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.datastores import Clients, Groups, Squash, Versions
+from appliance.api.schemas.datastores import ClientsAsked, Groups, Squash, Versions
 from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
 
@@ -65,14 +65,13 @@ class SnapshotAsked(Model):
     """So long nobody can destroy them."""
 
 
-class CloneAsked(Model):
+class CloneAsked(ClientsAsked):
     """An instant copy, of a snapshot or of now."""
 
     name: DatastoreName
     snapshot: SnapshotName | None = None
     lun: Lun | None = None
     host_groups: Groups = []
-    clients: Clients | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 

@@ -24,7 +24,7 @@ ESX, OTHER = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 PASSPHRASE = "a long passphrase"
 CHAP_SECRET = "a good long secret"
 TABLES = ("users", "host_groups", "hosts", "host_initiators", "presentations", "presentation_groups", "exports", "export_groups",
-          "schedules", "webhooks", "webhook_deliveries", "settings", "sessions", "tokens")  # fmt: skip
+          "schedules", "receivers", "deliveries", "settings", "sessions", "tokens")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def made(appliance: Appliance) -> str:
     schedule = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 3, "enabled": False}
     assert appliance.request("POST", "/schedules", schedule).status_code == 201
     hook = {"name": "pager", "url": "https://192.0.2.1/t0ken", "severity": "critical"}
-    assert appliance.request("POST", "/webhooks", hook).status_code == 201
+    assert appliance.request("POST", "/receivers", hook).status_code == 201
     user = {"name": "somebody", "role": "operator", "password": "another good password"}
     assert appliance.request("POST", "/users", user).status_code == 201
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
@@ -92,8 +92,8 @@ def test_all_of_it_comes_back_on_a_fresh_installation(appliance: Appliance, fres
     assert hosts[0] == hosts[1] != []
     schedule = fresh.get("/schedules")["items"][0]
     assert {**schedule, "last_at": None} == appliance.get("/schedules")["items"][0]
-    assert fresh.get("/settings/iscsi") == {"chap_required": True}
-    assert fresh.get("/webhooks")["items"][0]["url"] == "https://192.0.2.1/t0ken"
+    assert fresh.get("/settings/iscsi") == {"chap_required": True, "target_chap_name": None}
+    assert fresh.get("/receivers")["items"][0]["url"] == "https://192.0.2.1/t0ken"
     missing = fresh.get("/datastores")["items"]
     assert [(one["id"], one["state"], one["lun"]) for one in missing] == [(store, "missing", 7)]
     fresh.request("POST", "/reconcile")
@@ -260,7 +260,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
     plain = gzip.decompress(base64.b64decode(document["content"])).decode() + json.dumps(document)
     with appliance.store.reading() as session:
         _, secrets = backup.collect(session, Seal(appliance.configuration.secrets_key))
-    hook = next(iter(secrets.webhooks.values()))
+    hook = next(iter(secrets.receivers.values()))
     for secret in (CHAP_SECRET, "t0ken", hook.secret, *secrets.password_hashes.values(), PASSPHRASE, PASSWORD):
         assert secret not in plain
     audit = json.dumps(appliance.get("/audit"))
@@ -342,7 +342,7 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "an unknown role": lambda content: content["users"][0].update(role="king"),
     "an unknown field": lambda content: content["users"][0].update(more=1),
     "a user without a password": lambda content: content["users"][0].update(id="absent"),
-    "no certificate": lambda content: content["webhooks"][0].update(certificate="no PEM"),
+    "no certificate": lambda content: content["receivers"][0].update(certificate="no PEM"),
 }
 
 

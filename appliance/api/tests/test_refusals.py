@@ -35,7 +35,11 @@ def state(appliance: Appliance) -> dict[str, Any]:
         tables = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in chosen}
     tables["tokens"] = [row[:-1] for row in tables["tokens"]]  # when it was used last
     simulator = msgspec.json.encode(appliance.simulator.machine)
-    return {**tables, "storage": simulator, "target": [appliance.target.targets(), appliance.target.host_groups()]}
+    return {
+        **tables,
+        "storage": simulator,
+        "target": [appliance.target.targets(), appliance.target.host_groups(), appliance.target.portals()],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +52,12 @@ def world(shared: Appliance) -> dict[str, str]:
     schedule = shared.request("POST", "/schedules", asked).json
     token = shared.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
     user = next(one["id"] for one in shared.get("/users")["items"] if one["name"] == "viewer")
-    hook = shared.request("POST", "/webhooks", {"name": "pager", "url": "https://192.0.2.1/", "enabled": False}).json
+    hook = shared.request("POST", "/receivers", {"name": "pager", "url": "https://192.0.2.1/", "enabled": False}).json
     assert schedule is not None and token is not None and hook is not None
     return {
         "datastore_id": store, "group_id": group, "host_id": shared.get("/hosts")["items"][0]["id"], "user_id": user,
         "schedule_id": schedule["id"], "token_id": token["id"], "job_id": shared.get("/jobs")["items"][0]["id"], "alert_id": "1",
-        "webhook_id": hook["id"],
+        "receiver_id": hook["id"], "portal": "0.0.0.0:3260",
     }  # fmt: skip
 
 

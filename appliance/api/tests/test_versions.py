@@ -9,14 +9,14 @@ import pytest
 
 from appliance.api.operation import DECLARATIONS
 from appliance.api.schemas.datastores import DatastoreTold
-from appliance.api.schemas.webhooks import WebhookMade, WebhookTold
+from appliance.api.schemas.receivers import ReceiverCreated, ReceiverResponse
 from appliance.testing import GIB, PASSWORD, Appliance
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "/hosts": ({"name": "esx1"}, {"addresses": ["192.0.2.1"]}),
     "/host-groups": ({"name": "cluster"}, {"disabled_offloads": ["unmap"]}),
     "/users": ({"name": "olga", "role": "viewer", "password": PASSWORD}, {"role": "operator"}),
-    "/webhooks": ({"name": "pager", "url": "https://receiver.example/"}, {"severity": "critical"}),
+    "/receivers": ({"name": "pager", "url": "https://receiver.example/"}, {"severity": "critical"}),
 }
 """What is made, and how it is changed."""
 
@@ -118,5 +118,5 @@ def test_all_that_changes_one_thing_heeds_it() -> None:
 
 
 def test_a_secret_is_in_no_version() -> None:
-    assert "secret" in WebhookMade.MEASURED >= WebhookTold.MEASURED
+    assert "secret" in ReceiverCreated.MEASURED >= ReceiverResponse.MEASURED
     assert {"etag"} <= set(DatastoreTold.model_json_schema()["required"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class Command:
     url: str
     sent: list[dict[str, str]] = field(default_factory=list)
     """Requests that changed something: their environment by WSGI."""
+    before_change: Callable[[], object] | None = None
+    """Called once, before a change comes to the API."""
     lost: int = 0
     """So many answers to come are lost after the work is done."""
 
@@ -61,6 +63,9 @@ def zvaai(tmp_path: Path) -> Iterator[Command]:
 
         def serve(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
             if environment["REQUEST_METHOD"] != "GET":
+                before, command.before_change = command.before_change, None
+                if before is not None:
+                    before()
                 command.sent.append({name: str(value) for name, value in environment.items() if name.isupper()})
             answer = list(appliance.application(environment, start))
             if environment["REQUEST_METHOD"] != "GET" and command.lost:

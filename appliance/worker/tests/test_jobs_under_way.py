@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from appliance.database.models import WebhookDelivery
+from appliance.database.models import Delivery
 from appliance.dataplane.ganesha import ExportRefusedError
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs
@@ -35,9 +35,9 @@ def opened(appliance: Appliance) -> set[str]:
 
 
 def told(appliance: Appliance) -> list[tuple[str, str]]:
-    """What webhooks were to be sent: its kind, and the alert's key."""
+    """What receivers were to be sent: its kind, and the alert's key."""
     with appliance.store.reading() as session:
-        sent = session.scalars(select(WebhookDelivery).order_by(WebhookDelivery.id)).all()
+        sent = session.scalars(select(Delivery).order_by(Delivery.id)).all()
     return [(one.kind, json.loads(one.body)["data"]["key"]) for one in sent]
 
 
@@ -45,7 +45,7 @@ def told(appliance: Appliance) -> list[tuple[str, str]]:
 def hooked(appliance: Appliance) -> Appliance:
     """With a receiver of all alerts."""
     hook = {"name": "pager", "url": "https://192.0.2.1/", "severity": "info"}
-    assert appliance.request("POST", "/webhooks", hook).status_code == 201
+    assert appliance.request("POST", "/receivers", hook).status_code == 201
     return appliance
 
 

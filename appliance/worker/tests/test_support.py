@@ -123,7 +123,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
     chap = {"name": "esx1", "secret": CHAP_SECRET}
     assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX], "chap": chap}).status_code == 201
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
-    hook = appliance.request("POST", "/webhooks", {"name": "pager", "url": "https://192.0.2.1/t0ken-of-url"}).json
+    hook = appliance.request("POST", "/receivers", {"name": "pager", "url": "https://192.0.2.1/t0ken-of-url"}).json
     token = appliance.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
     user = {"name": "somebody", "role": "viewer", "password": "another good password"}
     assert appliance.request("POST", "/users", user).status_code == 201
@@ -132,7 +132,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
     with appliance.store.reading() as session:
         connection = session.connection().exec_driver_sql
         hashes = [row[0] for row in connection("SELECT password_hash FROM users")]
-        sealed = [row[0] for row in connection("SELECT chap_secret FROM hosts UNION SELECT secret FROM webhooks")]
+        sealed = [row[0] for row in connection("SELECT chap_secret FROM hosts UNION SELECT secret FROM receivers")]
     key = Seal(appliance.configuration.secrets_key)
     opened = [key.open(one) for one in sealed]
     assert set(opened) == {CHAP_SECRET, hook["secret"]}

@@ -67,15 +67,15 @@ def test_a_new_datastore_is_a_lun_of_its_hosts_only(appliance: Appliance) -> Non
     serial = run("iscsi-inq", "-i", FIRST, "-e", "1", "-c", "0x80", appliance.target.url(lun, appliance.iqn))
     assert uuid.replace("-", "") in serial
     assert f"Total size:{GIB}" in capacity(appliance, lun)
-    appliance.cli("datastore", "change", "mine", "--group", "one", "--group", "two", "--wait")
+    appliance.cli("datastore", "change", "mine", "--add-group", "one", "--add-group", "two", "--wait")
     assert f"Lun:{lun}" in seen(appliance, SECOND)
     appliance.cli("datastore", "grow", "mine", "2G", "--wait")
     assert f"Total size:{2 * GIB}" in capacity(appliance, lun)
-    appliance.cli("datastore", "delete", "mine", "--wait")
+    appliance.cli("datastore", "delete", "mine", "--yes", "--wait")
     assert lun not in appliance.luns()
     appliance.cli("datastore", "restore", "mine", "--group", "one", "--wait")
     assert appliance.luns()[lun] == uuid and f"Total size:{2 * GIB}" in capacity(appliance, lun)
-    appliance.cli("datastore", "delete", "mine", "--wait")
+    appliance.cli("datastore", "delete", "mine", "--yes", "--wait")
     appliance.cli("datastore", "purge", "mine", "--yes", "--wait")
     assert appliance.run("datastore", "show", "mine").returncode == 3
 
@@ -92,7 +92,7 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
 
     async def while_logged_in() -> None:
         async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=FIRST) as session:
-            for words in (["datastore", "delete", "used"], ["snapshot", "rollback", "used", "before"]):
+            for words in (["datastore", "delete", "used", "--yes"], ["snapshot", "rollback", "used", "before"]):
                 refused = await asyncio.to_thread(appliance.run, *words)
                 assert refused.returncode == 4 and FIRST in refused.stderr and "--force" in refused.stderr
             sessions = await asyncio.to_thread(appliance.json, "host", "sessions")
@@ -141,7 +141,7 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
         sorted(registered(700)) == sorted(kept)
         and appliance.luns()[700] == appliance.json("datastore", "show", "clustered")["uuid"]
     )
-    appliance.cli("datastore", "delete", "clustered", "--wait")
+    appliance.cli("datastore", "delete", "clustered", "--yes", "--wait")
     appliance.cli("datastore", "restore", "clustered", "--group", "one", "--wait")
     assert sorted(registered(appliance.json("datastore", "show", "clustered")["lun"])) == sorted(kept)
 
@@ -197,7 +197,7 @@ def test_the_target_serves_without_the_appliance_and_it_comes_back(appliance: Ap
 def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     create(appliance, "proven", "--group", "one")
     appliance.cli("host", "chap", "esx one", "--name", "esx1", text="a-good-long-secret\n")
-    appliance.cli("iscsi", "--chap")
+    appliance.cli("iscsi", "change", "--chap")
     wait_for(lambda: appliance.target.call("targets.list")["targets"][0]["accounts"]["required"], "CHAP is required")
     url = appliance.target.url(appliance.json("datastore", "show", "proven")["lun"], appliance.iqn)
     with pytest.raises(AssertionError):
@@ -209,15 +209,15 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     checks = {(check["id"], check["result"]) for check in appliance.json("readiness")["checks"]}
     assert ("chap", "failed") in checks  # the other host has no secret
     # A host of two names: both may use its account, and no other host that knows the secret.
-    appliance.cli("host", "change", "esx one", "--iqn", FIRST, "--iqn", f"{FIRST}-second", "--address", "192.0.2.11")
+    appliance.cli("host", "change", "esx one", "--add-iqn", f"{FIRST}-second", "--add-address", "192.0.2.11")
     (changed,) = [one for one in appliance.json("host", "list") if one["name"] == "esx one"]
     assert changed["iqns"] == [FIRST, f"{FIRST}-second"] and changed["addresses"] == ["192.0.2.11"]
     wait_for(lambda: "ZVAAI" in (run_or_nothing("iscsi-inq", "-i", f"{FIRST}-second", right)), "its second name gets in")
     assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)
-    appliance.cli("datastore", "change", "proven", "--group", "one", "--group", "two", "--wait")
+    appliance.cli("datastore", "change", "proven", "--add-group", "one", "--add-group", "two", "--wait")
     with pytest.raises(AssertionError):
         run("iscsi-inq", "-i", SECOND, right)
-    appliance.cli("iscsi", "--no-chap")
+    appliance.cli("iscsi", "change", "--no-chap")
     wait_for(lambda: not appliance.target.call("targets.list")["targets"][0]["accounts"]["required"], "CHAP is not required")
     assert "a-good-long" not in appliance.json("host", "list").__repr__() + appliance.logs()
 

@@ -18,7 +18,7 @@ from support.programs import wait_for
 from support.raw_initiator import Session
 from support.third_party_copy import Segment, extended_copy, naa_of, parameter_list
 
-from appliance.notify.tests.receiver import receiver
+from appliance.notify.tests.web_server import receiver
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 BLOCKS = 4096
@@ -103,11 +103,11 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
     """The receiver is not ready and the senders are killed meanwhile: it is told afterwards, and then that all is well again."""
     with receiver(tmp_path, tls=True) as there:
         (tmp_path / "pem").write_text(there.pem)
-        made = appliance.json("webhook", "create", "pager", there.url, "--certificate", str(tmp_path / "pem"))
+        made = appliance.json("receiver", "create", "pager", there.url, "--certificate", str(tmp_path / "pem"))
         assert made["secret"].startswith("whsec_")
-        assert appliance.json("webhook", "test", "pager")["state"] == "delivered"
+        assert appliance.json("receiver", "test", "pager")["state"] == "delivered"
         there.answer = 503
-        assert appliance.run("webhook", "test", "pager").returncode == 1
+        assert appliance.run("receiver", "test", "pager").returncode == 1
         there.received.clear()
         appliance.target.kill()
         wait_for(lambda: bool(there.received), "it was tried")
@@ -126,12 +126,12 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
         wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker answers")
 
         def states() -> list[str]:
-            return [one["state"] for one in appliance.json("webhook", "deliveries", "pager")]
+            return [one["state"] for one in appliance.json("receiver", "deliveries", "pager")]
 
         wait_for(lambda: "pending" not in states(), "what was answered is written down")
-        assert appliance.json("webhook", "list")[0]["last_delivery"]["state"] == "delivered"
+        assert appliance.json("receiver", "list")[0]["last_delivery"]["state"] == "delivered"
         assert states().count("delivered") >= 3
-        appliance.cli("webhook", "delete", "pager")
+        appliance.cli("receiver", "delete", "pager", "--yes")
     assert made["secret"] not in appliance.logs()
 
 
@@ -141,7 +141,7 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
     lun = int(appliance.json("datastore", "show", "first")["lun"])
     appliance.cli("configuration", "backup", str(file), text=f"{PASSWORD}\na long passphrase\n")
     assert file.stat().st_mode & 0o077 == 0
-    appliance.cli("host", "delete", "esx")
+    appliance.cli("host", "delete", "esx", "--yes")
     appliance.cli("group", "create", "newer")
     told = appliance.cli("configuration", "restore", str(file), "--dry-run", text=f"{PASSWORD}\na long passphrase\n")
     assert "host esx: added" in told and "host group newer: removed" in told and "nothing was changed" in told

@@ -37,7 +37,7 @@ class Sent:
         self.viewer = ""
         """A token."""
         self.address = ""
-        """Of a webhook, with a token in it; admins are shown it, and nobody else."""
+        """Of a receiver, with a token in it; admins are shown it, and nobody else."""
 
     def new(self, what: str) -> str:
         """A secret that is nowhere else."""
@@ -163,15 +163,15 @@ def webhook_that_fails(sent: Sent, admin: str) -> None:
     """With a token in its address, where nobody answers; its own secret is told twice, each time a new one."""
     sent.address = "Zq7vXtokenoftheaddress"
     asked = {"name": "pager", "url": f"http://127.0.0.1:9/hook?token={sent.address}"}
-    status, hook = sent.ask("POST", "/webhooks", asked, admin)
+    status, hook = sent.ask("POST", "/receivers", asked, admin)
     assert status == 201
-    for what in ("a webhook's secret", "a webhook's new secret"):
+    for what in ("a receiver's secret", "a receiver's new secret"):
         sent.secrets[what] = hook["secret"].removeprefix("whsec_")
         sent.answers.pop()  # told once
-        if what == "a webhook's secret":
-            status, hook = sent.ask("POST", f"/webhooks/{hook['id']}/secret", None, admin)
+        if what == "a receiver's secret":
+            status, hook = sent.ask("POST", f"/receivers/{hook['id']}/secret", None, admin)
             assert status == 201
-    status, delivery = sent.ask("POST", f"/webhooks/{hook['id']}/test", None, admin)
+    status, delivery = sent.ask("POST", f"/receivers/{hook['id']}/test", None, admin)
     assert status == 200 and "delivered" not in str(delivery.get("state"))
 
 
@@ -261,7 +261,7 @@ def test_no_secret_comes_out(sent: Sent) -> None:
     assert not found, "\n".join(found[:10])
     known = {where for where, data in sources.items() if sent.address.encode() in data}
     # docs/appliance-faults.md: it is plain in the database.
-    assert {where for where in known if "/webhooks" not in where and "appliance.sqlite" not in where} == set()
+    assert {where for where in known if "/receivers" not in where and "appliance.sqlite" not in where} == set()
     assert not [text for name, text in sent.answers if name.startswith("GET") and sent.viewer in name and sent.address in text]
     for file in (appliance.directory / "state").rglob("*.sqlite*"):
         assert file.stat().st_mode & 0o077 == 0, file

@@ -268,13 +268,13 @@ export const bundlesQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/support-bundles", { params: { query }, signal }))),
 });
 
-export const webhooksQuery = queryOptions({
-  queryKey: ["webhooks"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/webhooks", { params: { query }, signal }))),
+export const receiversQuery = queryOptions({
+  queryKey: ["receivers"],
+  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/receivers", { params: { query }, signal }))),
 });
 
-export const webhookQuery = (id: string) =>
+export const receiverQuery = (id: string) =>
   queryOptions({
-    queryKey: ["webhooks", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, signal })),
+    queryKey: ["receivers", id],
+    queryFn: ({ signal }) => told(api.GET("/api/v1/receivers/{receiver_id}", { params: { path: { receiver_id: id } }, signal })),
   });

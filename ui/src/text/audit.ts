@@ -42,7 +42,7 @@ export const audit = {
     support: "Support bundles",
     token: "Tokens",
     user: "Users",
-    webhook: "Webhooks",
+    receiver: "Receivers",
   } as Readonly<Record<string, string>>,
   show: (action: string) => `Show what changed by ${action}`,
   changes: (action: string) => `What changed by ${action}`,

@@ -50,7 +50,7 @@ export const dashboard = {
   },
   offloads: {
     title: "Offloads",
-    lead: "What hosts did not have to read and write themselves, since the iSCSI target and the NFS server started.",
+    lead: "What hosts did not have to read and write themselves, since this appliance was set up.",
     iscsi: "VMFS by iSCSI",
     nfs: "NFS by VAAI-NAS",
     cloned: "Cloned",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The system page: versions, certificate, metrics, configuration, support bundles, webhooks. */
+/** The system page: versions, certificate, metrics, configuration, support bundles, receivers. */
 
-import type { Delivery, Webhook } from "../api/types";
+import type { Delivery, Receiver } from "../api/types";
 
 export const system = {
   title: "System",
@@ -29,7 +29,7 @@ export const system = {
   },
   configuration: {
     title: "Configuration",
-    lead: "Users without tokens, hosts, how datastores are shown, schedules, webhooks, settings. Not the data, and no keys of encrypted datastores.",
+    lead: "Users without tokens, hosts, how datastores are shown, schedules, receivers, settings. Not the data, and no keys of encrypted datastores.",
     backUp: "Back up",
     backUpTitle: "Back up the configuration",
     backUpLead: "Secrets in the file are sealed with the passphrase. Without it nobody restores them.",
@@ -69,15 +69,15 @@ export const system = {
     removeLead: "The file goes; what it is of stays.",
     removeSubmit: "Delete the bundle",
   },
-  webhooks: {
-    title: "Webhooks",
-    lead: "Where alerts are sent to.",
-    list: "Webhooks",
+  receivers: {
+    title: "Receivers of alerts",
+    lead: "Webhooks, e-mail and syslog.",
+    list: "Receivers of alerts",
     columns: { name: "Name", url: "Address", severity: "From", state: "State", last: "Last delivery" },
-    empty: "Alerts are sent nowhere.",
+    empty: "No receiver gets alerts.",
     menu: (name: string) => `Actions for ${name}`,
     severity: { info: "All news", warning: "Warnings", critical: "Critical alerts only" } satisfies Record<
-      Webhook["severity"],
+      Receiver["severity"],
       string
     >,
     enabled: "On",
@@ -90,33 +90,40 @@ export const system = {
       dropped: "Given up",
       testing: "Under way",
     } satisfies Record<Delivery["state"], string>,
-    create: "New webhook",
-    createTitle: "New webhook",
-    createSubmit: "Make the webhook",
+    create: "New receiver",
+    createTitle: "New receiver",
+    createSubmit: "Create the receiver",
     change: "Change",
     changeTitle: (name: string) => `Change ${name}`,
     changeSubmit: "Change it",
     changed: (name: string) => `${name} was changed`,
     name: "Name",
     url: "Address",
-    urlHelp: "https://, and a name or address",
+    urlHelp: "https://HOST/PATH, smtp://HOST or smtps://HOST for e-mail, syslog+tls://HOST or syslog:///dev/log",
+    sender: "From",
+    recipients: "To",
+    recipientsHelp: "One e-mail address on each line",
+    user: "User of the mail server",
+    userHelp: "Leave it empty if the mail server needs no login.",
+    password: "Password of the mail server",
     severityLabel: "Send",
-    certificate: "Certificate of who signs the receiver's",
-    certificateHelp: "PEM; leave it empty where the system trusts the receiver",
+    certificate: "CA certificate of the receiver (PEM)",
+    certificateHelp: "Leave it empty if a public authority signed the receiver's certificate.",
     certificateEnd: (letters: string) => `one that ends in ${letters}`,
     switchOn: "Send alerts there",
     test: "Send a test",
     testing: (name: string) => `A test is sent to ${name}`,
-    testDone: (name: string, status: number) => `${name} took the test (${status})`,
+    testDone: (name: string, status: number | null | undefined) =>
+      status == null ? `${name} took the test` : `${name} took the test (${status})`,
     testFailed: (name: string) => `${name} did not take the test`,
     renew: "New secret",
     renewTitle: (name: string) => `New secret for ${name}?`,
-    renewLead: "The one that the receiver has holds no longer.",
+    renewLead: "Signatures by the present secret end.",
     renewSubmit: "Make a new one",
     remove: "Delete",
     removeTitle: (name: string) => `Delete ${name}?`,
     removeLead: "With what still waits to be sent there.",
-    removeSubmit: "Delete the webhook",
+    removeSubmit: "Delete the receiver",
     removed: (name: string) => `${name} was deleted`,
     secretTitle: (name: string) => `The secret of ${name}`,
     secretLead: "It is shown now, and never again. By it the receiver checks the header webhook-signature.",

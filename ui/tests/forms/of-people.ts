@@ -3,11 +3,11 @@
 
 import { formatTime } from "../../src/format/time";
 import type { Form } from "./walk";
-import { AT, begun, ID, token, webhook } from "./world";
+import { AT, begun, ID, token, receiver } from "./world";
 
 const USERS = { at: "/users", version: '"user"', answer: {} };
 const SYSTEM = { at: "/system", answer: {} };
-const HOOK = { ...SYSTEM, version: '"webhook"' };
+const HOOK = { ...SYSTEM, version: '"receiver"' };
 const PASSWORD = "correct horse battery";
 const SECRET = "a secret that is told once";
 const TWICE = { Password: PASSWORD, "Repeat the password": PASSWORD };
@@ -110,7 +110,7 @@ export const system: readonly Form[] = [
     form: "system Restore",
     open: ["Restore"],
     fill: { "Backup file": new File([FILE], "backup.json"), Passphrase: PASSWORD },
-    first: ["Show what would change", { applied: false, changes: ["webhook chat"] }],
+    first: ["Show what would change", { applied: false, changes: ["receiver chat"] }],
     send: ["Restore it"],
     sends: ["POST", "/configuration/restore", { backup: FILE, passphrase: PASSWORD, dry_run: false, force: false }],
     marks: { passphrase: "Passphrase" },
@@ -135,26 +135,26 @@ export const system: readonly Form[] = [
   },
   {
     ...SYSTEM,
-    form: "system CreateWebhook",
-    open: ["New webhook"],
+    form: "system CreateReceiver",
+    open: ["New receiver"],
     fill: { Name: "mail", Address: "https://mail.example/hook", Send: "All news" },
-    send: ["Make the webhook"],
+    send: ["Create the receiver"],
     sends: [
       "POST",
-      "/webhooks",
+      "/receivers",
       { name: "mail", url: "https://mail.example/hook", severity: "info", certificate: null, enabled: true },
     ],
     marks: { name: "Name", url: "Address" },
-    answer: { ...webhook, name: "mail", secret: SECRET },
+    answer: { ...receiver, name: "mail", secret: SECRET },
     done: "mail",
   },
   {
     ...HOOK,
-    form: "system ChangeWebhook",
+    form: "system ChangeReceiver",
     open: ["Actions for chat", "Change"],
     fill: { "Send alerts there": false },
     send: ["Change it"],
-    sends: ["PATCH", `/webhooks/${ID.webhook}`, { enabled: false }],
+    sends: ["PATCH", `/receivers/${ID.receiver}`, { enabled: false }],
     marks: { name: "Name", url: "Address" },
     done: "chat was changed",
   },
@@ -163,24 +163,24 @@ export const system: readonly Form[] = [
     form: "system RenewSecret",
     open: ["Actions for chat", "New secret"],
     send: ["Make a new one"],
-    sends: ["POST", `/webhooks/${ID.webhook}/secret`],
-    answer: { ...webhook, secret: SECRET },
+    sends: ["POST", `/receivers/${ID.receiver}/secret`],
+    answer: { ...receiver, secret: SECRET },
     done: "chat",
   },
   {
     ...HOOK,
-    form: "system DeleteWebhook",
+    form: "system DeleteReceiver",
     open: ["Actions for chat", "Delete"],
-    send: ["Delete the webhook"],
-    sends: ["DELETE", `/webhooks/${ID.webhook}`],
+    send: ["Delete the receiver"],
+    sends: ["DELETE", `/receivers/${ID.receiver}`],
     done: "chat was deleted",
   },
   {
     ...SYSTEM,
-    form: "system WebhookTable",
+    form: "system ReceiverTable",
     inPage: true,
     send: ["Actions for chat", "Send a test"],
-    sends: ["POST", `/webhooks/${ID.webhook}/test`],
+    sends: ["POST", `/receivers/${ID.receiver}/test`],
     answer: { state: "delivered", status: 200 },
     done: "chat took the test (200)",
   },

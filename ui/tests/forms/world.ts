@@ -18,7 +18,7 @@ export const ID = {
   schedule: "00000000-0000-4000-8000-000000000006",
   user: "00000000-0000-4000-8000-000000000007",
   token: "00000000-0000-4000-8000-000000000008",
-  webhook: "00000000-0000-4000-8000-000000000009",
+  receiver: "00000000-0000-4000-8000-000000000009",
   bundle: "00000000-0000-4000-8000-00000000000a",
   job: "00000000-0000-4000-8000-00000000000b",
   begun: "00000000-0000-4000-8000-00000000000c",
@@ -85,9 +85,10 @@ const user: Told.User = { etag: '"user"', id: ID.user, name: "olga", role: "view
 export const token: Told.ApiToken = {
   ...{ id: ID.token, name: "prometheus", scope: "viewer", created_at: AT, expires_at: "2100-01-01T00:00:00Z", used_at: null },
 };
-export const webhook: Told.Webhook = {
-  ...{ etag: '"webhook"', id: ID.webhook, name: "chat", url: "https://chat.example/hook", severity: "warning" },
+export const receiver: Told.Receiver = {
+  ...{ etag: '"receiver"', id: ID.receiver, name: "chat", url: "https://chat.example/hook", severity: "warning" },
   ...{ certificate: null, enabled: true, created_at: AT, last_delivery: null, waiting: 0 },
+  ...{ kind: "webhook", sender: "", recipients: [], user: null },
 };
 const bundle: Told.Bundle = { id: ID.bundle, created_at: AT, size: "4096" };
 const alert: Told.Alert = {
@@ -124,7 +125,7 @@ const certificate: Told.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", own: true },
 };
-const settings: components["schemas"]["IscsiSettings"] = { chap_required: false };
+const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: null };
 
 export const page = (...items: readonly unknown[]) => ({ items, next_cursor: null });
 
@@ -168,10 +169,10 @@ export const world: Readonly<Record<string, unknown>> = {
   "/users": page(user),
   [`/users/${ID.user}`]: user,
   "/tokens": page(token),
-  "/webhooks": page(webhook),
-  [`/webhooks/${ID.webhook}`]: webhook,
+  "/receivers": page(receiver),
+  [`/receivers/${ID.receiver}`]: receiver,
   "/support-bundles": page(bundle),
   "/certificate": certificate,
-  "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null },
+  "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null, totals: {} },
   "/readiness": { checks: [], esxcli: [], target: "", portals: [], hosts: [] },
 };

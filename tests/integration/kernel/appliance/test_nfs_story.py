@@ -174,12 +174,12 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     assert read("/first", "/disk") == before and read("/second", "/disk") == b"the clone's"
 
     # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
-    appliance.cli("datastore", "delete", "first", "--force", "--wait")
+    appliance.cli("datastore", "delete", "first", "--yes", "--force", "--wait")
     assert is_refused("/first") and told("first")["state"] == "deleted"
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
     assert read("/first", "/disk") == before and told("first")["uuid"] == first["uuid"]
     for name in ("second", "first"):
-        appliance.cli("datastore", "delete", name, "--force", "--wait")
+        appliance.cli("datastore", "delete", name, "--yes", "--force", "--wait")
         appliance.cli("datastore", "purge", name, "--yes", "--wait")
         assert is_refused(f"/{name}")
     assert not list((tmp_path / "exports").iterdir())

@@ -234,6 +234,6 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
         assert copy["dataset"] == f"{POOL}/received"
         appliance.cli("group", "create", "cluster")
         appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
-        appliance.cli("datastore", "change", store["uuid"], "--group", "cluster", "--wait")
+        appliance.cli("datastore", "change", store["uuid"], "--add-group", "cluster", "--wait")
         assert (identity(appliance, 5), read_pieces(appliance, 5)) == (before, content)
         assert value(store["dataset"], "zvaai:uuid") == store["uuid"] and luns[5] == store["uuid"]

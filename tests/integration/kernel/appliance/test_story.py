@@ -186,12 +186,12 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
         assert value(told(name)["dataset"], "zvaai:thick") == "on"
 
     # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
-    appliance.cli("datastore", "delete", "first", "--wait")
+    appliance.cli("datastore", "delete", "first", "--yes", "--wait")
     assert lun not in appliance.luns()
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
     assert host.reads(int(told("first")["lun"])) == "the clone's"
     for name in ("thick-too", "thick", "second", "first"):
-        appliance.cli("datastore", "delete", name, "--wait")
+        appliance.cli("datastore", "delete", name, "--yes", "--wait")
         appliance.cli("datastore", "purge", name, "--yes", "--wait")
     assert run("zfs", "list", "-H", "-t", "volume,snapshot", "-r", "story") == "" and not appliance.luns()
     appliance.cli("pool", "export", "story", "--wait")

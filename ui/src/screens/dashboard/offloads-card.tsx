@@ -48,8 +48,11 @@ interface Props {
 }
 
 function Offloaded({ offloads, at, hasNfs }: Props) {
-  const totals = totalsOf(lunsOf(offloads));
-  const exports = exportsOf(offloads);
+  // Of the rows those of LUNs and exports that are gone are missing: totals have them.
+  const totals = totalsOf(lunsOf({ luns: [{ offload: offloads.totals["luns"] ?? {} }] }));
+  const served = exportsOf(offloads);
+  const everything = exportsOf({ exports: [{ offload: offloads.totals["exports"] ?? {} }] });
+  const exports = served && everything && { ...everything, operations: served.operations };
   const problem = offloads.nfs_problem ?? null;
   block.take({ at, counts: totals });
   if (exports !== undefined) nas.take({ at, counts: exports });

@@ -14,7 +14,7 @@ import { May } from "../../session/session";
 import { text } from "../../text";
 import { Configuration } from "./configuration";
 import { Bundles } from "./support";
-import { Webhooks } from "./webhooks";
+import { Receivers } from "./receivers";
 
 const words = text.system;
 
@@ -52,7 +52,7 @@ export default function SystemScreen() {
         </GridItem>
         <May least="admin">
           <GridItem span={12}>
-            <Webhooks />
+            <Receivers />
           </GridItem>
           <GridItem span={12} lg={6}>
             <Configuration />

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is done with webhooks, each in a dialog. */
+/** Dialogs for receivers of alerts: webhooks, e-mail and syslog. */
 
 import { Switch, TextArea } from "@patternfly/react-core";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
-import { webhookQuery } from "../../api/queries";
-import type { Webhook } from "../../api/types";
+import { receiverQuery } from "../../api/queries";
+import type { Receiver, ReceiverCreated } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
-import { describedBy, Field, TextField } from "../../parts/field";
+import { describedBy, Field, LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
-import type { Made } from "../../parts/secret";
+import { linesOf } from "../hosts/paths";
 import { text } from "../../text";
 
-const words = text.system.webhooks;
+const words = text.system.receivers;
 const SEVERITIES = ["info", "warning", "critical"] as const;
-const FIELDS = ["name", "url", "certificate"];
+const FIELDS = ["name", "url", "certificate", "sender", "recipients", "user", "password"];
 
 interface Props {
-  readonly hook: Webhook;
-  readonly onMade: (made: Made) => void;
+  readonly hook: Receiver;
+  readonly onMade: (made: ReceiverCreated) => void;
   readonly onClose: () => void;
 }
 
-function pathOf(hook: Webhook) {
-  return { path: { webhook_id: hook.id } };
+function pathOf(hook: Receiver) {
+  return { path: { receiver_id: hook.id } };
 }
 
 /** The last letters of a certificate's signature: two have others, and all of it is nothing to read. */
@@ -35,8 +35,8 @@ function endOf(certificate: string): string {
   return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
 }
 
-/** What is told of a webhook that somebody has changed meanwhile. */
-function factsOf({ name, url, severity, certificate, enabled }: Webhook): readonly Fact[] {
+/** What is told of a receiver that somebody has changed meanwhile. */
+function factsOf({ name, url, severity, certificate, enabled }: Receiver): readonly Fact[] {
   return [
     [words.name, name],
     [words.url, url],
@@ -46,14 +46,14 @@ function factsOf({ name, url, severity, certificate, enabled }: Webhook): readon
   ];
 }
 
-function useKnownHook(hook: Webhook) {
-  return useKnown(hook, webhookQuery(hook.id), factsOf);
+function useKnownHook(hook: Receiver) {
+  return useKnown(hook, receiverQuery(hook.id), factsOf);
 }
 
 interface Wanted {
   readonly name: string;
   readonly url: string;
-  readonly severity: Webhook["severity"];
+  readonly severity: Receiver["severity"];
 }
 
 interface FieldsProps {
@@ -66,7 +66,7 @@ function Fields({ wanted, change, problem }: FieldsProps) {
   return (
     <>
       <TextField
-        id="webhook-name"
+        id="receiver-name"
         label={words.name}
         value={wanted.name}
         onChange={(name) => change({ name })}
@@ -74,7 +74,7 @@ function Fields({ wanted, change, problem }: FieldsProps) {
         required
       />
       <TextField
-        id="webhook-url"
+        id="receiver-url"
         label={words.url}
         help={words.urlHelp}
         type="url"
@@ -83,9 +83,9 @@ function Fields({ wanted, change, problem }: FieldsProps) {
         problem={problem?.fields.get("url")}
         required
       />
-      <Field id="webhook-severity" label={words.severityLabel}>
+      <Field id="receiver-severity" label={words.severityLabel}>
         <Choice
-          id="webhook-severity"
+          id="receiver-severity"
           label={words.severityLabel}
           value={wanted.severity}
           options={SEVERITIES.map((one) => [one, words.severity[one]])}
@@ -96,10 +96,26 @@ function Fields({ wanted, change, problem }: FieldsProps) {
   );
 }
 
-export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
+interface Mail {
+  readonly sender: string;
+  readonly recipients: string;
+  readonly user: string;
+  readonly password: string;
+}
+
+/** As the service takes it: nothing for other receivers than e-mail. */
+function mailOf({ sender, recipients, user, password }: Mail, url: string) {
+  if (!url.startsWith("smtp")) return {};
+  const login = user === "" ? {} : { user, password };
+  return { sender, recipients: linesOf(recipients), ...login };
+}
+
+export function CreateReceiver({ onMade, onClose }: Omit<Props, "hook">) {
   const [wanted, change] = useForm<Wanted>({ name: "", url: "", severity: "warning" });
+  const [mail, changeMail] = useForm<Mail>({ sender: "", recipients: "", user: "", password: "" });
   const [certificate, setCertificate] = useState("");
-  const body = { ...wanted, certificate: certificate.trim() === "" ? null : certificate, enabled: true };
+  const given = { certificate: certificate.trim() === "" ? null : certificate, enabled: true };
+  const body = { ...wanted, ...given, ...mailOf(mail, wanted.url) };
   return (
     <ChangeDialog
       title={words.createTitle}
@@ -107,26 +123,27 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
       ready={wanted.name !== "" && wanted.url !== ""}
       knownFields={FIELDS}
       asked={() => body}
-      ask={(asked, headers) => api.POST("/api/v1/webhooks", { body: asked, headers })}
-      changes={["webhooks"]}
+      ask={(asked, headers) => api.POST("/api/v1/receivers", { body: asked, headers })}
+      changes={["receivers"]}
       onDone={onMade}
       onClose={onClose}
     >
       {(problem) => (
         <>
           <Fields wanted={wanted} change={change} problem={problem} />
+          {wanted.url.startsWith("smtp") && <MailFields mail={mail} change={changeMail} problem={problem} />}
           <Field
-            id="webhook-certificate"
+            id="receiver-certificate"
             label={words.certificate}
             help={words.certificateHelp}
             problem={problem?.fields.get("certificate")}
           >
             <TextArea
-              id="webhook-certificate"
+              id="receiver-certificate"
               value={certificate}
               rows={3}
               spellCheck={false}
-              aria-describedby={describedBy("webhook-certificate")}
+              aria-describedby={describedBy("receiver-certificate")}
               onChange={(_event, typed) => setCertificate(typed)}
             />
           </Field>
@@ -136,14 +153,61 @@ export function CreateWebhook({ onMade, onClose }: Omit<Props, "hook">) {
   );
 }
 
+interface MailFieldsProps {
+  readonly mail: Mail;
+  readonly change: (part: Partial<Mail>) => void;
+  readonly problem: ApiProblem | null;
+}
+
+function MailFields({ mail, change, problem }: MailFieldsProps) {
+  return (
+    <>
+      <TextField
+        id="receiver-sender"
+        label={words.sender}
+        value={mail.sender}
+        onChange={(sender) => change({ sender })}
+        problem={problem?.fields.get("sender")}
+        required
+      />
+      <LinesField
+        id="receiver-recipients"
+        label={words.recipients}
+        help={words.recipientsHelp}
+        value={mail.recipients}
+        onChange={(recipients) => change({ recipients })}
+        problem={problem?.fields.get("recipients")}
+        required
+      />
+      <TextField
+        id="receiver-user"
+        label={words.user}
+        help={words.userHelp}
+        value={mail.user}
+        onChange={(user) => change({ user })}
+        problem={problem?.fields.get("user")}
+      />
+      <TextField
+        id="receiver-password"
+        label={words.password}
+        type="password"
+        autoComplete="new-password"
+        value={mail.password}
+        onChange={(password) => change({ password })}
+        problem={problem?.fields.get("password")}
+      />
+    </>
+  );
+}
+
 /** As the service takes it. */
-function valuesOf({ name, url, severity, enabled }: Webhook): Wanted & { readonly enabled: boolean } {
+function valuesOf({ name, url, severity, enabled }: Receiver): Wanted & { readonly enabled: boolean } {
   return { name, url, severity, enabled };
 }
 
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
-export function ChangeWebhook({ hook, onClose }: Props) {
-  const { known, first, form, change } = useKnownForm(hook, webhookQuery(hook.id), factsOf, valuesOf);
+export function ChangeReceiver({ hook, onClose }: Props) {
+  const { known, first, form, change } = useKnownForm(hook, receiverQuery(hook.id), factsOf, valuesOf);
   return (
     <ChangeDialog
       known={known}
@@ -152,8 +216,8 @@ export function ChangeWebhook({ hook, onClose }: Props) {
       ready={form.name !== "" && form.url !== ""}
       knownFields={FIELDS}
       asked={() => changedOf(first, form)}
-      ask={(asked, headers) => api.PATCH("/api/v1/webhooks/{webhook_id}", { params: pathOf(hook), body: asked, headers })}
-      changes={["webhooks"]}
+      ask={(asked, headers) => api.PATCH("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), body: asked, headers })}
+      changes={["receivers"]}
       done={words.changed(form.name)}
       onClose={onClose}
     >
@@ -161,7 +225,7 @@ export function ChangeWebhook({ hook, onClose }: Props) {
         <>
           <Fields wanted={form} change={change} problem={problem} />
           <Switch
-            id="webhook-enabled"
+            id="receiver-enabled"
             label={words.switchOn}
             isChecked={form.enabled}
             onChange={(_event, checked) => change({ enabled: checked })}
@@ -182,15 +246,15 @@ export function RenewSecret({ hook, onMade, onClose }: Props) {
       lead={words.renewLead}
       submit={words.renewSubmit}
       asked={() => null}
-      ask={(_asked, headers) => api.POST("/api/v1/webhooks/{webhook_id}/secret", { params: pathOf(hook), headers })}
-      changes={["webhooks"]}
+      ask={(_asked, headers) => api.POST("/api/v1/receivers/{receiver_id}/secret", { params: pathOf(hook), headers })}
+      changes={["receivers"]}
       onDone={onMade}
       onClose={onClose}
     />
   );
 }
 
-export function DeleteWebhook({ hook, onClose }: Props) {
+export function DeleteReceiver({ hook, onClose }: Props) {
   const known = useKnownHook(hook);
   return (
     <ChangeDialog
@@ -200,8 +264,8 @@ export function DeleteWebhook({ hook, onClose }: Props) {
       lead={words.removeLead}
       submit={words.removeSubmit}
       asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/webhooks/{webhook_id}", { params: pathOf(hook), headers })}
-      changes={["webhooks"]}
+      ask={(_asked, headers) => api.DELETE("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), headers })}
+      changes={["receivers"]}
       done={words.removed(hook.name)}
       onClose={onClose}
     />

@@ -6,8 +6,8 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, idempotent, told } from "../../api/client";
-import { webhooksQuery } from "../../api/queries";
-import type { Delivery, Webhook } from "../../api/types";
+import { receiversQuery } from "../../api/queries";
+import type { Delivery, Receiver, ReceiverCreated } from "../../api/types";
 import { ListPanel } from "../../parts/list-panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { ActionsMenu } from "../../parts/actions-menu";
@@ -16,54 +16,58 @@ import { useSubmission } from "../../parts/use-submission";
 import { Time } from "../../parts/values";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
-import { ChangeWebhook, CreateWebhook, DeleteWebhook, RenewSecret } from "./webhook-dialogs";
+import { ChangeReceiver, CreateReceiver, DeleteReceiver, RenewSecret } from "./receiver-dialogs";
 
-const words = text.system.webhooks;
-const DIALOGS = { change: ChangeWebhook, renew: RenewSecret, remove: DeleteWebhook } as const;
+const words = text.system.receivers;
+const DIALOGS = { change: ChangeReceiver, renew: RenewSecret, remove: DeleteReceiver } as const;
 
 interface Chosen {
-  readonly hook: Webhook;
+  readonly hook: Receiver;
   readonly action: keyof typeof DIALOGS;
 }
 
-export function Webhooks() {
-  const query = useQuery(webhooksQuery);
+export function Receivers() {
+  const query = useQuery(receiversQuery);
   const [chosen, setChosen] = useState<Chosen | null>(null);
   const [made, setMade] = useState<Made | null>(null);
   const Dialog = chosen && DIALOGS[chosen.action];
+  /** Only webhooks have a secret to show. */
+  const show = ({ name, secret }: ReceiverCreated) => {
+    if (secret != null) setMade({ name, secret });
+  };
   return (
     <>
-      <ListPanel words={words} query={query} creator={(onClose) => <CreateWebhook onMade={setMade} onClose={onClose} />}>
-        {(hooks) => <WebhookTable hooks={hooks} onChoose={setChosen} />}
+      <ListPanel words={words} query={query} creator={(onClose) => <CreateReceiver onMade={show} onClose={onClose} />}>
+        {(hooks) => <ReceiverTable hooks={hooks} onChoose={setChosen} />}
       </ListPanel>
-      {Dialog && <Dialog hook={chosen.hook} onMade={setMade} onClose={() => setChosen(null)} />}
+      {Dialog && <Dialog hook={chosen.hook} onMade={show} onClose={() => setChosen(null)} />}
       {made && <SecretDialog made={made} words={words} onClose={() => setMade(null)} />}
     </>
   );
 }
 
 interface TableProps {
-  readonly hooks: readonly Webhook[];
+  readonly hooks: readonly Receiver[];
   readonly onChoose: (chosen: Chosen) => void;
 }
 
-function WebhookTable({ hooks, onChoose }: TableProps) {
+function ReceiverTable({ hooks, onChoose }: TableProps) {
   const client = useQueryClient();
   const tell = useToast();
   const test = useSubmission(
-    async (hook: Webhook, key: string) => {
-      const options = { params: { path: { webhook_id: hook.id } }, headers: idempotent(key) };
-      return { hook, delivery: await told(api.POST("/api/v1/webhooks/{webhook_id}/test", options)) };
+    async (hook: Receiver, key: string) => {
+      const options = { params: { path: { receiver_id: hook.id } }, headers: idempotent(key) };
+      return { hook, delivery: await told(api.POST("/api/v1/receivers/{receiver_id}/test", options)) };
     },
-    ({ hook, delivery }: { hook: Webhook; delivery: Delivery }) => {
-      void client.invalidateQueries({ queryKey: webhooksQuery.queryKey });
+    ({ hook, delivery }: { hook: Receiver; delivery: Delivery }) => {
+      void client.invalidateQueries({ queryKey: receiversQuery.queryKey });
       if (delivery.state === "delivered")
-        tell({ variant: "success", title: words.testDone(hook.name, delivery.status ?? 200), about: hook.id });
+        tell({ variant: "success", title: words.testDone(hook.name, delivery.status), about: hook.id });
       else tell({ variant: "danger", title: words.testFailed(hook.name), body: delivery.problem, about: hook.id });
     },
   );
 
-  function begin(hook: Webhook): void {
+  function begin(hook: Receiver): void {
     tell({ variant: "info", title: words.testing(hook.name), about: hook.id });
     void test.send(hook);
   }
@@ -87,7 +91,7 @@ function WebhookTable({ hooks, onChoose }: TableProps) {
             <Tr key={hook.id}>
               <Td dataLabel={words.columns.name}>{hook.name}</Td>
               <Td dataLabel={words.columns.url} modifier="breakWord">
-                {hook.url}
+                {[hook.url, ...hook.recipients].join(", ")}
               </Td>
               <Td dataLabel={words.columns.severity}>{words.severity[hook.severity]}</Td>
               <Td dataLabel={words.columns.state}>
@@ -103,7 +107,9 @@ function WebhookTable({ hooks, onChoose }: TableProps) {
                   choices={[
                     { name: words.test, onChoose: () => begin(hook) },
                     { name: words.change, onChoose: () => onChoose({ hook, action: "change" }) },
-                    { name: words.renew, onChoose: () => onChoose({ hook, action: "renew" }) },
+                    ...(hook.kind === "webhook"
+                      ? [{ name: words.renew, onChoose: () => onChoose({ hook, action: "renew" }) }]
+                      : []),
                     { name: words.remove, danger: true, onChoose: () => onChoose({ hook, action: "remove" }) },
                   ]}
                 />

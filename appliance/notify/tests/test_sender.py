@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from appliance.config import Webhooks
-from appliance.database.models import WebhookDelivery
-from appliance.domain import webhooks
+from appliance.config import Alerts
+from appliance.database.models import Delivery
+from appliance.domain import receivers
 from appliance.domain.journal import Finding, settle
 from appliance.domain.secrets import Seal
 from appliance.notify.sender import Sender
-from appliance.notify.tests.receiver import Receiver, receiver
+from appliance.notify.tests.web_server import Receiver, receiver
 from appliance.testing import Appliance, running
 
 TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -32,7 +32,7 @@ def there(tmp_path: Path) -> Iterator[Receiver]:
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """One that trusts receivers on this machine."""
-    with running(tmp_path / "appliance", webhooks=Webhooks(trusted_networks=TRUSTED)) as one:
+    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
         yield one
 
 
@@ -43,7 +43,7 @@ def sender_of(appliance: Appliance) -> Sender:
 def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:
     """Makes one."""
     asked = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
-    answer = appliance.request("POST", "/webhooks", asked)
+    answer = appliance.request("POST", "/receivers", asked)
     assert answer.status_code == 201, answer.text
     assert answer.json is not None
     return dict(answer.json)
@@ -63,7 +63,7 @@ def bodies(there: Receiver) -> list[Any]:
 
 
 def deliveries(appliance: Appliance, made: dict[str, Any]) -> list[Any]:
-    return list(appliance.get(f"/webhooks/{made['id']}/deliveries")["items"])
+    return list(appliance.get(f"/receivers/{made['id']}/deliveries")["items"])
 
 
 def test_an_alert_is_told_from_its_beginning_to_its_end(appliance: Appliance, there: Receiver) -> None:
@@ -81,7 +81,7 @@ def test_an_alert_is_told_from_its_beginning_to_its_end(appliance: Appliance, th
     assert [one["data"]["severity"] for one in told] == ["warning", "critical", "critical"]
     assert told[0]["data"]["subject"] == "tank" and told[2]["data"]["cleared_at"] and not told[1]["data"]["cleared_at"]
     assert len({one["id"] for one in told}) == 3
-    shown = appliance.get(f"/webhooks/{made['id']}")
+    shown = appliance.get(f"/receivers/{made['id']}")
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
 
@@ -90,7 +90,7 @@ def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> No
     find(appliance, finding("warning"))
     assert not deliveries(appliance, made)
     find(appliance)
-    appliance.request("PATCH", f"/webhooks/{made['id']}", {"enabled": False})
+    appliance.request("PATCH", f"/receivers/{made['id']}", {"enabled": False})
     find(appliance, finding())
     assert not deliveries(appliance, made)
 
@@ -125,7 +125,7 @@ def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) 
     for _ in range(3):
         now += 4000
         assert sender.turn(now) == 1
-    told = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+    told = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
     assert len(told) == 1 and "404" in told[0]["text"] and len(deliveries(appliance, made)) == 1
     for _ in range(7):
         now += 4000
@@ -135,7 +135,7 @@ def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) 
     there.answer = 200
     find(appliance)
     assert sender.turn(now + 90000) == 1
-    assert not [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+    assert not [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
 
 
 def test_one_refusal_after_many_silences_is_none(appliance: Appliance, there: Receiver) -> None:
@@ -156,14 +156,14 @@ def test_who_is_disabled_is_not_told_of(appliance: Appliance, there: Receiver) -
     find(appliance, finding())
     for attempt in range(3):
         sender_of(appliance).turn(time.time() + 4000 * (attempt + 1))
-    assert [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
-    appliance.request("PATCH", f"/webhooks/{made['id']}", {"enabled": False})
-    assert not [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("webhook-")]
+    assert [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    appliance.request("PATCH", f"/receivers/{made['id']}", {"enabled": False})
+    assert not [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
 
 
 def test_what_waits_is_bounded(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "WAITING", 5)
-    monkeypatch.setattr(webhooks, "KEPT", 3)
+    monkeypatch.setattr(receivers, "WAITING", 5)
+    monkeypatch.setattr(receivers, "KEPT", 3)
     made = hook(appliance, there)
     for _ in range(5):
         find(appliance, finding())
@@ -174,16 +174,16 @@ def test_what_waits_is_bounded(appliance: Appliance, there: Receiver, monkeypatc
         pass
     assert len(there.received) == 5
     with appliance.store.reading() as session:
-        assert session.query(WebhookDelivery).count() == 3
+        assert session.query(Delivery).count() == 3
 
 
 def test_a_test_is_sent_now(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
-    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert told is not None and (told["state"], told["status"], told["kind"]) == ("delivered", 204, "test")
     assert bodies(there)[0]["type"] == "test"
     there.answer = 500
-    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert told is not None and (told["state"], told["status"]) == ("failed", 500)
     assert sender_of(appliance).turn(time.time() + 90000) == 0 and not appliance.get("/alerts")["items"]
 
@@ -191,17 +191,17 @@ def test_a_test_is_sent_now(appliance: Appliance, there: Receiver) -> None:
 def test_secrets_are_told_once(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     assert made["secret"].startswith("whsec_")
-    everything = json.dumps([appliance.get("/webhooks"), appliance.get(f"/webhooks/{made['id']}"), appliance.get("/audit")])
+    everything = json.dumps([appliance.get("/receivers"), appliance.get(f"/receivers/{made['id']}"), appliance.get("/audit")])
     assert made["secret"] not in everything
     with appliance.store.reading() as session:
-        assert made["secret"] not in webhooks.webhook(session, made["id"]).secret
-    audit = [one for one in appliance.get("/audit")["items"] if one["action"] == "webhook.create"]
+        assert made["secret"] not in receivers.find(session, made["id"]).secret
+    audit = [one for one in appliance.get("/audit")["items"] if one["action"] == "receiver.create"]
     assert audit[0]["after"]["url"] == "(secret)" and audit[0]["token"] == "test"
-    again = appliance.request("POST", f"/webhooks/{made['id']}/secret").json
+    again = appliance.request("POST", f"/receivers/{made['id']}/secret").json
     assert again is not None and again["secret"] != made["secret"]
-    appliance.request("POST", f"/webhooks/{made['id']}/test")
+    appliance.request("POST", f"/receivers/{made['id']}/test")
     headers, body = there.received[-1]
-    from appliance.notify.delivery import sign  # noqa: PLC0415
+    from appliance.notify.webhook import sign  # noqa: PLC0415
 
     stamp = int(headers["webhook-timestamp"])
     assert headers["webhook-signature"] == sign(again["secret"], headers["webhook-id"], stamp, body)
@@ -217,8 +217,8 @@ def database(appliance: Appliance) -> bytes:
 def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) -> None:
     """Nor in the answers that are kept for who sends a change again; and it goes where they lead."""
     made = hook(appliance, there)
-    assert made["url"] == there.url and appliance.get(f"/webhooks/{made['id']}")["url"] == there.url
-    path, later = f"/webhooks/{made['id']}", there.url.replace("t0ken", "an0ther")
+    assert made["url"] == there.url and appliance.get(f"/receivers/{made['id']}")["url"] == there.url
+    path, later = f"/receivers/{made['id']}", there.url.replace("t0ken", "an0ther")
     for change in ({"url": later}, {"name": "renamed"}):
         answers = [appliance.request("PATCH", path, change, Idempotency_Key=f"key of {min(change)}") for _ in range(2)]
         assert answers[0].status_code == 200 and answers[0].json == answers[1].json, "the second is the kept one"
@@ -229,51 +229,39 @@ def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) 
     assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
 
 
-def test_urls_of_before_are_sealed_at_the_start(appliance: Appliance, there: Receiver) -> None:
-    made, seal = hook(appliance, there), appliance.service.context.seal
-    with appliance.store.session() as session:
-        webhooks.webhook(session, made["id"]).url = there.url
-    assert appliance.get(f"/webhooks/{made['id']}")["url"] == there.url
-    with appliance.store.session() as session:
-        webhooks.seal_urls(session, seal)
-    with appliance.store.reading() as session:
-        found = webhooks.webhook(session, made["id"])
-        assert "t0ken" not in found.url and webhooks.url_of(seal, found) == there.url
-
-
 def test_without_the_key_a_webhook_is_told_and_set_anew(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     other = Seal(appliance.configuration.state_directory / "other.key")
     with appliance.store.session() as session:
-        found = webhooks.webhook(session, made["id"])
+        found = receivers.find(session, made["id"])
         found.url, found.secret = other.seal(there.url), other.seal(made["secret"])
-    assert "anew" in appliance.get("/webhooks")["items"][0]["url"]
-    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert "again" in appliance.get("/receivers")["items"][0]["url"]
+    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert told is not None and told["state"] == "failed" and "not the key" in told["problem"]
-    assert appliance.request("PATCH", f"/webhooks/{made['id']}", {"url": there.url}).status_code == 200
-    assert appliance.request("POST", f"/webhooks/{made['id']}/secret").status_code == 201
-    told = appliance.request("POST", f"/webhooks/{made['id']}/test").json
+    assert appliance.request("PATCH", f"/receivers/{made['id']}", {"url": there.url}).status_code == 200
+    assert appliance.request("POST", f"/receivers/{made['id']}/secret").status_code == 201
+    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert told is not None and told["state"] == "delivered"
 
 
 def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
     for url in ("ftp://receiver/", "https://", "https://user:word@receiver/", "https://receiver/#part", "https://a b/", "https://é/",
                 "https://receiver:99999/", "not at all"):  # fmt: skip
-        answer = appliance.request("POST", "/webhooks", {"name": "one", "url": url})
+        answer = appliance.request("POST", "/receivers", {"name": "one", "url": url})
         assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "url", url
-    answer = appliance.request("POST", "/webhooks", {"name": "one", "url": "https://receiver/", "certificate": "no PEM"})
+    answer = appliance.request("POST", "/receivers", {"name": "one", "url": "https://receiver/", "certificate": "no PEM"})
     assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "certificate"
     with running(tmp_path / "other") as other:
-        assert other.request("POST", "/webhooks", {"name": "one", "url": "http://receiver/"}).status_code == 422
+        assert other.request("POST", "/receivers", {"name": "one", "url": "http://receiver/"}).status_code == 422
     hook(appliance, there)
-    assert appliance.request("POST", "/webhooks", {"name": "pager", "url": there.url}).status_code == 409
-    assert appliance.request("GET", "/webhooks", role="operator").status_code == 403
+    assert appliance.request("POST", "/receivers", {"name": "pager", "url": there.url}).status_code == 409
+    assert appliance.request("GET", "/receivers", role="operator").status_code == 403
 
 
 def test_deleted_with_what_waits(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     find(appliance, finding())
-    assert appliance.request("DELETE", f"/webhooks/{made['id']}").status_code == 200
+    assert appliance.request("DELETE", f"/receivers/{made['id']}").status_code == 200
     assert sender_of(appliance).turn(time.time()) == 0
     with appliance.store.reading() as session:
-        assert session.query(WebhookDelivery).count() == 0
+        assert session.query(Delivery).count() == 0

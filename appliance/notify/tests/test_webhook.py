@@ -14,12 +14,18 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.webhooks import new_secret
-from appliance.notify import delivery
-from appliance.notify.delivery import deliver, may_go_to
-from appliance.notify.tests.receiver import receiver
+from appliance.domain.receivers import new_secret
+from appliance.notify import connection
+from appliance.notify.connection import Outcome, may_go_to
+from appliance.notify.delivery import Destination
+from appliance.notify.delivery import deliver as deliver_to
+from appliance.notify.tests.web_server import receiver
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+def deliver(url: str, secret: str, event: str, body: str, certificate: str | None = None, trusted: Any = ()) -> Outcome:
+    return deliver_to(Destination(url, secret, certificate), event, "test", body, trusted)
 
 
 def test_what_arrives_is_signed(tmp_path: Path) -> None:
@@ -98,7 +104,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then would otherwise hold who sends for ever; so would an answer without an end."""
-    monkeypatch.setattr(delivery, "TOTAL_S", 0.5)
+    monkeypatch.setattr(connection, "TOTAL_S", 0.5)
     with receiver(tmp_path, tls=False) as there:
 
         def drips(handler: BaseHTTPRequestHandler) -> None:
@@ -124,7 +130,7 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do many names that wait for it: they are not many, and who has an address is sent to meanwhile."""
-    monkeypatch.setattr(delivery, "TOTAL_S", 0.2)
+    monkeypatch.setattr(connection, "TOTAL_S", 0.2)
     go_on, real = threading.Event(), socket.getaddrinfo
 
     def resolves(host: str, *more: Any, **named: Any) -> Any:
@@ -138,12 +144,12 @@ def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeyp
         began = time.monotonic()
         outcome = deliver("https://absent.invalid/", new_secret(), "e", "{}")
         assert outcome.status is None and "no answer within" in str(outcome.problem) and time.monotonic() - began < 50
-        monkeypatch.setattr(delivery, "TOTAL_S", 0.01)
-        problems = [deliver("https://absent.invalid/", new_secret(), "e", "{}").problem for _ in range(delivery.RESOLVERS)]
+        monkeypatch.setattr(connection, "TOTAL_S", 0.01)
+        problems = [deliver("https://absent.invalid/", new_secret(), "e", "{}").problem for _ in range(connection.RESOLVERS)]
         assert "none is answered" in str(problems[-1])
         waiting = [one for one in threading.enumerate() if one.name == "resolving"]
-        assert len(waiting) == delivery.RESOLVERS
-        monkeypatch.setattr(delivery, "TOTAL_S", 15)
+        assert len(waiting) == connection.RESOLVERS
+        monkeypatch.setattr(connection, "TOTAL_S", 15)
         with receiver(tmp_path, tls=False) as there:
             assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == there.answer
     finally:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Portals of the iSCSI target: address, port, group, by network interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
+from appliance.api.schemas.portals import PortalCreate, PortalPage, PortalResponse, PortalUpdate
+from appliance.domain.access import Role
+from appliance.domain.addresses import Address, join_portal, own_addresses, reachable, split_portal
+from appliance.domain.errors import InvalidError, NotFoundError
+
+resource = Resource("portals")
+ISCSI_PORT = 3260
+_EXAMPLES = "192.0.2.1:3260 or [2001:db8::1]:3260"
+
+
+def _shown(portal: dict[str, Any], own: list[Address]) -> PortalResponse:
+    interfaces = {one.address: one.interface for one in own}
+    used = [split_portal(one)[0] for one in reachable([portal["address"]], own)]
+    return PortalResponse(**portal, interfaces=sorted({interfaces[one] for one in used if one in interfaces}))
+
+
+def _checked(field: str, portal: str) -> str:
+    try:
+        return join_portal(*split_portal(portal))
+    except ValueError as error:
+        raise InvalidError(field, str(error), _EXAMPLES) from error
+
+
+def _address(body: PortalCreate) -> str:
+    if (body.address is None) == (body.interface is None):
+        raise InvalidError("address", "give either an address or an interface", _EXAMPLES)
+    if body.address is not None:
+        return _checked("address", body.address)
+    own = own_addresses()
+    for one in own:
+        if one.interface == body.interface:
+            return join_portal(one.address, ISCSI_PORT)
+    names = ", ".join(sorted({one.interface for one in own}))
+    raise InvalidError("interface", f"{body.interface} has no address", f"an interface with an address: {names or 'none'}")
+
+
+@resource.operation("GET", "/portals", role=Role.VIEWER, query=ListQuery, answer=PortalPage)
+def list_portals(call: Call, query: ListQuery) -> BaseModel:
+    """All portals, with the network interfaces that lead to them."""
+    own = own_addresses()
+    found = [_shown(one, own) for one in call.services.worker.call("portals")["portals"]]
+    return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: str(one.address)))
+
+
+@resource.operation(
+    "POST", "/portals", role=Role.ADMIN, audit="portal.create", body=PortalCreate, answer=PortalResponse, status=201
+)
+def create_portal(call: Call, body: PortalCreate) -> BaseModel:
+    """Adds a portal, or puts it in the place of another."""
+    address = _address(body)
+    asked: dict[str, Any] = {
+        "address": address, "group_tag": body.group_tag, "force": body.force,
+        "advertised": None if body.advertised is None else _checked("advertised", body.advertised),
+        "replaces": None if body.replaces is None else _checked("replaces", body.replaces),
+    }  # fmt: skip
+    call.subject = address
+    return _shown(call.services.worker.call("portal_create", **asked), own_addresses())
+
+
+@resource.operation(
+    "PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change", body=PortalUpdate, answer=PortalResponse
+)
+def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
+    """Changes what is given. Refused if hosts lose connections, unless forced."""
+    for one in call.services.worker.call("portals")["portals"]:
+        if one["address"] == portal:
+            break
+    else:
+        raise NotFoundError("portal", portal)
+    asked: dict[str, Any] = {
+        "portal": portal, "force": body.force,
+        "address": one["address"] if body.address is None else _checked("address", body.address),
+        "group_tag": body.group_tag or one["group_tag"],
+        "advertised": one["advertised"] if body.advertised is None else _checked("advertised", body.advertised),
+    }  # fmt: skip
+    return _shown(call.services.worker.call("portal_change", **asked), own_addresses())
+
+
+@resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete", query=ForceQuery, answer=Empty)
+def delete_portal(call: Call, portal: str, query: ForceQuery) -> BaseModel:
+    """Stops listening at a portal. Refused if hosts lose connections, unless forced."""
+    call.subject = portal
+    call.services.worker.call("portal_delete", portal=portal, force=query.force)
+    return Empty()

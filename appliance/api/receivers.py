@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receivers of alerts. For admins only: a URL may have a token in it, and the appliance connects to where it leads."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from appliance.api.operation import Call, Resource, before_number, newest_first, page
+from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.receivers import (
+    DeliveryPage,
+    DeliveryResponse,
+    ReceiverCreate,
+    ReceiverCreated,
+    ReceiverPage,
+    ReceiverResponse,
+    ReceiverUpdate,
+)
+from appliance.database.models import Delivery, Receiver
+from appliance.domain import receivers
+from appliance.domain.access import Role
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.journal import settle
+from appliance.domain.secrets import Seal, SealedError
+from appliance.notify.sender import Sender
+
+resource = Resource("receivers")
+
+
+def _told(session: Session, seal: Seal, receiver: Receiver) -> dict[str, Any]:
+    try:
+        url = receivers.url_of(seal, receiver)
+    except SealedError:
+        url = "(its key is gone: set the address again)"
+    return {
+        **{
+            column.key: getattr(receiver, column.key)
+            for column in Receiver.__table__.columns
+            if column.key not in ("secret", "url")
+        },
+        "url": url,
+        "kind": receivers.kind_of(url),
+        "last_delivery": receivers.last(session, receiver.id),
+        "waiting": receivers.waiting(session, receiver.id),
+    }
+
+
+def _check(call: Call, url: str, certificate: str | None = None) -> None:
+    receivers.check_url(url, bool(call.services.configuration.alerts.trusted_networks))
+    if certificate is not None:
+        try:
+            ssl.create_default_context(cadata=certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error
+
+
+@resource.operation("GET", "/receivers", role=Role.ADMIN, query=ListQuery, answer=ReceiverPage)
+def list_receivers(call: Call, query: ListQuery) -> BaseModel:
+    """All of them, with how their last delivery ended."""
+    with call.services.store.reading() as session:
+        found = [
+            _told(session, call.services.seal, receiver) for receiver in session.scalars(select(Receiver).order_by(Receiver.name))
+        ]
+    return ReceiverPage.model_validate(page(found, query, lambda one: str(one["name"])))
+
+
+@resource.operation(
+    "POST", "/receivers", role=Role.ADMIN, audit="receiver.create", body=ReceiverCreate, answer=ReceiverCreated, status=201
+)
+def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
+    """Adds a receiver. Only this response has the secret of a webhook."""
+    _check(call, body.url, body.certificate)
+    with call.changing() as session:
+        receiver, secret = receivers.add(session, call.services.seal, **body.model_dump())
+        told = ReceiverCreated.model_validate({**_told(session, call.services.seal, receiver), "secret": secret})
+    call.subject = told.id
+    return told
+
+
+@resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN, answer=ReceiverResponse)
+def read_receiver(call: Call, receiver_id: str) -> BaseModel:
+    """One of them."""
+    with call.services.store.reading() as session:
+        return ReceiverResponse.model_validate(_told(session, call.services.seal, receivers.find(session, receiver_id)))
+
+
+@resource.operation(
+    "PATCH",
+    "/receivers/<receiver_id>",
+    role=Role.ADMIN,
+    audit="receiver.change",
+    body=ReceiverUpdate,
+    answer=ReceiverResponse,
+    matches=True,
+)
+def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseModel:
+    """Changes what is given. Waiting deliveries go to the new address."""
+    if body.url is not None or body.certificate is not None:
+        _check(call, body.url or "https://unchanged/", body.certificate)
+    with call.changing() as session:
+        found = receivers.find(session, receiver_id)
+        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, found)))
+        receivers.change(session, call.services.seal, found, body.model_dump(exclude_none=True))
+        if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
+            settle(session, receivers.area(receiver_id), [])
+        return ReceiverResponse.model_validate(_told(session, call.services.seal, found))
+
+
+@resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", answer=Empty, matches=True)
+def delete_receiver(call: Call, receiver_id: str) -> BaseModel:
+    """With what waits for it."""
+    with call.changing() as session:
+        receiver = receivers.find(session, receiver_id)
+        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, receiver)))
+        session.delete(receiver)
+        settle(session, receivers.area(receiver_id), [])
+    return Empty()
+
+
+@resource.operation(
+    "POST",
+    "/receivers/<receiver_id>/secret",
+    role=Role.ADMIN,
+    audit="receiver.secret",
+    answer=ReceiverCreated,
+    status=201,
+    matches=True,
+)
+def renew_secret(call: Call, receiver_id: str) -> BaseModel:
+    """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
+    with call.changing() as session:
+        receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
+        if receivers.kind_of(receivers.url_of(call.services.seal, receiver)) != receivers.WEBHOOK:
+            raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
+        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, receiver)))
+        receiver.secret = call.services.seal.seal(secret)
+        return ReceiverCreated.model_validate({**_told(session, call.services.seal, receiver), "secret": secret})
+
+
+@resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test", answer=DeliveryResponse)
+def test_receiver(call: Call, receiver_id: str) -> BaseModel:
+    """Sends a test now, once, and reports how it ended. It takes up to 20 s."""
+    services = call.services
+    with services.store.session() as session:
+        begun = receivers.begin_test(session, receiver_id).id
+    trusted = services.configuration.alerts.trusted_networks
+    Sender(services.store, services.seal, trusted).one(begun, time.time())
+    with services.store.reading() as session:
+        found = session.get(Delivery, begun)
+        if found is None:
+            receivers.find(session, receiver_id)
+        return DeliveryResponse.model_validate(found)
+
+
+@resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN, query=ListQuery, answer=DeliveryPage)
+def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> BaseModel:
+    """What was sent and is to be, the newest first; of those that ended the newest 200 are kept."""
+    with call.services.store.reading() as session:
+        receivers.find(session, receiver_id)
+        chosen = (
+            select(Delivery)
+            .where(Delivery.receiver_id == receiver_id, Delivery.id < before_number(query))
+            .order_by(Delivery.id.desc())
+            .limit(query.limit + 1)
+        )
+        return DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda one: one.id))

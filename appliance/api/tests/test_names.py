@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Audit and jobs have the names of their time: whatever is renamed or gone later."""
+
+from typing import Any
+
+from appliance.testing import Appliance
+
+
+def test_names_are_those_of_then(appliance: Appliance) -> None:
+    store = appliance.datastore("gold1")
+    appliance.job("POST", "/snapshots", {"name": "before", "datastores": [store]})
+    host: Any = appliance.request("POST", "/hosts", {"name": "test1", "iqns": []}).json
+    assert appliance.request("PATCH", f"/hosts/{host['id']}", {"name": "esx-a"}).status_code == 200
+    assert appliance.request("DELETE", f"/hosts/{host['id']}").status_code == 200
+    appliance.job("PATCH", f"/datastores/{store}", {"name": "silver"})
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/purge")
+    jobs = {one["kind"]: one["name"] for one in appliance.get("/jobs")["items"]}
+    assert jobs["datastore.create"] == "gold1" and jobs["snapshot.create"] == "gold1@before"
+    assert jobs["datastore.delete"] == "silver" and jobs["datastore.purge"] == "silver"
+    audit = [(one["action"], one["name"]) for one in reversed(appliance.get("/audit")["items"])]
+    wanted = [
+        ("datastore.create", "gold1"), ("host.create", "test1"), ("host.change", "test1"), ("host.delete", "esx-a"),
+        ("datastore.change", "gold1"), ("datastore.delete", "silver"), ("datastore.purge", "silver"),
+    ]  # fmt: skip
+    assert [one for one in audit if one[0] in dict(wanted)] == wanted

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Portals and CHAP of the iSCSI target."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from appliance.cli.client import USAGE, CommandError
+from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+
+portal = noun("Set where hosts reach the iSCSI target.")
+iscsi = noun("Set CHAP of the iSCSI target.")
+Address = Annotated[str, typer.Argument(help="Address with port: 192.0.2.1:3260 or [2001:db8::1]:3260.")]
+Group = Annotated[int | None, typer.Option("--group", help="Portal group. Give each network a group of its own.")]
+Advertised = Annotated[str | None, typer.Option(help="Address that discovery reports instead, behind address translation.")]
+Force = Annotated[bool, typer.Option("--force", help="Also if hosts lose connections.")]
+
+
+@portal.command("list")
+def list_portals(context: typer.Context) -> None:
+    """List portals and the network interfaces that lead to them.
+
+    Example: zvaai portal list
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/portals"), "address", "group_tag", "interfaces", "advertised", "problem")
+
+
+@portal.command("add")
+def add_portal(
+    context: typer.Context,
+    address: Annotated[str | None, typer.Argument(help="Address with port: 192.0.2.1:3260. Or give --interface.")] = None,
+    interface: Annotated[str | None, typer.Option(help="Use the first address of this network interface, and port 3260.")] = None,
+    group: Group = 1,
+    advertised: Advertised = None,
+    replace: Annotated[str | None, typer.Option(help="Portal whose place it takes, such as 0.0.0.0:3260.")] = None,
+    force: Force = False,
+) -> None:
+    """Add a portal. Replace the portal 0.0.0.0:3260 first: no other portal can be beside it.
+
+    Example: zvaai portal add 192.0.2.1:3260 --replace 0.0.0.0:3260
+
+    Example: zvaai portal add --interface eth1 --group 2
+    """
+    run = shared(context)
+    body = {
+        "address": address, "interface": interface, "group_tag": group, "advertised": advertised, "replaces": replace,
+        "force": force,
+    }  # fmt: skip
+    run.output.one(run.client.call("POST", "/portals", body))
+
+
+@portal.command("change")
+def change_portal(
+    context: typer.Context,
+    portal: Address,
+    address: Annotated[str | None, typer.Option(help="New address with port.")] = None,
+    group: Group = None,
+    advertised: Advertised = None,
+    force: Force = False,
+) -> None:
+    """Change a portal. Connections stay while their portal group has a portal.
+
+    Example: zvaai portal change 192.0.2.1:3260 --address 192.0.2.5:3260
+    """
+    run = shared(context)
+    given: dict[str, Any] = {"address": address, "group_tag": group, "advertised": advertised}
+    body = {key: value for key, value in given.items() if value is not None} | {"force": force}
+    run.output.one(run.client.call("PATCH", f"/portals/{quote(portal, safe='')}", body))
+
+
+@portal.command("remove")
+def remove_portal(context: typer.Context, portal: Address, force: Force = False, yes: Yes = False) -> None:
+    """Stop listening at a portal.
+
+    Example: zvaai portal remove 192.0.2.1:3260 --yes
+    """
+    run = shared(context)
+    confirm(f"Stop listening at {portal}?", yes)
+    run.client.call("DELETE", f"/portals/{quote(portal, safe='')}", force=force)
+
+
+@iscsi.command("show")
+def show(context: typer.Context) -> None:
+    """Show whether CHAP is required, and by which name the target proves itself.
+
+    Example: zvaai iscsi show
+    """
+    run = shared(context)
+    run.output.one(run.client.call("GET", "/settings/iscsi"))
+
+
+@iscsi.command("change")
+def change(
+    context: typer.Context,
+    chap: Annotated[bool, typer.Option("--chap/--no-chap", help="Require CHAP of all hosts, or of none.")],
+    force: Annotated[bool, typer.Option("--force", help="Also if hosts without a secret are logged in.")] = False,
+) -> None:
+    """Require CHAP of hosts, or not. It applies to their next login.
+
+    Example: zvaai iscsi change --chap
+    """
+    run = shared(context)
+    run.output.one(run.client.call("PUT", "/settings/iscsi", {"chap_required": chap, "force": force}))
+
+
+@iscsi.command("target-chap")
+def target_chap(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Option(help="CHAP name of the target. The secret comes from the terminal or stdin.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
+) -> None:
+    """Set the name and secret by which the target proves itself to hosts (mutual CHAP).
+
+    Example: zvaai iscsi target-chap --name storage
+    """
+    run = shared(context)
+    if remove == (name is not None):
+        raise CommandError("give --name NAME, or --remove", USAGE)
+    path = "/settings/iscsi/target-chap"
+    if remove:
+        run.output.one(run.client.call("DELETE", path))
+    else:
+        run.output.one(run.client.call("PUT", path, {"name": name, "secret": ask_secret("CHAP secret", twice=True)}))

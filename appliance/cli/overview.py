@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The appliance as a whole: login, status, readiness, offloads, reconcile."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+import sys
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from appliance.cli.client import FAILED, NOT_ALLOWED, Client, CommandError, keep_settings
+from appliance.cli.output import size
+from appliance.cli.shared import ask_secret, names_of, shared
+
+
+def _server_certificate(url: str, fingerprint: str | None) -> str:
+    """The server's certificate, once its fingerprint is known to be the right one."""
+    parts = urlsplit(url)
+    try:
+        pem = ssl.get_server_certificate((parts.hostname or "localhost", parts.port or 443), timeout=10)
+    except OSError as error:
+        raise CommandError(f"{url}: {error}", FAILED) from error
+    seen = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
+    if fingerprint is not None:
+        if fingerprint.replace(":", "").upper() != seen:
+            raise CommandError(f"the server's certificate has another fingerprint: {seen}", NOT_ALLOWED)
+    elif sys.stdin.isatty():
+        typer.confirm(
+            f"The server's certificate has the SHA-256 fingerprint {seen}. Does the server's log have the same?", abort=True
+        )
+    else:
+        raise CommandError("give --fingerprint: there is no terminal to confirm it", NOT_ALLOWED)
+    return pem
+
+
+def log_in(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="https://HOST:8443")],
+    user: Annotated[str, typer.Option("--user", "-u", help="Name of the user.")] = "admin",
+    days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 30,
+    scope: Annotated[str | None, typer.Option(help="viewer, operator or admin; the default is the role of the user.")] = None,
+    setup_code: Annotated[str | None, typer.Option(help="Create the first admin, with the code of the server.")] = None,
+    fingerprint: Annotated[str | None, typer.Option(help="SHA-256 of the server's certificate, from the server's log.")] = None,
+) -> None:
+    """Log in: create an API token and store it for the next commands. The password comes from the terminal or stdin.
+
+    Example: zvaai login https://zvaai.example.com:8443 --user olga --days 7
+    """
+    pem = _server_certificate(url, fingerprint)
+    client = Client(url, None, None, trusted=pem)
+    password = ask_secret("Password", twice=setup_code is not None)
+    if setup_code is not None:
+        made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        print(f"recovery key: {made_admin['recovery_key']}")
+        print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
+    begun = client.call("POST", "/session", {"name": user, "password": password})
+    headers = {"X-CSRF-Token": begun["csrf_token"]}
+    made = client.call(
+        "POST",
+        "/tokens",
+        {"name": f"zvaai on {socket.gethostname()[:40]}", "scope": scope or begun["role"], "days": days, "password": password},
+        _headers=headers,
+    )
+    client.call("DELETE", "/session", _headers=headers)
+    keep_settings({"url": url, "certificate": pem, "token": made["secret"]})
+    print(f"logged in to {url} as {user} ({made['scope']}) until {made['expires_at']}")
+
+
+def status(context: typer.Context) -> None:
+    """Show the state of worker, target, pools and alerts. The exit code is 1 if something needs attention.
+
+    Example: zvaai status
+    """
+    run = shared(context)
+    told = run.client.call("GET", "/status")
+    alerts = run.client.all("/alerts", most=20)
+    if run.output.as_json:
+        run.output.raw({**told, "alerts": alerts})
+    else:
+        say = run.output.console.print
+        target = told["target"]
+        ok, bad = "[green]ok[/]", "[bold red]PROBLEM[/]"
+        say(f"zvaai {told['version']} at {run.client.url}")
+        say(f"  worker    {ok if told['worker'] else bad}  {told['worker_problem'] or ''}")
+        if target is not None:
+            what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
+            say(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
+            say(f"  serving   {bad if told['reconcile_problem'] else ok}  {told['reconcile_problem'] or 'as configured'}")
+        if told["storage_problem"]:
+            say(f"  storage   {bad}  {told['storage_problem']}")
+        for pool in told["pools"]:
+            used = 100 - 100 * int(pool["free"]) // max(1, int(pool["size"]))
+            state = ok if pool["health"] == "ONLINE" and used < pool["warning_percent"] else bad
+            say(
+                f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
+            )
+        say(f"  jobs      {told['active_jobs']} running")
+        for one in alerts:
+            mark = "" if one["acknowledged_at"] is None else f"  (acknowledged by {one['acknowledged_by']})"
+            say(f"  [bold]{one['severity'].upper()}[/]  {one['text']}{mark}")
+    troubled = (
+        not told["worker"]
+        or told["storage_problem"]
+        or told["reconcile_problem"]
+        or (told["target"] or {}).get("luns_failed")
+        or any(one["acknowledged_at"] is None and one["severity"] != "info" for one in alerts)
+    )
+    if troubled or any(pool["health"] != "ONLINE" for pool in told["pools"]):
+        raise typer.Exit(FAILED)
+
+
+def readiness(context: typer.Context) -> None:
+    """Check what offloads need, and print commands for ESXi hosts. The exit code is 1 if a check failed.
+
+    Example: zvaai readiness
+    """
+    run = shared(context)
+    told = run.client.call("GET", "/readiness")
+    if run.output.as_json:
+        run.output.raw(told)
+    else:
+        names = names_of(run.client)
+        order = ("failed", "warning", "unknown", "ok")
+        for check in sorted(told["checks"], key=lambda one: order.index(one["result"])):
+            about = f" ({names.get(check['subject'], check['subject'])})" if check["subject"] else ""
+            print(f"{check['result'].upper():<8} {check['title']}{about}: {check['evidence']}")
+            if check["remedy"] and check["result"] != "ok":
+                print(f"         {check['remedy']}")
+        print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in told["esxcli"]))
+        for one in told["hosts"]:
+            if one["esxcli"]:
+                print(f"\nOn {names.get(one['host'], one['host'])}:\n" + "\n".join(f"  {line}" for line in one["esxcli"]))
+    if any(check["result"] == "failed" for check in told["checks"]):
+        raise typer.Exit(FAILED)
+
+
+def reconcile(context: typer.Context) -> None:
+    """Make target and NFS server serve what is configured, and print what differed.
+
+    Example: zvaai reconcile
+    """
+    run = shared(context)
+    told = run.client.call("POST", "/reconcile")
+    if run.output.as_json:
+        run.output.raw(told)
+    for text in () if run.output.as_json else told["differences"]:
+        print(text)
+    for failure in told["failures"]:
+        print(f"refused: {failure['text']}", file=sys.stderr)
+    if told["failures"]:
+        raise typer.Exit(FAILED)
+
+
+def offloads(context: typer.Context) -> None:
+    """Show the bytes that were cloned, copied, zeroed and reclaimed for hosts, by LUN and export.
+
+    Example: zvaai offloads
+    """
+    run = shared(context)
+    told = run.client.call("GET", "/offloads")
+    if run.output.as_json:
+        return run.output.raw(told)
+    stores = run.client.all("/datastores")
+    names = {key: one["name"] for one in stores for key in (one["id"], one["uuid"])}
+    iscsi = ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+    luns = [{"lun": row["number"], "datastore": names.get(row["uuid"], row["uuid"]), **row["offload"]} for row in told["luns"]]
+    run.output.rows(luns, "lun", "datastore", *iscsi)
+    if told["nfs_problem"]:
+        print(told["nfs_problem"], file=sys.stderr)
+    nfs = ("cloned_bytes", "copied_bytes", "hole_bytes", "reserved_bytes")
+    exports = [{**row, "datastore": names.get(row["datastore"], row["datastore"]), **row["offload"]} for row in told["exports"]]
+    return run.output.rows(exports, "export", "datastore", *nfs) if exports else None

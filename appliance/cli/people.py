@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users and API tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+
+user = noun("Manage users.")
+token = noun("Manage your own API tokens.")
+Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
+
+
+@user.command("list")
+def list_users(context: typer.Context) -> None:
+    """List users.
+
+    Example: zvaai user list
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/users"), "name", "role", "disabled", "created_at")
+
+
+@user.command("create")
+def create_user(context: typer.Context, name: str, role: Role) -> None:
+    """Create a user. The password comes from the terminal or stdin.
+
+    Example: zvaai user create olga --role operator
+    """
+    run = shared(context)
+    body = {"name": name, "role": role, "password": ask_secret("Password", twice=True)}
+    run.output.one(run.client.call("POST", "/users", body))
+
+
+@user.command("change")
+def change_user(
+    context: typer.Context,
+    name: str,
+    role: Annotated[str | None, typer.Option(help="viewer, operator or admin")] = None,
+    disabled: Annotated[
+        bool | None, typer.Option("--disable/--enable", help="Stop logins and API tokens, or allow them.")
+    ] = None,
+) -> None:
+    """Change the role of a user, or disable the user.
+
+    Example: zvaai user change olga --role viewer --enable
+    """
+    run = shared(context)
+    given: dict[str, Any] = {"role": role, "disabled": disabled}
+    body = {key: value for key, value in given.items() if value is not None}
+    run.output.one(run.client.change(f"/users/{run.client.named('/users', name)}", body))
+
+
+@user.command("password")
+def set_password(
+    context: typer.Context, name: str, end_tokens: Annotated[bool, typer.Option(help="End the API tokens too.")] = False
+) -> None:
+    """Set a password and end the sessions of the user. The password comes from the terminal or stdin.
+
+    Example: zvaai user password olga --end-tokens
+    """
+    run = shared(context)
+    body = {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens}
+    run.client.change(f"/users/{run.client.named('/users', name)}", body)
+
+
+@user.command("delete")
+def delete_user(context: typer.Context, name: str, yes: Yes = False) -> None:
+    """Delete a user with sessions and tokens.
+
+    Example: zvaai user delete olga --yes
+    """
+    run = shared(context)
+    path = f"/users/{run.client.named('/users', name)}"
+    confirm(f"Delete the user {name} with all sessions and tokens?", yes)
+    run.client.delete(path)
+
+
+@token.command("list")
+def list_tokens(context: typer.Context) -> None:
+    """List your API tokens.
+
+    Example: zvaai token list
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/tokens"), "name", "scope", "expires_at", "id")
+
+
+@token.command("create")
+def create_token(
+    context: typer.Context,
+    name: str,
+    scope: Annotated[str, typer.Option(help="viewer, operator or admin: the most that the token may do.")],
+    days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 90,
+) -> None:
+    """Create an API token. Its secret is shown only now. Your password comes from the terminal or stdin.
+
+    Example: zvaai token create prometheus --scope viewer --days 365
+    """
+    run = shared(context)
+    body = {"name": name, "scope": scope, "days": days, "password": ask_secret("Password")}
+    run.output.one(run.client.call("POST", "/tokens", body))
+
+
+@token.command("delete")
+def delete_token(context: typer.Context, token: str, yes: Yes = False) -> None:
+    """Delete an API token by its name or identifier.
+
+    Example: zvaai token delete prometheus --yes
+    """
+    run = shared(context)
+    path = f"/tokens/{run.client.named('/tokens', token)}"
+    confirm(f"Delete the token {token}? Programs that use it can no longer log in.", yes)
+    run.client.call("DELETE", path)

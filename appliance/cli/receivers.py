@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`zvaai receiver`: webhooks, e-mail and syslog that get alerts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.client import FAILED
+from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+
+receiver = noun("Send alerts to webhooks, by e-mail and to syslog.")
+Severity = Annotated[str | None, typer.Option(help="info, warning or critical: alerts of this severity and above.")]
+Certificate = Annotated[Path | None, typer.Option(help="File (PEM) with the authority that signs the receiver's certificate.")]
+Sender = Annotated[str | None, typer.Option("--from", help="E-mail: address of the sender.")]
+To = Annotated[list[str] | None, typer.Option("--to", help="E-mail: address of a recipient; repeat for several.")]
+User = Annotated[
+    str | None, typer.Option(help="E-mail: name for the mail server. The password is read from the terminal or stdin.")
+]
+
+
+@receiver.command("list")
+def list_receivers(context: typer.Context) -> None:
+    """List receivers and how their last delivery ended.
+
+    Example: zvaai receiver list
+    """
+    run = shared(context)
+    found = run.client.all("/receivers")
+    for one in found:
+        last = one["last_delivery"] or {"problem": None, "state": None}
+        one["last"] = last["problem"] or last["state"]
+    run.output.rows(found, "name", "kind", "severity", "enabled", "waiting", "last", "url", "recipients")
+
+
+@receiver.command("create")
+def create_receiver(
+    context: typer.Context,
+    name: str,
+    url: Annotated[
+        str, typer.Argument(help="https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log")
+    ],
+    severity: Severity = "warning",
+    certificate: Certificate = None,
+    sender: Sender = None,
+    to: To = None,
+    user: User = None,
+) -> None:
+    """Add a receiver of alerts. The secret that signs for a webhook is shown only now.
+
+    Example: zvaai receiver create mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai
+    """
+    run = shared(context)
+    body = {
+        "name": name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
+        "sender": sender or "", "recipients": to or [], "user": user,
+        "password": ask_secret("Password for the mail server") if user else None,
+    }  # fmt: skip
+    run.output.one(run.client.call("POST", "/receivers", body))
+
+
+@receiver.command("change")
+def change_receiver(
+    context: typer.Context,
+    name: str,
+    new_name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another address of the same kind.")] = None,
+    severity: Severity = None,
+    certificate: Certificate = None,
+    sender: Sender = None,
+    to: To = None,
+    user: User = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Send alerts to it, or not.")] = None,
+) -> None:
+    """Change a receiver. Options that are not given stay as they are.
+
+    Example: zvaai receiver change mail --to ops@example.com --to storage@example.com --severity critical
+    """
+    run = shared(context)
+    given: dict[str, Any] = {
+        "name": new_name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
+        "sender": sender, "recipients": to, "user": user, "enabled": enabled,
+        "password": ask_secret("Password for the mail server") if user else None,
+    }  # fmt: skip
+    body = {key: value for key, value in given.items() if value is not None}
+    run.output.one(run.client.change(f"/receivers/{run.client.named('/receivers', name)}", body))
+
+
+@receiver.command("secret")
+def renew_secret(context: typer.Context, name: str) -> None:
+    """Give a webhook another secret. It is shown only now; the former one is no longer used.
+
+    Example: zvaai receiver secret pager
+    """
+    run = shared(context)
+    run.output.one(run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/secret"))
+
+
+@receiver.command("test")
+def test_receiver(context: typer.Context, name: str) -> None:
+    """Send a test now. The exit code is 1 if it was not delivered.
+
+    Example: zvaai receiver test mail
+    """
+    run = shared(context)
+    told = run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/test")
+    run.output.one(told)
+    if told["state"] != "delivered":
+        raise typer.Exit(FAILED)
+
+
+@receiver.command("deliveries")
+def list_deliveries(context: typer.Context, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
+    """List deliveries to a receiver, newest first.
+
+    Example: zvaai receiver deliveries mail --limit 5
+    """
+    run = shared(context)
+    found = run.client.all(f"/receivers/{run.client.named('/receivers', name)}/deliveries", most=limit)
+    run.output.rows(found, "created_at", "kind", "state", "attempts", "status", "problem", "event")
+
+
+@receiver.command("delete")
+def delete_receiver(context: typer.Context, name: str, yes: Yes = False) -> None:
+    """Delete a receiver and its waiting deliveries.
+
+    Example: zvaai receiver delete pager --yes
+    """
+    run = shared(context)
+    path = f"/receivers/{run.client.named('/receivers', name)}"
+    confirm(f"Delete the receiver {name}?", yes)
+    run.client.delete(path)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands: imperative help with examples that parse, lists that are added to, names not identifiers, confirmation."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from http.cookiejar import DefaultCookiePolicy
+
+import click
+import pytest
+import typer
+
+from appliance.cli.__main__ import application
+from appliance.cli.tests.conftest import Command
+
+ROOT = typer.main.get_command(application)
+ESX = "iqn.1998-01.com.vmware:esx1"
+OTHERS_NOUNS = {"pool", "snapshot", "schedule"}
+"""Rewritten with pools and schedules."""
+
+
+def commands(group: click.Command = ROOT, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All, with the words that lead to them."""
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            yield from commands(command, (*words, name))
+    else:
+        yield words, group
+
+
+VISIBLE = {" ".join(words): command for words, command in commands() if not command.hidden}
+
+
+def examples(command: click.Command) -> list[str]:
+    return re.findall(r"^ *Example: (zvaai .*)$", command.help or "", re.MULTILINE)
+
+
+def parse(line: str) -> None:
+    """As click does it, without carrying it out. Raises click.UsageError."""
+    words = shlex.split(line)[1:]
+    command: click.Command = ROOT
+    parent = ROOT.make_context("zvaai", ["status"], resilient_parsing=True)
+    while isinstance(command, click.Group):
+        word = words.pop(0)
+        command = command.commands[word]
+        context = command.make_context(word, list(words), parent=parent) if not isinstance(command, click.Group) else parent
+        parent = context
+
+
+@pytest.mark.parametrize("name", [name for name in VISIBLE if name.split()[0] not in OTHERS_NOUNS])
+def test_help_says_what_to_do(name: str) -> None:
+    """A sentence in the imperative, each option explained, and an example that parses."""
+    command = VISIBLE[name]
+    first = (command.help or "").split("\n", 1)[0]
+    assert re.match(r"[A-Z][a-z]+ ", first) and first.endswith((".", "minute.")), first
+    assert not re.match(r"(The|A|An|What|Who|Whether|Of|With|By|All|One|Its|Those|New|[A-Z][a-z]+s) ", first), first
+    assert examples(command), "no example"
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name not in ("help", "wait", "yes"):
+            assert option.help, f"{name} --{option.name}"
+
+
+@pytest.mark.parametrize(("name", "line"), [(name, line) for name in VISIBLE for line in examples(VISIBLE[name])])
+def test_examples_parse(name: str, line: str) -> None:
+    assert line.startswith(f"zvaai {name}")
+    parse(line)
+
+
+def test_a_wrong_example_would_fail() -> None:
+    with pytest.raises(click.UsageError):
+        parse("zvaai host change esx1 --no-such-option")
+    with pytest.raises(click.UsageError):
+        parse("zvaai datastore create vmfs1")
+
+
+def test_shell_completion_knows_the_nouns(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As bash calls it after `zvaai --install-completion`."""
+    from click.shell_completion import BashComplete  # noqa: PLC0415
+
+    monkeypatch.setenv("COMP_WORDS", "zvaai por")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    found = BashComplete(ROOT, {}, "zvaai", "_ZVAAI_COMPLETE").get_completions([], "por")
+    assert [one.value for one in found] == ["portal"]
+    assert "--install-completion" in zvaai("--help")
+
+
+def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
+    for group in ("one", "two"):
+        zvaai("group", "create", group)
+    zvaai("host", "create", "esx1", "--iqn", ESX, "--group", "one")
+    zvaai("host", "change", "esx1", "--add-iqn", f"{ESX}-b", "--add-address", "192.0.2.11")
+    zvaai("host", "change", "esx1", "--remove-iqn", ESX)
+    (host,) = zvaai.json("host", "list")
+    assert host["iqns"] == [f"{ESX}-b"] and host["addresses"] == ["192.0.2.11"]
+    assert zvaai.run("host", "change", "esx1", "--remove-iqn", "iqn.2000-01.absent:x")[0] == 3
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--group", "one", "--wait")
+    zvaai("datastore", "change", "vmfs1", "--add-group", "two", "--wait")
+    zvaai("datastore", "change", "vmfs1", "--remove-group", "one", "--wait")
+    names = {one["id"]: one["name"] for one in zvaai.json("group", "list")}
+    assert [names[one] for one in zvaai.json("datastore", "show", "vmfs1")["host_groups"]] == ["two"]
+    zvaai("group", "change", "two", "--disable", "unmap", "--disable", "token")
+    zvaai("group", "change", "two", "--enable", "token")
+    assert [one["disabled_offloads"] for one in zvaai.json("group", "list") if one["name"] == "two"] == [["unmap"]]
+    shown = zvaai("host", "list")
+    assert " one " in shown and host["id"] not in shown
+    shown = zvaai("host", "show", "esx1")
+    assert ESX in shown and "esxcli" in shown and zvaai.appliance.configuration.target.name in shown
+
+
+def test_a_change_is_of_the_version_that_was_read(zvaai: Command) -> None:
+    """Somebody else's change in between is not lost: both names are there afterwards."""
+    zvaai("host", "create", "esx1", "--iqn", ESX)
+    (host,) = zvaai.json("host", "list")
+    theirs = {"iqns": [ESX, f"{ESX}-theirs"]}
+    zvaai.before_change = lambda: zvaai.appliance.request("PATCH", f"/hosts/{host['id']}", theirs)
+    zvaai("host", "change", "esx1", "--add-iqn", f"{ESX}-mine")
+    assert zvaai.json("host", "list")[0]["iqns"] == [ESX, f"{ESX}-mine", f"{ESX}-theirs"]
+
+
+def test_users_are_changed(zvaai: Command) -> None:
+    zvaai("user", "create", "olga", "--role", "operator", text="a password of hers\n")
+    zvaai("user", "change", "olga", "--role", "viewer", "--disable")
+    (olga,) = [one for one in zvaai.json("user", "list") if one["name"] == "olga"]
+    assert (olga["role"], olga["disabled"]) == ("viewer", True)
+
+
+@pytest.mark.parametrize(
+    "words", [("group", "delete", "cluster"), ("datastore", "delete", "vmfs1"), ("user", "delete", "viewer")]
+)
+def test_what_destroys_asks(zvaai: Command, words: tuple[str, ...]) -> None:
+    zvaai("group", "create", "cluster")
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    code, printed = zvaai.run(*words)
+    assert code == 2 and "--yes" in printed
+    assert [one["state"] for one in zvaai.json("datastore", "list")] == ["active"]
+    zvaai(*words, "--yes")
+
+
+def test_alerts_are_shown(zvaai: Command) -> None:
+    from appliance.domain.journal import Finding, settle  # noqa: PLC0415
+
+    with zvaai.appliance.store.session() as session:
+        settle(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "look at it")])
+    (found,) = [one for one in zvaai.json("alert", "list") if one["key"] == "odd:one"]
+    assert "look at it" in zvaai("alert", "show", str(found["id"]))
+    assert zvaai.run("alert", "show", "999")[0] == 3
+
+
+def test_everybody_needs_to_be_meant(zvaai: Command) -> None:
+    words = ("datastore", "create", "nfs1", "--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "0.0.0.0/0", "--wait")
+    code, printed = zvaai.run(*words)
+    assert code == 7 and "--anyone" in printed and zvaai.json("datastore", "list") == []
+    zvaai(*words, "--anyone")
+    code, printed = zvaai.run("datastore", "change", "nfs1", "--add-client", "::/0")
+    assert code == 7 and "--anyone" in printed
+    zvaai("datastore", "change", "nfs1", "--add-client", "192.0.2.0/24", "--anyone", "--wait")
+
+
+def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
+    """The token's scope is the user's role unless another is given."""
+    from appliance.cli import overview  # noqa: PLC0415
+    from appliance.testing import PASSWORD  # noqa: PLC0415
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overview, "_server_certificate", lambda _url, _fingerprint: None)
+        patch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
+        printed = zvaai("login", zvaai.url, "--user", "operator", text=f"{PASSWORD}\n")
+    assert "as operator (operator)" in printed
+    assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0

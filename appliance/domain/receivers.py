@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receivers: where alerts are sent to, what is to be sent, and when it is tried again. Who sends is appliance.notify.
+
+What is to be sent is in the database since the same transaction that raised the alert: it is sent at least once, with an
+identifier by which a receiver knows what it has had before.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import random
+import re
+import secrets
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Alert, Delivery, Receiver
+from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain.secrets import Seal, SealedError
+
+SEVERITIES = ("info", "warning", "critical")
+RECEIVERS = 16
+WAITING = 1000
+"""Of one destination; beyond that the oldest are dropped."""
+KEPT = 200
+"""Ended deliveries of one destination."""
+WEBHOOK, EMAIL, SYSLOG = "webhook", "email", "syslog"
+SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp"), SYSLOG: ("syslog", "syslog+tcp", "syslog+tls")}
+LOCAL_SYSLOG = "syslog:///dev/log"
+_PLAIN = ("http", "syslog", "syslog+tcp")
+"""`smtp` begins TLS by STARTTLS."""
+RECIPIENTS = 32
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+"""As HTML's input type "email": RFC 5322 without comments, quotes and domain literals."""
+PENDING, DELIVERED, FAILED, DROPPED, TESTING = "pending", "delivered", "failed", "dropped", "testing"
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5, 3600
+_GIVEN_UP_AFTER_S = 86400
+_REFUSALS = 10
+"""Answers that it will not be taken; that a receiver is being set up may last so many tries."""
+_LONGEST_TEXT = 2000
+_TEST_S = 300
+"""No test takes so long."""
+
+
+def find(session: Session, receiver_id: str) -> Receiver:
+    """By its identifier. Raises NotFoundError."""
+    found = session.get(Receiver, receiver_id)
+    if found is None:
+        raise NotFoundError("receiver", receiver_id)
+    return found
+
+
+def kind_of(url: str) -> str:
+    """Of a receiver, by the scheme of its URL."""
+    return next((kind for kind, schemes in SCHEMES.items() if urlsplit(url).scheme in schemes), WEBHOOK)
+
+
+def check_url(url: str, plain_allowed: bool) -> None:
+    """Its form. The address is checked at each delivery. Raises InvalidError."""
+    hint = "" if plain_allowed else "; without TLS only to [alerts] trusted_networks"
+    allowed = f"https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log{hint}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidError("url", str(error), allowed) from error
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidError("url", "it has characters that no URL has", allowed)
+    if url == LOCAL_SYSLOG:
+        return
+    known = parts.scheme in {scheme for schemes in SCHEMES.values() for scheme in schemes}
+    if not known or not parts.hostname or port == 0:
+        raise InvalidError("url", "not the URL of a receiver", allowed)
+    if parts.scheme in _PLAIN and not plain_allowed:
+        raise InvalidError("url", "it would go unencrypted", allowed)
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise InvalidError("url", "it has a user or a fragment", allowed)
+    if kind_of(url) != WEBHOOK and (parts.path not in ("", "/") or parts.query):
+        raise InvalidError("url", "a mail or syslog server has no path", allowed)
+
+
+def check_mail(url: str, sender: str, recipients: Sequence[str], user: str | None, secret: str | None) -> None:
+    """What an e-mail receiver needs, and no other has. Raises InvalidError."""
+    if kind_of(url) != EMAIL:
+        if sender or recipients or user is not None:
+            raise InvalidError("recipients", "only e-mail has a sender, recipients and a user", "none")
+        return
+    for name, addresses in (("sender", [sender]), ("recipients", recipients)):
+        if not addresses or not all(_ADDRESS.fullmatch(one) for one in addresses):
+            raise InvalidError(name, "not an e-mail address", "such as storage@example.com")
+    if (user is None) != (not secret):
+        raise InvalidError("password", "user and password go together", "both, or none")
+
+
+def url_of(seal: Seal, receiver: Receiver) -> str:
+    """Where it leads. Raises SealedError."""
+    return seal.open(receiver.url)
+
+
+def check_secret(url: str, secret: str) -> None:
+    """Of a webhook, as `new_secret` makes them. Raises InvalidError."""
+    if kind_of(url) == WEBHOOK and not re.fullmatch(r"whsec_[A-Za-z0-9+/]{32,128}={0,2}", secret):
+        raise InvalidError("secret", "not the secret of a webhook", "whsec_ and base64")
+
+
+def new_secret() -> str:
+    """As Standard Receivers have it: 256 bits."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+
+
+def add(
+    session: Session,
+    seal: Seal,
+    *,
+    name: str,
+    url: str,
+    severity: str,
+    certificate: str | None,
+    enabled: bool,
+    sender: str = "",
+    recipients: Sequence[str] = (),
+    user: str | None = None,
+    password: str | None = None,
+) -> tuple[Receiver, str | None]:
+    """A new one; and of a webhook its secret, which is shown this once."""
+    _check_name(session, name, None)
+    check_mail(url, sender, recipients, user, password)
+    if (session.scalar(select(func.count()).select_from(Receiver)) or 0) >= RECEIVERS:
+        raise ConflictError(f"there are {RECEIVERS} receivers already")
+    secret = new_secret() if kind_of(url) == WEBHOOK else None
+    sealed = seal.seal(secret or password or "")
+    added = Receiver(
+        id=str(uuid.uuid4()), name=name, url=seal.seal(url), severity=severity, certificate=certificate, enabled=enabled,
+        secret=sealed, sender=sender, recipients=list(recipients), user=user, created_at=time.time(),
+    )  # fmt: skip
+    session.add(added)
+    session.flush()
+    return added, secret
+
+
+def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, Any]) -> None:
+    """What is given, by the names of `add`. Raises ConflictError, InvalidError."""
+    if "name" in changes:
+        _check_name(session, changes["name"], receiver.id)
+    with contextlib.suppress(SealedError):  # the key is gone: it is set again
+        if "url" in changes and kind_of(changes["url"]) != kind_of(url_of(seal, receiver)):
+            raise InvalidError("url", "a receiver stays of its kind", "add another receiver")
+    for name, value in changes.items():
+        if name == "url":
+            receiver.url = seal.seal(value)
+        elif name == "password":
+            receiver.secret = seal.seal(value)
+        else:
+            setattr(receiver, name, value)
+    with contextlib.suppress(SealedError):
+        url = url_of(seal, receiver)
+        password = seal.open(receiver.secret) if kind_of(url) == EMAIL else None
+        check_mail(url, receiver.sender, receiver.recipients, receiver.user, password)
+    session.flush()
+
+
+def _check_name(session: Session, name: str, own: str | None) -> None:
+    taken = session.scalar(select(Receiver.id).where(Receiver.name == name))
+    if taken is not None and taken != own:
+        raise ConflictError("the name is taken", [name])
+
+
+def announce(session: Session, kind: str, alert: Alert) -> None:
+    """An alert was raised, changed or cleared: to be sent to all who want those of its severity."""
+    if alert.id is None:
+        session.flush()
+    event, now = str(uuid.uuid4()), time.time()
+    for receiver in session.scalars(select(Receiver).where(Receiver.enabled.is_(True))):
+        own = alert.key.startswith(f"{area(receiver.id)}:")  # that it can't be reached it needs not be told
+        if not own and SEVERITIES.index(alert.severity) >= SEVERITIES.index(receiver.severity):
+            _queue(session, receiver.id, event, kind, _body(event, kind, now, alert), now)
+
+
+def _body(event: str, kind: str, now: float, alert: Alert) -> str:
+    told = {
+        name: getattr(alert, name)
+        for name in ("id", "key", "severity", "subject", "raised_at", "cleared_at", "acknowledged_at", "acknowledged_by")
+    }
+    told |= {"text": alert.text[:_LONGEST_TEXT], "remedy": alert.remedy[:_LONGEST_TEXT]}
+    return json.dumps({"id": event, "type": kind, "timestamp": now, "data": told})
+
+
+def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str, now: float) -> None:
+    own = select(Delivery).where(Delivery.receiver_id == receiver_id, Delivery.state == PENDING)
+    waiting = session.scalar(select(func.count()).select_from(own.subquery())) or 0
+    if waiting >= WAITING:
+        for surplus in session.scalars(own.order_by(Delivery.id).limit(waiting - WAITING + 1)):
+            surplus.state, surplus.ended_at, surplus.problem = DROPPED, now, f"more than {WAITING} wait"
+    session.add(
+        Delivery(
+            receiver_id=receiver_id, event=event, kind=kind, body=body, state=PENDING, attempts=0, created_at=now, due_at=now
+        )
+    )
+
+
+def begin_test(session: Session, receiver_id: str) -> Delivery:
+    """A delivery that is tried once, by who asked for it."""
+    receiver, event, now = find(session, receiver_id), str(uuid.uuid4()), time.time()
+    for old in session.scalars(
+        select(Delivery).where(
+            Delivery.receiver_id == receiver_id, Delivery.state == TESTING, Delivery.created_at < now - _TEST_S
+        )
+    ):
+        old.state, old.ended_at, old.problem = FAILED, now, "who sent it died"
+    body = json.dumps(
+        {
+            "id": event,
+            "type": "test",
+            "timestamp": now,
+            "data": {"severity": "info", "subject": receiver.name, "text": "this is a test of this receiver of alerts"},
+        }
+    )
+    made = Delivery(
+        receiver_id=receiver_id, event=event, kind="test", body=body, state=TESTING, attempts=0, created_at=now, due_at=now
+    )
+    session.add(made)
+    session.flush()
+    return made
+
+
+def next_deliveries(session: Session, now: float) -> list[int]:
+    """Of each destination the oldest that waits, where it is due: a destination is sent to in order."""
+    oldest = select(func.min(Delivery.id)).where(Delivery.state == PENDING).group_by(Delivery.receiver_id)
+    chosen = (
+        select(Delivery.id)
+        .join(Receiver, Receiver.id == Delivery.receiver_id)
+        .where(Delivery.id.in_(oldest), Delivery.due_at <= now, Receiver.enabled.is_(True))
+    )
+    return list(session.scalars(chosen))
+
+
+def ended(
+    session: Session, delivery_id: int, status: int | None, problem: str | None, now: float, *, refused: bool = False
+) -> Delivery | None:
+    """How a try ended; None when its receiver was deleted meanwhile."""
+    tried = session.get(Delivery, delivery_id)
+    if tried is None:
+        return None
+    tried.attempts += 1
+    tried.status, tried.problem = status, problem
+    tried.refusals = tried.refusals + 1 if refused else 0
+    if problem is None:
+        tried.state, tried.ended_at = DELIVERED, now
+    elif (
+        tried.state == TESTING or now - tried.created_at > _GIVEN_UP_AFTER_S or tried.refusals >= _REFUSALS
+    ):  # fmt: skip
+        tried.state, tried.ended_at = FAILED, now
+    else:
+        tried.due_at = now + min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(tried.attempts - 1, 16)) * random.uniform(0.8, 1.2)
+    session.flush()
+    if tried.ended_at is not None:
+        old = (
+            select(Delivery.id)
+            .where(Delivery.receiver_id == tried.receiver_id, Delivery.ended_at.is_not(None))
+            .order_by(Delivery.id.desc())
+            .offset(KEPT)
+        )
+        session.execute(delete(Delivery).where(Delivery.id.in_(old)))
+    return tried
+
+
+def last(session: Session, receiver_id: str) -> Delivery | None:
+    """The newest delivery that was tried."""
+    return session.scalar(
+        select(Delivery).where(Delivery.receiver_id == receiver_id, Delivery.attempts > 0).order_by(Delivery.id.desc()).limit(1)
+    )
+
+
+def waiting(session: Session, receiver_id: str) -> int:
+    """How many wait."""
+    chosen = select(func.count()).select_from(Delivery)
+    return session.scalar(chosen.where(Delivery.receiver_id == receiver_id, Delivery.state == PENDING)) or 0
+
+
+def area(receiver_id: str) -> str:
+    """Of the alerts that tell that it can't be reached."""
+    return f"receiver-{receiver_id}"

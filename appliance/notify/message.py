@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A delivery as people read it: of the JSON that webhooks get."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+_WHAT = {"alert.raised": "", "alert.changed": " (changed)", "alert.cleared": " (cleared)"}
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something that a receiver is to get."""
+
+    event: str
+    kind: str
+    at: float
+    severity: str
+    """"info", "warning" or "critical"."""
+    subject: str
+    text: str
+    remedy: str
+    thread: str
+    """The same for all that is sent about one alert."""
+
+    @property
+    def line(self) -> str:
+        """In one line."""
+        about = f"{self.subject}: " if self.subject else ""
+        return f"{self.severity.upper()}{_WHAT.get(self.kind, '')}: {about}{self.text}".replace("\n", " ").replace("\r", " ")
+
+    @property
+    def body(self) -> str:
+        """In full."""
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.at))
+        rows = [self.line, "", f"Time:     {when}", f"Subject:  {self.subject or '-'}"]
+        return "\n".join([*rows, *([f"Remedy:   {self.remedy}"] if self.remedy else [])]) + "\n"
+
+
+def read(event: str, kind: str, body: str) -> Message:
+    """Of a delivery's body."""
+    told = json.loads(body)
+    data = told["data"]
+    return Message(
+        event=event,
+        kind=kind,
+        at=float(told["timestamp"]),
+        severity=str(data.get("severity", "info")),
+        subject=str(data.get("subject", "")),
+        text=str(data.get("text", "")),
+        remedy=str(data.get("remedy", "")),
+        thread=f"alert-{data['id']}" if "id" in data else event,
+    )

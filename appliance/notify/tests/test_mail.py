@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts by e-mail to a real mail server: encrypted, authenticated, one thread for each alert; and its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email
+import email.header
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.message import Message
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
+from appliance.api import certificate
+from appliance.config import Alerts
+from appliance.domain.journal import Finding, settle
+from appliance.notify.sender import Sender
+from appliance.testing import Appliance, running
+
+TRUSTED = (ip_network("127.0.0.0/8"),)
+PASSWORD = "p@ss of the mail server"
+OPS = "ops@example.com"
+
+
+@dataclass
+class MailServer:
+    """What came, and how: mail, who logged in, whether it was encrypted."""
+
+    port: int = 0
+    pem: str = ""
+    mails: list[Message] = field(default_factory=list)
+    to: list[list[str]] = field(default_factory=list)
+    encrypted: list[bool] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+    refuses: str | None = None
+    """An answer to DATA."""
+
+    def authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
+        """By the one password."""
+        right = isinstance(given, LoginPassword) and given.password == PASSWORD.encode()
+        if right:
+            self.users.append(given.login.decode())
+        return AuthResult(success=right, handled=False)
+
+    async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
+        """Knows all but nobody."""
+        if address.startswith("nobody@"):
+            return "550 5.1.1 there is no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        """Keeps the mail."""
+        if self.refuses is not None:
+            return self.refuses
+        self.mails.append(email.message_from_bytes(envelope.content))
+        self.to.append(list(envelope.rcpt_tos))
+        self.encrypted.append(server.transport.get_extra_info("sslcontext") is not None)
+        return "250 OK"
+
+
+@contextlib.contextmanager
+def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
+    """One, "smtps", "smtp" with STARTTLS, or "plain"."""
+    told = MailServer()
+    certificate.ensure(directory)
+    file = directory / certificate.CERTIFICATE
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file, file.with_name(certificate.KEY))
+    told.pem = file.read_text()
+    loop = asyncio.new_event_loop()
+
+    def session() -> SMTP:
+        return SMTP(
+            told, hostname="mail.example.com", tls_context=context if how == "smtp" else None, require_starttls=how == "smtp",
+            authenticator=told.authenticate, auth_require_tls=False, loop=loop,
+        )  # fmt: skip
+
+    server = loop.run_until_complete(loop.create_server(session, "127.0.0.1", 0, ssl=context if how == "smtps" else None))
+    told.port = server.sockets[0].getsockname()[1]
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield told
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """One that trusts receivers on this machine."""
+    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
+        yield one
+
+
+def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) -> str:
+    """Adds one; its identifier."""
+    asked = {
+        "name": "mail", "url": f"{scheme}://127.0.0.1:{there.port}", "certificate": there.pem, "sender": "zvaai@example.com",
+        "recipients": [OPS, "storage@example.com"], "user": "zvaai", "password": PASSWORD, **more,
+    }  # fmt: skip
+    answer = appliance.request("POST", "/receivers", asked)
+    assert answer.status_code == 201 and answer.json is not None, answer.text
+    assert answer.json["kind"] == "email" and answer.json["secret"] is None and PASSWORD not in answer.text
+    return str(answer.json["id"])
+
+
+def raised_and_cleared(appliance: Appliance) -> None:
+    with appliance.store.session() as session:
+        settle(session, "odd", [Finding("odd:one", "critical", "tänk", "a disk\nis gone", "zvaai pool show tank")])
+    with appliance.store.session() as session:
+        settle(session, "odd", [])
+
+
+def sent(appliance: Appliance, *, after: float = 0) -> int:
+    return Sender(appliance.store, appliance.service.context.seal, TRUSTED).turn(time.time() + after)
+
+
+@pytest.mark.parametrize("scheme", ["smtps", "smtp"])
+def test_an_alert_comes_encrypted_and_in_one_thread(appliance: Appliance, tmp_path: Path, scheme: str) -> None:
+    with mail_server(tmp_path, scheme) as there:
+        receiver(appliance, there, scheme)
+        raised_and_cleared(appliance)
+        assert sent(appliance) == 1 and sent(appliance) == 1 and sent(appliance) == 0
+    assert there.encrypted == [True, True] and there.users == ["zvaai", "zvaai"]
+    assert there.to == [[OPS, "storage@example.com"]] * 2
+    first, second = there.mails
+    subject = str(email.header.make_header(email.header.decode_header(first["Subject"])))
+    assert "CRITICAL: tänk: a disk is gone" in subject and first["From"] == "zvaai@example.com"
+    payload = first.get_payload(decode=True)
+    assert isinstance(payload, bytes) and "Remedy:   zvaai pool show tank" in payload.decode()
+    assert first["Auto-Submitted"] == "auto-generated" and first["References"] == second["References"]
+    assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
+
+
+def test_a_test_says_what_is_wrong(appliance: Appliance, tmp_path: Path) -> None:
+    def tested(identifier: str) -> tuple[str, int | None, str]:
+        told = appliance.request("POST", f"/receivers/{identifier}/test").json
+        assert told is not None
+        return told["state"], told["status"], str(told["problem"])
+
+    with mail_server(tmp_path, "smtp") as there:
+        identifier = receiver(appliance, there, "smtp")
+        assert tested(identifier)[0] == "delivered" and "this is a test" in str(there.mails[0]["Subject"])
+        there.refuses = "452 4.3.1 the disk is full"
+        state, status, problem = tested(identifier)
+        assert (state, status) == ("failed", 452) and "the disk is full" in problem
+        appliance.request("PATCH", f"/receivers/{identifier}", {"password": "another one"})
+        state, status, problem = tested(identifier)
+        assert (state, status) == ("failed", 535) and "535" in problem
+        appliance.request("PATCH", f"/receivers/{identifier}", {"password": PASSWORD, "recipients": ["nobody@example.com"]})
+        state, status, problem = tested(identifier)
+        assert (state, status) == ("failed", 550) and "nobody@example.com" in problem
+        other = receiver(appliance, there, "smtp", name="without the certificate", certificate=None)
+        assert "certificate verify failed" in tested(other)[2]
+    assert "refused" in tested(identifier)[2]
+    assert len(there.mails) == 1
+
+
+def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Path) -> None:
+    """By the same rules as webhooks: 4xx for a day, 5xx ten times."""
+    with mail_server(tmp_path, "smtp") as there:
+        identifier = receiver(appliance, there, "smtp")
+        there.refuses = "451 4.7.1 greylisted"
+        raised_and_cleared(appliance)
+        assert sent(appliance) == 1 and sent(appliance) == 0
+        there.refuses = None
+        assert sent(appliance, after=10) == 1 and len(there.mails) == 1
+        there.refuses = "554 5.7.1 rejected"
+        for attempt in range(10):
+            assert sent(appliance, after=10 + 4000 * (attempt + 1)) == 1
+        states = [one["state"] for one in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
+        assert states == ["failed", "delivered"]
+
+
+def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance, tmp_path: Path) -> None:
+    with mail_server(tmp_path, "plain") as there:
+        receiver(appliance, there, "smtp")
+        raised_and_cleared(appliance)
+        sender = Sender(appliance.store, appliance.service.context.seal, ())
+        assert sender.turn(time.time()) == 1 and not there.mails
+        assert sent(appliance, after=10) == 1 and there.encrypted == [False]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"recipients": []}, "recipients"),
+        ({"recipients": ["ops"]}, "recipients"),
+        ({"recipients": ["ops@example.com\r\nBcc: all@example.com"]}, "recipients"),
+        ({"sender": ""}, "sender"),
+        ({"user": None}, "password"),
+        ({"password": None}, "password"),
+        ({"url": "smtp://mail.example.com/path"}, "url"),
+        ({"url": "smtp://user:secret@mail.example.com"}, "url"),
+        ({"url": "https://receiver.example/"}, "recipients"),
+        ({"url": "gopher://mail.example.com"}, "url"),
+    ],
+)
+def test_what_is_no_mail_receiver(shared: Appliance, change: dict[str, Any], field: str) -> None:
+    asked = {"name": "mail", "url": "smtps://mail.example.com", "sender": "a@example.com", "recipients": [OPS], "user": "u"}
+    answer = shared.request("POST", "/receivers", {**asked, "password": PASSWORD, **change})
+    assert answer.status_code == 422 and f'"{field}"' in answer.text, answer.text
+    assert shared.get("/receivers")["items"] == []

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offloaded bytes never fall: not when a LUN goes or comes back, nor when target or worker start again."""
+
+from typing import Any
+
+import pytest
+
+from appliance.testing import Appliance
+
+
+def row(uuid: str, cloned: int, dirty: int = 0) -> dict[str, Any]:
+    offload = {"cloned_bytes": cloned, "copied_bytes": dirty, "zeroed_bytes": 0, "unmapped_bytes": 0}
+    return {"number": 0, "uuid": uuid, "aborted": 0, "offload": {**offload, "miscompares": 0, "fallback_bytes": {"dirty": dirty}}}
+
+
+def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def total(*luns: dict[str, Any]) -> tuple[int, int]:
+        told = {"luns": list(luns), "sessions": [], "hosts": []}
+        monkeypatch.setattr(appliance.target, "statistics", lambda _target: told)
+        found = appliance.get("/offloads")["totals"]["luns"]
+        return found.get("cloned_bytes", 0), found["fallback_bytes"].get("dirty", 0)
+
+    assert total(row("a", 100, 7)) == (100, 7)
+    assert total(row("a", 150, 7), row("b", 20)) == (170, 7)
+    assert total(row("b", 20)) == (170, 7), "a LUN is deleted"
+    assert total(row("a", 0), row("b", 20)) == (170, 7), "rolled back, it is served again and counts from 0"
+    assert total(row("a", 30, 5), row("b", 20)) == (200, 12)
+    appliance.restart_worker()
+    assert total(row("a", 30, 5), row("b", 25)) == (205, 12)
+    assert total(row("a", 1), row("b", 2)) == (208, 12), "the target was restarted"
+    metrics = appliance.request("GET", "/metrics").text
+    assert 'zvaai_offloaded_bytes_total{kind="cloned",protocol="iscsi"} 208.0' in metrics
+
+
+def test_rounds_take_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LUN that comes and goes between two visits of the dashboard is counted."""
+    told: dict[str, Any] = {"luns": [row("a", 40)], "sessions": [], "hosts": []}
+    monkeypatch.setattr(appliance.target, "statistics", lambda _target: told)
+    appliance.service.rounds.ask()
+    appliance.settled()
+    told["luns"] = []
+    assert appliance.get("/offloads")["totals"]["luns"]["cloned_bytes"] == 40

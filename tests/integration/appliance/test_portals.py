@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Portals and CHAP by the API, on the real target: hosts log in where it says, and are not locked out by surprise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import wait_for
+from support.raw_initiator import Refused, Session
+from support.target import Account, Target
+
+from appliance.dataplane.target import TargetSocket
+from appliance.testing import Appliance, running
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+OTHER = "iqn.1998-01.com.vmware:esx2"
+SECRET = "secret-of-esx1-123"
+FIRST, SECOND, THIRD = "127.0.0.1:3260", "127.0.0.2:3260", "127.0.0.3:3261"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Appliance, Target]]:
+    """A LUN for two hosts, and a target that listens at FIRST."""
+    directory = tmp_path / "target"
+    directory.mkdir()
+    target = Target(directory, portals=[(FIRST, 1)])
+    target.start()
+    try:
+        with running(tmp_path / "appliance", TargetSocket(target.socket_path), tmp_path / "volumes") as appliance:
+            group = appliance.group("cluster", ESX)
+            assert appliance.request("POST", "/hosts", {"name": "esx2", "group": group, "iqns": [OTHER]}).status_code == 201
+            appliance.datastore("first", host_groups=[group])
+            yield appliance, target
+    finally:
+        target.stop()
+
+
+@contextlib.asynccontextmanager
+async def logged_in(
+    appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX
+) -> AsyncIterator[None]:
+    """A host, as long as this lasts. Raises Refused, OSError."""
+    async with Session(portal, iqn=appliance.configuration.target.name, initiator=initiator, account=account):
+        yield
+
+
+async def can_log_in(appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX) -> bool:
+    try:
+        async with logged_in(appliance, portal, account, initiator):
+            return True
+    except (Refused, OSError):
+        return False
+
+
+def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
+    """What is in the way."""
+    answer = appliance.request(method, path, body)
+    assert answer.status_code == 409 and answer.json is not None, answer.text
+    assert answer.json["can_force"]
+    return answer.json["blocking"]
+
+
+def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target]) -> None:
+    appliance, target = served
+
+    async def works() -> None:
+        assert await can_log_in(appliance, FIRST) and not await can_log_in(appliance, SECOND)
+        made = await asyncio.to_thread(appliance.request, "POST", "/portals", {"address": SECOND, "group_tag": 2})
+        assert made.status_code == 201, made.text
+        assert await can_log_in(appliance, SECOND)
+        async with logged_in(appliance, SECOND):
+            # The only portal of group 2: its hosts would lose their path.
+            assert await asyncio.to_thread(refused, appliance, "DELETE", f"/portals/{SECOND}") == [ESX]
+            moved = await asyncio.to_thread(appliance.request, "PATCH", f"/portals/{SECOND}", {"address": THIRD})
+            assert moved.status_code == 200, moved.text
+            assert [one["initiator"] for one in appliance.get("/sessions")["items"]] == [ESX], "the session stays"
+        assert await can_log_in(appliance, THIRD) and not await can_log_in(appliance, SECOND)
+
+    asyncio.run(works())
+    shown = {one["address"]: one["group_tag"] for one in appliance.get("/portals")["items"]}
+    assert shown == {FIRST: 1, THIRD: 2}
+    assert appliance.request("DELETE", f"/portals/{THIRD}").status_code == 200
+    assert [one["address"] for one in target.call("portals.list")["portals"]] == [FIRST]
+    assert appliance.request("POST", "/portals", {"address": "192.0.2.99:3260"}).status_code == 409, "no address of this server"
+    for wrong in ({"address": "127.0.0.1"}, {"address": "esx:3260"}, {"interface": "absent0"}, {}):
+        assert appliance.request("POST", "/portals", wrong).status_code == 422, wrong
+    assert appliance.request("DELETE", "/portals/127.0.0.9:3260").status_code == 404
+
+
+def test_chap_locks_out_nobody_by_surprise(served: tuple[Appliance, Target]) -> None:
+    """Hosts without a secret that are logged in are named, and a secret works for its own initiators only."""
+    appliance, _ = served
+    hosts = {one["iqns"][0]: one["id"] for one in appliance.get("/hosts")["items"]}
+    own, account = f"/hosts/{hosts[ESX]}/chap", Account("esx1", SECRET)
+    names = {one["iqns"][0]: one["name"] for one in appliance.get("/hosts")["items"]}
+
+    def change(method: str, path: str, body: Any, status: int = 200) -> None:
+        answer = appliance.request(method, path, body)
+        assert answer.status_code == status, answer.text
+        appliance.settled()
+
+    async def works() -> None:
+        async with logged_in(appliance, FIRST), logged_in(appliance, FIRST, initiator=OTHER):
+            blocking = await asyncio.to_thread(refused, appliance, "PUT", "/settings/iscsi", {"chap_required": True})
+            assert blocking == sorted(names.values())
+            await asyncio.to_thread(change, "PUT", own, {"name": "esx1", "secret": SECRET})
+            blocking = await asyncio.to_thread(refused, appliance, "PUT", "/settings/iscsi", {"chap_required": True})
+            assert blocking == [names[OTHER]]
+            await asyncio.to_thread(change, "PUT", "/settings/iscsi", {"chap_required": True, "force": True})
+        assert await can_log_in(appliance, FIRST, account) and not await can_log_in(appliance, FIRST)
+        assert not await can_log_in(appliance, FIRST, account, OTHER), "the account is for the host's own names"
+        async with logged_in(appliance, FIRST, account):
+            other = {"name": "esx1", "secret": "another-secret-99"}
+            assert await asyncio.to_thread(refused, appliance, "PUT", own, other) == [names[ESX]]
+            assert await asyncio.to_thread(refused, appliance, "DELETE", own) == [names[ESX]]
+            await asyncio.to_thread(change, "PUT", own, {**other, "force": True})
+        assert await can_log_in(appliance, FIRST, Account("esx1", "another-secret-99"))
+
+    asyncio.run(works())
+
+
+def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
+    """Mutual CHAP, by libiscsi as the host."""
+    appliance, _ = served
+    (host,) = [one for one in appliance.get("/hosts")["items"] if one["iqns"] == [ESX]]
+    appliance.request("PUT", f"/hosts/{host['id']}/chap", {"name": "esx1", "secret": SECRET})
+    taken = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": SECRET})
+    assert taken.status_code == 409 and host["name"] in taken.text
+    told = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": "secret-of-storage"})
+    assert told.status_code == 200 and "secret-of-storage" not in told.text
+    assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
+    appliance.settled()
+
+    def inquires(secret: str) -> bool:
+        target = appliance.configuration.target.name
+        url = f"iscsi://esx1%{SECRET}@{FIRST}/{target}/0?target_user=storage&target_password={secret}"
+        return subprocess.run(["iscsi-inq", "-i", ESX, url], capture_output=True, check=False).returncode == 0
+
+    wait_for(lambda: inquires("secret-of-storage"), "the host believes the target")
+    assert not inquires("not-the-secret-1")
+    assert appliance.get("/settings/iscsi") | {"etag": ""} == {"chap_required": True, "target_chap_name": "storage", "etag": ""}
+    assert appliance.request("DELETE", "/settings/iscsi/target-chap").status_code == 200
+    appliance.settled()
+    wait_for(lambda: not inquires("secret-of-storage"), "the target has no account to prove itself by")
