@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli import appliance_commands as whole
-from appliance.cli import configuration, files, hosts, storage, support
+from appliance.cli import configuration, files, hosts, setup, storage, support
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
@@ -32,6 +32,7 @@ for name, noun in (
 for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, whole.iscsi):
     application.command(command.__name__)(command)
 application.command("login")(whole.log_in)
+application.command("setup")(setup.set_up)
 
 
 @application.callback()
@@ -47,7 +48,7 @@ def begin(
     """Where the appliance is, and who asks; `zvaai login` keeps both."""
     if output not in ("table", "json"):
         raise CommandError(f"--output {output}: table or json", USAGE)
-    if context.invoked_subcommand != "login":
+    if context.invoked_subcommand not in ("login", "setup"):
         context.obj = Shared(Client(url, token, certificate), Output(output == "json"))
 
 
