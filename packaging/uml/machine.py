@@ -194,7 +194,7 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         try:
             if site := self.sites.get(url.hostname or ""):
-                content = (site / url.path.lstrip("/")).read_bytes()
+                content = (site / urllib.parse.unquote(url.path).lstrip("/")).read_bytes()
             elif "/pool/" in url.path:
                 kept = DOWNLOADS / urllib.parse.quote(url.path.rpartition("/")[2], safe="")
                 if not kept.exists():
