@@ -33,6 +33,7 @@ for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, 
     application.command(command.__name__)(command)
 application.command("login")(whole.log_in)
 application.command("setup")(setup.set_up)
+application.command("recover")(configuration.recover)
 
 
 @application.callback()

@@ -23,9 +23,11 @@ from appliance.helper.exports import CheckedExports
 from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.kernel.delegation import allow_reservation
 from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
@@ -130,10 +132,14 @@ def main() -> int:
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
+    copies: ConfigurationCopies = PoolCopies(engine, policy.mount_directories[0])
+    if options.simulator:
+        copies = FolderCopies(options.simulator.with_suffix(".copies"))
     listener = _listener(options.socket)
     server = Server(
-        engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
-        log=log,
+        engine, listener, users=users, policy=policy, system=system, target_user=target_user,
+        allow=None if options.simulator else allow_reservation, keys=keys, exports=exports,
+        copies=copies, log=log,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

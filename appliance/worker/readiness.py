@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
+from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
+from appliance.domain.esxcli import ADAPTER
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
@@ -50,12 +52,14 @@ class Facts:
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
+    own: list[Address] = field(default_factory=list)
+    """Addresses of this server."""
     nfs: NfsFacts = field(default_factory=NfsFacts)
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     """All of them."""
-    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores)]
+    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
     return [*_storage(facts), *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
@@ -115,26 +119,19 @@ def _target(facts: Facts) -> Iterator[Check]:
             "target", "The iSCSI target runs", FAILED, facts.target_problem or "it was not asked", "systemctl start zvaai-target"
         )
         return
-    portals = ", ".join(facts.status.portals) or "none"
-    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, portals {portals}")
-    if all(portal.startswith(("127.", "[::1]")) for portal in facts.status.portals):
-        yield Check(
-            "portals",
-            "Hosts reach a portal",
-            FAILED,
-            f"it listens at {portals} only",
-            "add a portal at an address of the storage network",
-        )
-    elif len(facts.status.portals) == 1 and not facts.status.portals[0].startswith(("0.0.0.0", "[::]")):
-        yield Check(
-            "portals",
-            "Hosts have two paths",
-            WARNING,
-            f"there is one portal, {portals}",
-            "add a portal in a second network, with a group tag of its own",
-        )
+    portals = reachable(facts.status.portals, facts.own)
+    listening = ", ".join(facts.status.portals) or "no address"
+    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, listening at {listening}")
+    count = paths(facts.status.portals, facts.own)
+    title, addresses = "Hosts have two paths", ", ".join(portals)
+    if not portals:
+        remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
+        yield Check("portals", "Hosts reach a portal", FAILED, f"it listens at {listening} only", remedy)
+    elif count < 2:
+        remedy = "give a second network interface an address; zvaai portal add ADDRESS:3260 --group 2"
+        yield Check("portals", title, WARNING, f"all paths use one network interface: {addresses}", remedy)
     else:
-        yield Check("portals", "Hosts have two paths", OK, f"portals {portals}")
+        yield Check("portals", title, OK, f"{count} network interfaces: {addresses}")
 
 
 def _datastores(facts: Facts) -> Iterator[Check]:
@@ -196,6 +193,12 @@ def _datastores(facts: Facts) -> Iterator[Check]:
             )
 
 
+def _log_in(portals: list[str]) -> list[str]:
+    """Commands by which a host finds the target."""
+    found = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
+    return [ADAPTER, *found, "esxcli storage core adapter rescan --all"] if found else ["add a portal first: zvaai portal add"]
+
+
 def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     logged_in = {one.initiator for one in facts.sessions}
     groups = {group.id: group for group in session.scalars(select(HostGroup))}
@@ -235,7 +238,8 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
         elif host.group_id in used:
             seen = [name for name in names if name in logged_in]
             result = UNKNOWN if facts.target_problem else OK if seen else WARNING
-            remedy = "" if seen else "esxcli iscsi adapter discovery sendtarget add -A vmhba64 -a PORTAL, and rescan all adapters"
+            portals = reachable(facts.status.portals, facts.own) if facts.status else []
+            remedy = "" if seen else "; ".join(_log_in(portals))
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap and host.chap_secret is None:
             yield Check(

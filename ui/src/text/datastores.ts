@@ -331,7 +331,7 @@ export const datastores = {
         uses: "May be using it",
       },
       esxcli: "On each of its ESXi hosts",
-      esxcliNfs: "Type these on every host, with the address of this appliance in the storage network for SERVER.",
+      esxcliNfs: "Paste these on every host.",
       noLines: "Nothing yet: it is not served, or nobody may use it. Readiness says why.",
     },
     events: {

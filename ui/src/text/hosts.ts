@@ -105,7 +105,7 @@ export const hosts = {
     noDatastores: "It sees none: it is in no group, or none is presented to its group.",
     esxcli: "What to type on this host",
     esxcliLead:
-      "Once, over SSH or in the ESXi shell. vmhba64 is the software iSCSI adapter; “esxcli iscsi adapter list” tells yours. SERVER is the appliance's address for NFS.",
+      "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   groups: {

@@ -11,7 +11,7 @@ export const readiness = {
   list: "Checks",
   esxcli: {
     title: "On each ESXi host, once",
-    lead: "Type these on every host, over SSH or in the ESXi shell. vmhba64 is the software iSCSI adapter; “esxcli iscsi adapter list” tells yours.",
+    lead: "Paste these on every host, over SSH or in the ESXi shell. $HBA becomes the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   again: "Look again",
