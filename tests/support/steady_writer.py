@@ -8,18 +8,19 @@ acknowledgement, in seconds. `verify` reads all blocks back: exit code 1 when on
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # this file's own folder has a module named as one of Python's
+
 import asyncio
 import contextlib
 import json
 import os
 import signal
 import struct
-import sys
 import time
-from pathlib import Path
 from typing import Protocol
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support import cdb, libnfs
 from support.raw_initiator import GOOD, Refused, Session
