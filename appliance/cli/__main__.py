@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli import appliance_commands as whole
-from appliance.cli import configuration, files, hosts, setup, storage, support
+from appliance.cli import configuration, files, hosts, setup, storage, support, upgrade
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
@@ -33,6 +33,7 @@ for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, 
     application.command(command.__name__)(command)
 application.command("login")(whole.log_in)
 application.command("setup")(setup.set_up)
+application.command("upgrade")(upgrade.upgrade)
 application.command("recover")(configuration.recover)
 
 
@@ -49,7 +50,7 @@ def begin(
     """Where the appliance is, and who asks; `zvaai login` keeps both."""
     if output not in ("table", "json"):
         raise CommandError(f"--output {output}: table or json", USAGE)
-    if context.invoked_subcommand not in ("login", "setup"):
+    if context.invoked_subcommand not in ("login", "setup", "upgrade"):
         context.obj = Shared(Client(url, token, certificate), Output(output == "json"))
 
 

@@ -33,6 +33,8 @@ from appliance.cli.shared import as_bytes
 from appliance.cli.storage import vdevs_of
 
 CODE = Path("/var/lib/zvaai/setup-code")
+RECOVERY_KEY = Path("/etc/zvaai/recovery-key")
+"""It opens the configuration on the pools when the system disk is lost."""
 URL = "https://localhost:8443"
 API_SECONDS = 120.0
 """For the API to serve after it was started."""
@@ -168,8 +170,11 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
     client = trusting_client()
     who = {"name": seed.administrator.name, "password": seed.administrator.password}
     if code is not None:
-        client.call("POST", "/setup", {"code": code, **who})
-        say(f"made the administrator {seed.administrator.name}")
+        made = client.call("POST", "/setup", {"code": code, **who})
+        # Not printed: the log of a service is no place for it.
+        with os.fdopen(os.open(RECOVERY_KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"{made['recovery_key']}\n")
+        say(f"made the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")
     begun = client.call("POST", "/session", who)
     headers = {"X-CSRF-Token": begun["csrf_token"]}
 

@@ -94,10 +94,11 @@ class Writers:
         words = [sys.executable, WRITER, kind, action, self._folder / f"{kind}.json", ADDRESS, name]
         return self._machine.in_network(*words)
 
-    def start(self) -> None:
+    def start(self, *, anew: bool = True) -> None:
         """And waits until both have written."""
         for kind in ("iscsi", "nfs"):
-            (self._folder / f"{kind}.json").unlink(missing_ok=True)
+            if anew:
+                (self._folder / f"{kind}.json").unlink(missing_ok=True)
             log = (self._folder / f"{kind}.log").open("wb")
             self._running[kind] = subprocess.Popen(self._words(kind, "write"), stdout=log, stderr=log)
         self.wait_for_more()
@@ -109,6 +110,12 @@ class Writers:
             path = self._folder / f"{kind}.json"
             found[kind] = json.loads(path.read_text()) if path.exists() else {"acknowledged": 0, "longest": 0.0}
         return found
+
+    def move(self, machine: Machine) -> None:
+        """To the machine that was booted again: its network is a new one, so the hosts are started anew, and count on."""
+        self.stop()
+        self._machine = machine
+        self.start(anew=False)
 
     def wait_for_more(self, blocks: int = 40) -> None:
         """Until both have written so many blocks more."""
@@ -135,7 +142,7 @@ class Writers:
         """What was acknowledged is there. Raises CommandError."""
         self._machine = machine
         for kind in ("iscsi", "nfs"):
-            machine.client(*self._words(kind, "verify")[2:], seconds=180)
+            machine.client(*self._words(kind, "verify")[2:], seconds=180)  # client enters the network itself
 
 
 def timed(step: Callable[[], object]) -> float:

@@ -17,6 +17,10 @@ from server import APPLIANCE, SERVING, Writers, failed_units, install, set_up, s
 from .conftest import MachineMaker
 
 
+EXPOSURE_MAX = {"zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
+CONFINED = ("zvaai-api", "zvaai-worker", "zvaai-target")
+
+
 @pytest.fixture(scope="module")
 def installed(machine_of: MachineMaker) -> Iterator[Machine]:
     """Installed, and running since."""
@@ -43,3 +47,45 @@ def test_a_seed_file_sets_it_up(installed: Machine, tell: Callable[[str], None])
     installed.run("test ! -e /etc/zvaai/setup.toml")
     installed.run("until [ ! -e /etc/issue.d/zvaai.issue ]; do sleep 0.2; done", 60)
     assert failed_units(installed) == []
+
+
+def test_units_are_confined(installed: Machine) -> None:
+    for name, most in EXPOSURE_MAX.items():
+        shown = installed.run(f"systemd-analyze security --no-pager {name}.service | tail -n 1")
+        level = re.search(r": ([0-9.]+) ", shown)
+        assert level and float(level[1]) <= most, shown
+    for name in CONFINED:
+        profile = installed.run(f"cat /proc/$(systemctl show -P MainPID {name}.service)/attr/current").strip()
+        assert profile == f"{name} (enforce)"
+    # Each has done what it does by now.
+    assert "DENIED" not in installed.run("journalctl -b -k --no-pager | grep apparmor | grep -E 'profile=.zvaai' || true")
+
+
+def test_hosts_write_and_survive_a_reboot(machine_of: MachineMaker, installed: Machine, tell: Callable[[str], None]) -> None:
+    """Shut down in order while hosts write: pools, mounts, target and NFS server are back before the appliance, with all data."""
+    writers = Writers(installed, installed.folder)
+    writers.start()
+    installed.power_off("reboot")
+    with machine_of("server") as again:
+        booted = timed(again.wait_for_boot)
+        writers.move(again)
+        writers.wait_for_more()
+        writers.stop()
+        writers.verify(again)
+        assert failed_units(again) == []
+        order = [started_at(again, unit) for unit in ("zfs-import.target", "zvaai-mounts.service")]
+        assert 0 < order[0] <= order[1]
+        for unit in SERVING:
+            assert order[1] <= started_at(again, unit) <= min(started_at(again, one) for one in APPLIANCE), unit
+        last = again.run("journalctl -b -1 --no-pager -o cat -u zvaai-target -u zvaai-worker -u zvaai-api")
+        assert "Stopped zvaai-target.service" in last and "Killing process" not in last
+        tell(f"booted in {booted:.0f} s")
+        again.run("systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service")
+        again.power_off("reboot")
+    with machine_of("server") as alone:
+        alone.wait_for_boot()
+        writers.move(alone)
+        writers.start()
+        writers.stop()
+        writers.verify(alone)
+        assert alone.run("systemctl is-active zvaai-worker zvaai-api || true").split() == ["inactive"] * 2

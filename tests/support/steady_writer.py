@@ -110,6 +110,8 @@ async def write(disk: Disk, report: Path) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     number, longest, problem = 0, 0.0, ""
+    if report.exists():
+        number = json.loads(report.read_text())["acknowledged"]
     last = 0.0
 
     def save() -> None:
