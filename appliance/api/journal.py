@@ -39,6 +39,13 @@ def cancel_job(call: Call, job_id: str) -> BaseModel:
         return JobTold.model_validate(jobs.ask_to_cancel(session, job_id))
 
 
+@resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon", answer=JobTold)
+def abandon_job(call: Call, job_id: str) -> BaseModel:
+    """Gives up a running job whose pool hangs, so that other jobs can run. Its datastores stay out of service."""
+    with call.changing() as session:
+        return JobTold.model_validate(jobs.abandon(session, job_id, call.who.name))
+
+
 @resource.operation("GET", "/alerts", role=Role.VIEWER, query=AlertQuery, answer=AlertPage)
 def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
     """Alerts, the newest first; the open ones unless told."""

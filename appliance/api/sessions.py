@@ -36,7 +36,7 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
             access.check_setup(session, body.code)
         password_hash = access.new_password(body.name, body.password)
         with call.changing() as session:
-            user = UserTold.model_validate(access.set_up(session, body.code, body.name, password_hash))
+            user = access.set_up(session, body.code, body.name, password_hash)
             key = sealed_copy.new_recovery_key(session, call.services.seal)
     except UnauthenticatedError:
         with store.session() as session:
@@ -45,7 +45,8 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
     call.services.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
     call.changed()
-    return SetupResponse(**user.model_dump(), recovery_key=key)
+    fields = {name: getattr(user, name) for name in UserTold.model_fields if name != "etag"}
+    return SetupResponse.model_validate({**fields, "recovery_key": key})
 
 
 @resource.operation("POST", "/session", role=None, audit="session.begin", body=LoginAsked, answer=SessionTold, status=201)

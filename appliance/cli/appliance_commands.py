@@ -205,6 +205,16 @@ def wait_job(context: typer.Context, job: str) -> None:
     run.job(run.client.call("GET", f"/jobs/{job}"), True)
 
 
+@job.command("abandon")
+def abandon_job(context: typer.Context, job: str) -> None:
+    """Give up a running job whose pool hangs. Its datastores stay out of service.
+
+    Example: zvaai job abandon 5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10
+    """
+    run = shared(context)
+    run.output.one(run.client.call("POST", f"/jobs/{job}/abandon"))
+
+
 @job.command("cancel")
 def cancel_job(context: typer.Context, job: str) -> None:
     """One that waits."""

@@ -158,6 +158,18 @@ def involved(job: Job) -> set[str]:
     return {job.subject, *(one for one in named if one), *its.about, *its.out_of_service}
 
 
+def is_claimed(session: Session, claims: Claims) -> bool:
+    """Whether an active job has claimed one of these names and numbers."""
+    wanted = set(_claimed(claims))
+    return bool(wanted) and any(wanted & set(_claimed(plan_of(job).claims)) for job in active(session))
+
+
+def _claimed(claims: Claims) -> list[tuple[str, str | int]]:
+    name = claims.name.lower() if claims.name is not None else None
+    found = (("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share))
+    return [(what, value) for what, value in found if value is not None]
+
+
 def note(session: Session, job_id: str, **fields: object) -> None:
     """Writes these fields of its plan, for a run that is resumed."""
     found = job(session, job_id)
@@ -206,6 +218,36 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
     if found.state == QUEUED:
         found.state, found.ended_at = CANCELLED, time.time()
     _changed(session, found)
+    return found
+
+
+ABANDONED = "abandoned"
+
+
+def abandon(session: Session, job_id: str, actor: str) -> Job:
+    """Ends a running job whose pool hangs. Its datastores stay out of service. Raises ConflictError.
+
+    What it has begun may still be done when the pool answers again.
+    """
+    found = job(session, job_id)
+    if found.state != RUNNING:
+        raise ConflictError(f"Cannot abandon the job: it is {found.state}. Only a running job can be abandoned")
+    text = f"abandoned by {actor} at step '{found.step}'. The step may still be done when the pool answers"
+    if out := plan_of(found).out_of_service:
+        text = f"{text}. {', '.join(out)} stays out of service until another job of the datastore succeeds"
+    end(session, job_id, FAILED, problem={"code": ABANDONED, "text": text, "left": None})
+    return found
+
+
+def out_of_service(session: Session) -> set[str]:
+    """Datastores that no host may see: a running job has taken them away, or one that was abandoned, and none succeeded since."""
+    found = {uuid for job in active(session) if job.state == RUNNING for uuid in plan_of(job).out_of_service}
+    given_up = select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
+    for one in session.scalars(given_up):
+        for uuid in plan_of(one).out_of_service:
+            later = select(Job.id).where(Job.subject == uuid, Job.state == SUCCEEDED, Job.sequence > one.sequence)
+            if session.scalar(later.limit(1)) is None:
+                found.add(uuid)
     return found
 
 

@@ -28,7 +28,6 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.delegation import allow_reservation
-from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
 
@@ -49,12 +48,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
     parser.add_argument(
         "--master-key", type=Path, metavar="FILE", help="what they are sealed with (made in the directory unless told)"
-    )
-    parser.add_argument(
-        "--under-way",
-        type=Path,
-        metavar="DIRECTORY",
-        help="where changes are written down before they begin, for the next helper",
     )
     parser.add_argument(
         "--logs", type=Path, metavar="DIRECTORY", help="where the log is kept in files too (in memory unless told)"
@@ -123,8 +116,6 @@ def main() -> int:
         return 69
     if options.settle_mounts:
         return 0 if places.settle(engine, policy.mount_directories) else 1
-    if options.under_way:
-        LATE.keep_in(options.under_way)
 
     def system() -> frozenset[str]:
         return frozenset() if options.simulator else pools_of_the_system(policy.mount_directories)

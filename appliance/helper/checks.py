@@ -237,7 +237,7 @@ def _existing_pool(name: str) -> None:
 def _name_check(operation: str) -> Callable[[str], object]:
     if operation in {"dependants", "properties", "set_properties", "inherit_property"}:
         return names.dataset_or_snapshot_name
-    if operation in {"holds", "rollback", "rename_snapshot"}:
+    if operation in {"holds", "rollback"}:
         return names.snapshot_name
     if operation in {"create_volume", "create_filesystem", "create_encryption_root", "rename", "destroy", "clone"}:
         return names.new_dataset_name
@@ -245,8 +245,7 @@ def _name_check(operation: str) -> Callable[[str], object]:
 
 
 def _new_name_check(operation: str) -> Callable[[str], object]:
-    kinds = {"import_pool": names.pool_name, "rename_snapshot": names.snapshot_name}
-    return kinds.get(operation, names.new_dataset_name)
+    return names.pool_name if operation == "import_pool" else names.new_dataset_name
 
 
 def _user_property_names(value: Sequence[str]) -> None:

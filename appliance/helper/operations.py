@@ -37,7 +37,6 @@ _READING = frozenset(
         "properties",
         "read_copies",
         "snapshots",
-        "unfinished",
         "volume",
         "zpool_status",
     )

@@ -22,6 +22,7 @@ from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
 from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.pool_locks import PoolLocks, pools_of
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
@@ -70,6 +71,7 @@ class Server:
         self._working = 0
         self._stopping = False
         self._changes = 0
+        self._locks = PoolLocks()
 
     def serve(self) -> None:
         """Until `stop`."""
@@ -185,6 +187,12 @@ class Server:
         method = getattr(self._owner(operation), operation.name)
         if not operation.changes:
             return self._policy.shown(method(**arguments))
+        with self._locks.held(pools_of(arguments), operation.name):
+            return self._change(operation, method, arguments, process, user)
+
+    def _change(
+        self, operation: Operation, method: Callable[..., Any], arguments: Mapping[str, Any], process: int, user: int
+    ) -> Any:
         allowed = self._mounts.before(self._engine, operation.name, arguments)
         with self._audited(operation, arguments, process, user):
             self._mounts.clear(self._engine, operation.name, arguments)

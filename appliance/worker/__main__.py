@@ -18,7 +18,7 @@ from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl, TargetSocket
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain.secrets import Seal
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
 from appliance.worker import simulated
 from appliance.worker.context import Context
@@ -37,9 +37,9 @@ def engine_of(configuration: Configuration) -> tuple[ZfsEngine, Callable[[Volume
     """The configured one, and where its volumes are opened."""
     storage = configuration.storage
     if storage.engine == "helper":
-        return HelperClient(storage.helper), lambda volume: volume.device
+        return connect(storage.helper), lambda volume: volume.device
     own = storage.engine == "simulator"
-    simulator = simulated.engine(configuration.state_directory) if own else HelperClient(storage.helper)
+    simulator = simulated.engine(configuration.state_directory) if own else connect(storage.helper)
     return simulator, simulated.devices(storage.simulator_directory)
 
 
@@ -55,7 +55,7 @@ def nfs_of(configuration: Configuration) -> ExportControl:
         return GaneshaSimulator()
     if configuration.storage.engine == "simulator":  # there is no helper
         return Ganesha(nfs.exports, nfs.bus, nfs.vaai_nas)
-    return ExportsByHelper(Ganesha(nfs.exports, nfs.bus), HelperClient(configuration.storage.helper))
+    return ExportsByHelper(Ganesha(nfs.exports, nfs.bus), connect(configuration.storage.helper))
 
 
 def main() -> int:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -22,22 +21,20 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs, pool_health
+from appliance.domain import capacity, exports, identity, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
-from appliance.domain.errors import NotFoundError
 from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
+from appliance.worker.pool_reading import PoolReading
 from appliance.worker.reconciling import Reconciling
 from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
 from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
-from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume
-
-_LOOKS = 3
+from appliance.zfs.model import Filesystem, Pool, Volume
 
 
 @dataclass
@@ -83,6 +80,7 @@ class Context:
     """How long the last look took."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=-math.inf))
     """Never looked at yet is older than anything: the monotonic clock may begin with the machine (clock_gettime(2))."""
+    _reading: PoolReading = field(init=False)
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -90,6 +88,7 @@ class Context:
         nfs = self.configuration.nfs
         self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
+        self._reading = PoolReading(engine, ("zvaai:job", "zvaai:schedule"))
         copies = (
             engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
         )
@@ -129,25 +128,18 @@ class Context:
             return self._inventory
 
     def _looked(self) -> Inventory:
-        for _ in range(_LOOKS - 1):
-            with contextlib.suppress(NotFoundError):  # exported or destroyed while it was looked at
-                return self._as_it_is()
-        return self._as_it_is()
-
-    def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
         with as_domain_errors():
-            datasets = self.engine.datasets()  # first, and pools last: pool_health.seen_throughout
-            filesystems, volumes = tuple(datasets.filesystems), tuple(datasets.volumes)
-            found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
-            return Inventory(
-                at=asked,
-                pools=pool_health.seen_throughout(self.engine.pools(), filesystems),
-                volumes=volumes,
-                filesystems=filesystems,
-                snapshots=tuple(self._snapshots()),
-                devices={volume.name: self.device(volume) for volume in volumes} | found,
-            )
+            found = self._reading.read()
+        paths = {one.name: self.path(one) for one in found.filesystems if identity.UUID in one.properties}
+        return Inventory(
+            at=asked,
+            pools=found.pools,
+            volumes=found.volumes,
+            filesystems=found.filesystems,
+            snapshots=found.snapshots,
+            devices={volume.name: self.device(volume) for volume in found.volumes} | paths,
+        )
 
     @property
     def inventory(self) -> Inventory:
@@ -158,9 +150,6 @@ class Context:
     def looked_at(self) -> float:
         """When that was last begun with success, by the monotonic clock."""
         return self._inventory.at
-
-    def _snapshots(self) -> list[Snapshot]:
-        return self.engine.snapshots(user_properties=("zvaai:job", "zvaai:schedule"))
 
     def datastores(self, newest: float | None = 0) -> list[Datastore]:
         """All datastores, freshly looked at unless told."""

@@ -49,7 +49,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             return InvalidError(error.property, error.reason, ", ".join(error.allowed))
         case zfs.InvalidName():
             return InvalidError("name", str(error))
-        case zfs.EngineUnavailable() | zfs.PoolUnavailable() | zfs.Timeout():
+        case zfs.EngineUnavailable() | zfs.PoolUnavailable() | zfs.PoolBusy() | zfs.Timeout():
             return UnavailableError(str(error))
         case _:
             plain = {name: value for name, value in error.details().items() if isinstance(value, (str, int, float, bool))}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs jobs, one after the other and some beside, and takes up those a crash has interrupted."""
+"""Runs jobs, one at a time for each pool, and resumes those that a crash has interrupted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from appliance.worker import (
 )
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Cancelled, Operation, Operations, Stopping
+from appliance.worker.steps import Abandoned, Cancelled, Operation, Operations, Stopping
 from appliance.zfs.model import Health
 
 OPERATIONS: Operations = {
@@ -41,10 +41,16 @@ BY_REQUEST: Mapping[type[Request], Operation[Any, Any]] = {operation.request: op
 _REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there are
 _UNKNOWN = "this version does not know jobs of this kind. Nothing was done or undone by it: request it again if you still need it"
 _TRIES = 5
-_TRIES_BESIDE = 40
+_TRIES_CANCELLABLE = 40
 """About five minutes: who is waited for may be started anew, and tells then."""
-_BESIDE = 4
-"""Jobs that wait beside others, at once."""
+_WITHOUT_POOL = 4
+"""Jobs of no pool at once: clones of files, support bundles."""
+_POLL_SECONDS = 5.0
+"""Queued jobs are cancelled, and jobs abandoned, in the database."""
+_RECOVERY_SECONDS = 0.1
+"""Until the first comparison with the copies on the pools has ended, no job begins."""
+STOP_SECONDS = 100.0
+"""Less than TimeoutStopSec of zvaai-worker.service."""
 _log = logging.getLogger(__name__)
 
 
@@ -58,31 +64,35 @@ def request_of(received: object) -> Request:
 
 
 class Executor:
-    """The one thread that changes storage, and some for jobs that only wait."""
+    """A queue of jobs for each pool: one change of a pool at a time, pools concurrently.
+
+    Jobs of a pool run in the order of their requests. A job of several pools waits until it is the first of each, so no two can
+    wait for each other. A job of no pool waits for nobody.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._wake = threading.Condition()
-        self._submitting = threading.Lock()
+        self._committing = threading.Lock()
+        """From the last check of a plan until it is stored. Planning, which may scan storage, does not hold it."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobs")
-        self._beside: dict[str, threading.Thread] = {}
-        """By the jobs that they have."""
-        self._at_work: set[str] = set()
-        """Jobs that run, or have ended, and what comes after their end has not."""
+        self._thread = threading.Thread(target=self._run, name="scheduler")
+        self._running: dict[str, threading.Thread] = {}
+        """By the jobs that they run. One that was abandoned stays until its thread has ended."""
 
     def start(self) -> None:
-        """Begins with what was under way."""
+        """Resumes the jobs that were running."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits for the job under way; those beside are taken up again at the next start."""
+        """Waits for running jobs, STOP_SECONDS at most: those of a pool that hangs are resumed at the next start."""
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
-            beside = list(self._beside.values())
-        for thread in (self._thread, *beside):
-            thread.join()
+        self._thread.join()
+        until = time.monotonic() + STOP_SECONDS
+        for thread in list(self._running.values()):
+            thread.join(max(0.0, until - time.monotonic()))
 
     def submit(self, request: Request, actor: str, *, key: str | None = None, until: float | None = None) -> str:
         """Checks a request and queues it; the job's identifier. Raises DomainError, and then nothing has changed.
@@ -91,30 +101,31 @@ class Executor:
         is queued.
         """
         operation = BY_REQUEST[type(request)]
-        kind = operation.kind
-        with self._submitting, as_domain_errors():
-            with self._context.store.reading() as session:
-                before = jobs.asked_before(session, key)
-                recovery.check_inactive(session)
-            if before is not None:
-                return before
+        with as_domain_errors():
             job_id = None
             while job_id is None:
+                with self._context.store.reading() as session:
+                    recovery.check_inactive(session)
+                    if before := jobs.asked_before(session, key):
+                        return before
                 plan = operation.plan(self._context, request)
-                if kind.startswith(("datastore.", "snapshot.")):
+                if operation.kind.startswith(("datastore.", "snapshot.")):
                     self._check_pools(plan)
-                job_id = self._queue(kind, plan, actor, key, until)
-            _log.info("job %s (%s of %s) is queued", job_id, kind, plan.subject)
-        with self._wake:
-            self._wake.notify_all()
-        self._start_beside()
+                job_id = self._queue(operation.kind, plan, actor, key, until)
+        _log.info("job %s (%s of %s) is queued", job_id, operation.kind, plan.subject)
+        self.wake()
         return job_id
 
+    def wake(self) -> None:
+        """Looks for jobs that can begin."""
+        with self._wake:
+            self._wake.notify_all()
+
     def _queue(self, kind: str, plan: Plan, actor: str, key: str | None, until: float | None) -> str | None:
-        """A job's identifier; None where what was planned is not free any more: the reconciler may have given a number away."""
+        """A job's identifier. None where another request was faster, or has taken what was planned: plan again."""
         job_id = str(uuid.uuid4())
-        with self._context.store.session() as session:
-            if not self._is_free(session, plan, until):
+        with self._committing, self._context.store.session() as session:
+            if jobs.asked_before(session, key) or not self._is_free(session, plan, until):
                 return None
             jobs.submit(session, job_id, kind, plan, actor, key)
         return job_id
@@ -128,6 +139,8 @@ class Executor:
             if also and also != plan.subject:
                 jobs.busy(session, also)
         jobs.in_the_way(session, plan)
+        if jobs.is_claimed(session, plan.claims):
+            return False
         return not datastores.given_away(session, plan.uuid, plan.claims.lun, plan.claims.export, plan.claims.share)
 
     def _check_pools(self, plan: Plan) -> None:
@@ -138,73 +151,56 @@ class Executor:
                 "the pool is suspended: mend its devices, then clear it (zvaai pool device POOL DEVICE clear)", stuck
             )
 
-    def _next(self, *, beside: bool = False) -> Job | None:
-        with self._context.store.reading() as session:
-            fitting = (job for job in jobs.active(session) if self._is_beside(job) == beside)
-            return next((job for job in fitting if job.id not in self._beside), None)
-
-    @staticmethod
-    def _is_beside(job: Job) -> bool:
-        operation = OPERATIONS.get(job.kind)
-        return operation is not None and operation.beside
-
-    def _start_beside(self) -> None:
-        """Each job in a thread of its own, as long as they are few."""
-        if not self._context.recovery.allows_jobs:
-            return
-        try:
-            with self._wake:
-                while not self._stopping.is_set() and len(self._beside) < _BESIDE and (job := self._next(beside=True)):
-                    self._beside[job.id] = threading.Thread(target=self._run_beside, args=(job,), name=f"job {job.id[:8]}")
-                    self._beside[job.id].start()
-        except Exception:  # as below: it is tried again with the next turn
-            _log.exception("jobs beside others")
-
-    def _run_beside(self, job: Job) -> None:
-        try:
-            self._whole(job)
-        except Exception:  # as below: it is taken up again
-            _log.exception("the thread of job %s", job.id)
-            self._stopping.wait(1)
-        finally:
-            with self._wake:
-                del self._beside[job.id]
-            self._start_beside()
-
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._turn()
+                with self._wake:
+                    if not self._context.recovery.allows_jobs:
+                        self._wake.wait(_RECOVERY_SECONDS)
+                    elif not self._stopping.is_set() and not self._begin():
+                        self._wake.wait(_POLL_SECONDS)
+                self._context.settling.consider()
             except Exception:  # a full disk, a locked database: it must go on when that is over
-                _log.exception("the jobs' thread")
+                _log.exception("the scheduler of jobs")
                 self._stopping.wait(1)
 
-    def _turn(self) -> None:
-        self._start_beside()
-        job = self._next() if self._context.recovery.allows_jobs else None
-        if job is None:
-            with self._wake:
-                if not self._context.recovery.allows_jobs:
-                    self._wake.wait(0.1)
-                elif not self._stopping.is_set() and self._next() is None:
-                    self._wake.wait(5)
-            self._context.settling.consider()
-            return
-        self._whole(job)
+    def _begin(self) -> bool:
+        """Starts a thread for each job that can run now; whether there was one. The caller holds `_wake`."""
+        with self._context.store.reading() as session:
+            active = jobs.active(session)
+        taken: set[str] = set()
+        without_pool = sum(job.id in self._running and not jobs.plan_of(job).pools for job in active)
+        started = False
+        for job in active:
+            pools = set(jobs.plan_of(job).pools)
+            waits = bool(pools & taken) if pools else without_pool >= _WITHOUT_POOL
+            taken |= pools
+            if waits or job.id in self._running:
+                continue
+            without_pool += not pools
+            started = True
+            self._running[job.id] = threading.Thread(target=self._in_thread, args=(job,), name=f"job {job.id[:8]}", daemon=True)
+            self._running[job.id].start()
+        return started
 
-    def is_at_work(self, job_id: str) -> bool:
-        """Whether it runs, or has ended, and what comes after its end has not."""
-        with self._wake:
-            return job_id in self._at_work
-
-    def _whole(self, job: Job) -> None:
-        with self._wake:
-            self._at_work.add(job.id)
+    def _in_thread(self, job: Job) -> None:
         try:
             self._run_and_settle(job)
+        except Exception:  # as above: the job is resumed
+            _log.exception("the thread of job %s", job.id)
+            self._stopping.wait(1)
+        except BaseException:
+            self._stopping.set()
+            raise
         finally:
             with self._wake:
-                self._at_work.discard(job.id)
+                del self._running[job.id]
+                self._wake.notify_all()
+
+    def is_at_work(self, job_id: str) -> bool:
+        """Whether its thread runs: it may have ended in the database, and what follows has not."""
+        with self._wake:
+            return job_id in self._running
 
     def _run_and_settle(self, job: Job) -> None:
         logs.of_request(f"job-{job.id}")
@@ -234,6 +230,9 @@ class Executor:
 
     def _end(self, job: Job, state: str, *, result: Result | None = None, problem: dict[str, Any] | None = None) -> None:
         with self._context.store.session() as session:
+            if jobs.job(session, job.id).state not in jobs.ACTIVE:
+                _log.warning("%s of %s has %s after it was abandoned", job.kind, job.subject, state)
+                return
             jobs.end(session, job.id, state, result=result, problem=problem)
             _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
             if schedule := jobs.plan_of(job).schedule:
@@ -253,37 +252,44 @@ class Executor:
             with self._context.store.session() as session:
                 # What has begun comes to its end: half of it would be worse than either.
                 begun[0] = max(begun[0], percent)
-                if jobs.job(session, job_id).cancel and (operation.beside or (percent <= 10 and not resumed and attempt == 1)):
+                found = jobs.job(session, job_id)
+                if found.state not in jobs.ACTIVE:
+                    raise Abandoned
+                if found.cancel and (operation.cancellable or (percent <= 10 and not resumed and attempt == 1)):
                     raise Cancelled
-                if operation.beside and self._stopping.is_set():
+                if operation.cancellable and self._stopping.is_set():
                     raise Stopping
                 jobs.advance(session, job_id, step, percent)
 
         while True:
+            problem: DomainError
             try:
                 with as_domain_errors():
                     result = operation.run(self._context, plan, job_id, advance)
+                return self._end(job, jobs.SUCCEEDED, result=result)
             except Cancelled:
                 return self._end(job, jobs.CANCELLED)
-            except Stopping:
+            except (Stopping, Abandoned):
                 return None
             except UnavailableError as error:
-                # What may still come true in ZFS must not do so under hosts: then it is tried until it is known.
+                problem = error
+                # The change may still be done, and must not be under hosts: it is repeated until the result is known.
                 unsure = bool(plan.out_of_service) and begun[0] >= 50
                 attempt += 1
-                if (unsure or attempt <= (_TRIES_BESIDE if operation.beside else _TRIES)) and not self._stopping.wait(
-                    min(8.0, 0.5 * 2 ** min(attempt, 8))
-                ):
-                    continue
-                if self._stopping.is_set():
-                    return None  # still running in the database: taken up again at the next start
-                problem: DomainError = error
+                if unsure or attempt <= (_TRIES_CANCELLABLE if operation.cancellable else _TRIES):
+                    self._stopping.wait(min(8.0, 0.5 * 2 ** min(attempt, 8)))
+                    if not self._stopping.is_set() and not self._is_abandoned(job_id):
+                        continue
+                if self._stopping.is_set() or self._is_abandoned(job_id):
+                    return None  # if it is still running in the database, it is resumed at the next start
             except DomainError as error:
                 problem = error
-            else:
-                return self._end(job, jobs.SUCCEEDED, result=result)
             left = self._undo(operation, plan)
             return self._end(job, jobs.FAILED, problem={**to_wire(problem), "left": left})
+
+    def _is_abandoned(self, job_id: str) -> bool:
+        with self._context.store.reading() as session:
+            return jobs.job(session, job_id).state not in jobs.ACTIVE
 
     def _undo[P: Plan](self, operation: Operation[Any, P], plan: P) -> str | None:
         """Why what the job has half made could not be taken back, and may be there still; None where nothing is known to be."""

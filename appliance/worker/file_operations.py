@@ -128,7 +128,7 @@ class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
     """One file of an NFS datastore to a new name in it, by the NFS server."""
 
     kind = "file.clone"
-    beside = True
+    cancellable = True
 
     def plan(self, context: Context, request: requests.CloneFile) -> CloneFilePlan:
         """The NFS server checks the rest when it begins."""

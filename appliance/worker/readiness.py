@@ -21,6 +21,15 @@ from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
 from appliance.zfs.model import Dataset, FeatureState, Pool
 
+CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    "checksum": {"on": "fletcher4"},
+    "compression": {"on": "lz4"},
+    "copies": {},
+    "dedup": {},
+}
+"""Properties in which datastores must agree for OpenZFS later than 2.4 to clone blocks between them (zfs_bclone_strict_properties
+of zfs(4)). A value stands for the one after it (zfsprops(7))."""
+
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
 
 
@@ -60,7 +69,8 @@ class Facts:
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     """All of them."""
     nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
-    return [*_storage(facts), *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
+    pools = [*_storage(facts), *_clone_properties(facts)]
+    return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
 def _storage(facts: Facts) -> Iterator[Check]:
@@ -95,6 +105,44 @@ def _storage(facts: Facts) -> Iterator[Check]:
             "pool_space", "The pool has room", OK if percent < warning else WARNING, f"{percent} % is used",
             "" if percent < warning else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
         )  # fmt: skip
+
+
+def _clone_properties(facts: Facts) -> Iterator[Check]:
+    """One check for each pool with two thin datastores of one kind. Thick ones share no blocks."""
+    by_pool: dict[str, dict[str, list[Datastore]]] = {}
+    for store in facts.stores:
+        if store.state == "active" and not store.thick and store.dataset in facts.datasets:
+            by_pool.setdefault(facts.datasets[store.dataset].pool, {}).setdefault(store.kind, []).append(store)
+    for pool, kinds in by_pool.items():
+        groups = [stores for stores in kinds.values() if len(stores) > 1]
+        if not groups:
+            continue
+        differing = [text for stores in groups for text in _differing(facts, stores)]
+        yield Check(
+            "clone_properties",
+            "Datastores can clone blocks from each other",
+            WARNING if differing else OK,
+            "; ".join(differing) or "checksum, compression, copies and dedup are the same",
+            "zfs set the same values on all of them; OpenZFS later than 2.4 copies between those that differ"
+            if differing
+            else "",
+            pool,
+        )
+
+
+def _differing(facts: Facts, stores: list[Datastore]) -> Iterator[str]:
+    for name, meaning in CLONE_PROPERTIES.items():
+        by_value: dict[str, list[str]] = {}
+        for store in stores:
+            native = facts.datasets[store.dataset].properties.get(name)
+            if native is not None:
+                by_value.setdefault(meaning.get(native.value, native.value), []).append(store.name)
+        if len(by_value) > 1:
+            yield f"{name} differs: " + ", ".join(f"{value} ({_some(names)})" for value, names in sorted(by_value.items()))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _keys(facts: Facts) -> Iterator[Check]:

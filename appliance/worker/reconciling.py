@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -18,7 +17,7 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileRefusedError
-from appliance.domain import capacity, exports
+from appliance.domain import capacity, exports, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
@@ -28,7 +27,7 @@ from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, store_numbers
 from appliance.worker.rounds import EVENT, PERIODIC
-from appliance.worker.wanted import becoming_thick, out_of_service
+from appliance.worker.wanted import becoming_thick
 from appliance.worker.wanted import wanted as wanted_of
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
@@ -40,8 +39,6 @@ _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.
 _log = logging.getLogger(__name__)
 _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
 """Of alerts, by who serves."""
-DEVICE_SECONDS = 10.0
-"""For udev to make the links of volumes whose key was loaded; what comes later is served later."""
 
 
 class Reconciling:
@@ -198,31 +195,27 @@ class Reconciling:
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
-        """Loads the keys of what is to be served, and waits for the devices that then come; why a key can't be had."""
+        """Loads the keys of what is to be served, and their devices are there then; why a key can't be had."""
         locked: dict[str, list[Datastore]] = {}
         for store in stores:
             if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
                 locked.setdefault(store.encryption_root, []).append(store)
-        failures, coming = [], []
+        failures: list[planes.Failure] = []
         for root, waiting in locked.items():
             try:
                 self._context.keys.load_kept_key(root)
-                coming += waiting
             except (zfs.EngineUnavailable, zfs.Timeout) as error:
                 raise domain_error(error) from error
             except zfs.ZfsError as error:
                 text = f"it is encrypted, and its key can't be loaded: {error}"
                 failures += [planes.Failure(store.uuid or "", text) for store in waiting]
-        limit = time.monotonic() + DEVICE_SECONDS
-        while any(not Path(store.device).exists() for store in coming) and time.monotonic() < limit:
-            time.sleep(0.05)
         return failures
 
     def _reconcile_exports(
         self, inventory: Inventory, stores: list[Datastore], about: set[str]
     ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
-            out = out_of_service(session)
+            out = jobs.out_of_service(session)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}

@@ -29,7 +29,6 @@ from appliance.worker.steps import (
     ensure_folder,
     identity_properties,
     in_service,
-    nothing_late,
     origin_guid,
     out_of_service,
     own_dataset,
@@ -234,10 +233,8 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         advance("taking it out of service", 10)
         out_of_service(context, plan.uuid, plan.force)
         advance("putting it back", 50)
-        nothing_late(context, dataset)
         KINDS[plan.kind].closed(context, dataset)
         context.engine.rollback(plan.name, destroy=plan.newer)
-        nothing_late(context, dataset)
 
 
 class ClonePlan(Plan, frozen=True, kw_only=True):

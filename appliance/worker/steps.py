@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -23,7 +22,7 @@ from appliance.dataplane.target import TargetError
 from appliance.domain import datastores as domain
 from appliance.domain import identity, jobs
 from appliance.domain.datastores import Datastore
-from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, UnavailableError
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
 from appliance.domain.jobs import Claims, Plan, Result
 from appliance.domain.requests import Request
@@ -45,6 +44,10 @@ class Cancelled(Exception):  # noqa: N818  # not a failure
     """The job was cancelled between two steps."""
 
 
+class Abandoned(Exception):  # noqa: N818  # not a failure
+    """An admin has given up the job. What it has changed stays as it is."""
+
+
 class Stopping(Exception):  # noqa: N818  # not a failure
     """The worker ends; the job is resumed at its next start."""
 
@@ -57,11 +60,8 @@ class Operation[R: Request, P: Plan](ABC):
     """R."""
     plan_type: ClassVar[type[Plan]]
     """P."""
-    beside: ClassVar[bool] = False
-    """It waits, perhaps for hours, for somebody else's work: beside other jobs, which it does not keep from running.
-
-    It may be cancelled at any moment, and its `run` takes care of that.
-    """
+    cancellable: ClassVar[bool] = False
+    """At any moment, also while it runs."""
 
     def __init_subclass__(cls) -> None:
         for base in get_original_bases(cls):
@@ -137,7 +137,6 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
 def serve(context: Context, uuid: str, cause: str) -> DatastoreResult:
     """Reconciles; says whether the datastore is served, and what is not as it should be: no failure, it is tried again."""
     try:
-        _wait_for_device(context, uuid)
         outcome = context.reconciling.reconcile(cause, _kind(context, uuid))
     except DomainError as error:
         return DatastoreResult(datastore=uuid, served=False, problem=str(error))
@@ -164,14 +163,6 @@ def problems_serving(context: Context, cause: str) -> list[str]:
 
 def _kind(context: Context, uuid: str | None) -> str | None:
     return next((store.kind for store in context.datastores(3600) if store.uuid == uuid), None)
-
-
-def _wait_for_device(context: Context, uuid: str | None) -> None:
-    """udev makes the link of a new or renamed volume some milliseconds after; later than 10 s is for the reconciler."""
-    device = next((store.device for store in context.datastores() if store.uuid == uuid), "")
-    limit = time.monotonic() + 10
-    while device and not os.path.exists(device) and time.monotonic() < limit:  # noqa: PTH110
-        time.sleep(0.05)
 
 
 def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
@@ -220,13 +211,6 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
         if time.monotonic() > limit:
             raise ConflictError("it is still open: what was under way has not ended", who)
         time.sleep(0.1)
-
-
-def nothing_late(context: Context, dataset: str) -> None:
-    """A change that ran into its time limit may come true at any moment: not under hosts. The job waits, its LUN stays out."""
-    late = context.engine.unfinished(dataset.split("/", 1)[0])
-    if late:
-        raise UnavailableError(f"what ran into its time limit has not ended in the kernel, and may come true: {', '.join(late)}")
 
 
 def in_service(context: Context, job_id: str) -> None:

@@ -32,7 +32,7 @@ def wanted(
     folders: Mapping[str, str],
 ) -> planes.Wanted:
     """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
-    out = out_of_service(session)
+    out = jobs.out_of_service(session)
     members: dict[str, list[str]] = {}
     rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
     for iqn, group_id in rows:
@@ -114,12 +114,6 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Want
             if names := tuple(sorted(own)):  # who has no name logs in as nobody
                 accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, names, stale)
     return accounts, frozenset(unreadable)
-
-
-def out_of_service(session: Session) -> set[str]:
-    """Datastores that a job has taken out of service, and that stay so until it has ended."""
-    running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
-    return {uuid for job in running for uuid in jobs.plan_of(job).out_of_service}
 
 
 def becoming_thick(session: Session) -> set[str]:

@@ -6,9 +6,9 @@ socket) and `simulator` (in memory). tests/ has the contract that all of them pa
 
 Every method is one operation that was done when it returns, may be called from any thread, blocks, and ends within the engine's
 time limits (Timeout). Any method raises PoolUnavailable when the pool is suspended, EngineUnavailable when nobody answers,
-InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not imported; they are not repeated below. The lists
-of everything (volumes, filesystems, snapshots without a root) leave suspended pools out: `pools` tells of them. Unless an error
-says otherwise nothing was changed by a method that raises.
+PoolBusy while another change of the pool runs, InvalidName for a name ZFS does not allow and NoSuchPool for a pool that is not
+imported; they are not repeated below. The lists of everything (volumes, filesystems, snapshots without a root) leave suspended
+pools out: `pools` tells of them. Unless an error says otherwise nothing was changed by a method that raises.
 """
 
 from __future__ import annotations
@@ -158,10 +158,6 @@ class ZfsEngine(ABC):
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
         """Enables all features of this OpenZFS and names those that were not; older ones can't import the pool afterwards."""
 
-    @abstractmethod
-    def sync(self, pool: str) -> None:
-        """Returns once all that was written is on disk: space and bclone_* are exact then (zpool-sync(8))."""
-
     # --- datasets: zfs(8)
 
     @abstractmethod
@@ -244,14 +240,6 @@ class ZfsEngine(ABC):
         """Programs and devices that have a volume open or work in a mounted file system. Sorted. Raises NoSuchDataset."""
 
     @abstractmethod
-    def unfinished(self, pool: str) -> tuple[str, ...]:
-        """Changes of something in the pool that ran into their time limit and are still under way: each may come true later.
-
-        Who raised Timeout must not let anybody use what it changed before this tells of nothing, and has to look then. A helper
-        that was started again tells what those before it have left in the kernel too; other processes tell their own only.
-        """
-
-    @abstractmethod
     def mount(self, name: str) -> None:
         """Mounts a file system where its mountpoint says, nosuid, nodev and noexec; mounted already is well.
 
@@ -314,10 +302,6 @@ class ZfsEngine(ABC):
 
         Raises SnapshotHeld, HasDependants (clones), DifferentPools.
         """
-
-    @abstractmethod
-    def rename_snapshot(self, name: str, new_name: str) -> None:
-        """New name of the same dataset. Raises NoSuchSnapshot, SnapshotExists, InvalidName (another dataset)."""
 
     @abstractmethod
     def hold(self, snapshots: Sequence[str], tag: str) -> None:

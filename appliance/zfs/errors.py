@@ -412,6 +412,18 @@ class PoolUnavailable(ZfsError):
 
 
 @dataclass(eq=False)
+class PoolBusy(ZfsError):
+    """Another change of the pool is running. Nothing was changed."""
+
+    pool: str
+    operation: str
+    code: ClassVar[str] = "pool_busy"
+
+    def __str__(self) -> str:
+        return f"pool {self.pool} is busy: {self.operation} has not ended. Try again when it has"
+
+
+@dataclass(eq=False)
 class PoolInUseElsewhere(ZfsError):
     """The pool was last used by another system and not exported: import it with `force` once that system is known to be off."""
 

@@ -32,12 +32,12 @@ import os, sys
 from pathlib import Path
 from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, Ganesha, GaneshaDeniedError
 from appliance.dataplane.ganesha import _EXPORTS as MANAGER
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.worker.exports import ExportsByHelper
 
 folder, bus, socket, path, guid, outside = sys.argv[1:]
 look = Ganesha(Path(folder), bus)
-control = ExportsByHelper(look, HelperClient(Path(socket)))
+control = ExportsByHelper(look, connect(Path(socket)))
 
 def refused(error, call, *arguments):
     before = control.served()

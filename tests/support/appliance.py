@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
 from appliance.domain.errors import UnavailableError
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import ZfsError
 from support.frontend import Frontend
@@ -237,7 +237,7 @@ class Appliance:
 def _answers(path: Path) -> bool:
     """Whether a helper does at this socket."""
     with contextlib.suppress(ZfsError):
-        HelperClient(path).pools()
+        connect(path).pools()
         return True
     return False
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 
+from appliance.database.models import User
 from appliance.dataplane.ganesha import NfsClient
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import LoggedIn, Registrations
 from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.domain import backup
+from appliance.domain import access, backup
 from appliance.domain.secrets import Seal
 from appliance.testing import PASSWORD, Appliance, running
 
@@ -367,3 +368,16 @@ def test_what_does_not_fit_is_refused_whole(what: str, full: Appliance) -> None:
 def test_only_admins(shared: Appliance) -> None:
     for path in ("backup", "restore"):
         assert shared.request("POST", f"/configuration/{path}", {}, role="operator").status_code == 403
+
+
+def test_the_first_admin_is_shown_a_recovery_key(appliance: Appliance) -> None:
+    with appliance.store.session() as session:
+        session.execute(delete(User))
+        code = access.prepare_setup(session, appliance.configuration.setup_code)
+    assert code is not None
+    body = {"code": code, "name": "first", "password": PASSWORD}
+    answer = appliance.request("POST", "/setup", body, role="")
+    assert answer.status_code == 201 and answer.json is not None, answer.text
+    assert answer.json["name"] == "first" and len(answer.json["recovery_key"].split("-")) == 8
+    assert appliance.request("POST", "/setup", body, role="").status_code == 409
+    assert answer.json["recovery_key"] not in appliance.configuration.database.read_bytes().decode(errors="replace")

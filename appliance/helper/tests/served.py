@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from appliance.helper.checks import Policy
-from appliance.helper.client import HelperClient
+from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.configuration_copies import FolderCopies
@@ -61,6 +61,6 @@ def client_of(
 ) -> Iterator[HelperClient]:
     """A client of it."""
     with served(engine, path, policy=policy, log=log):
-        client = HelperClient(path, seconds=seconds)
+        client = connect(path, seconds=seconds)
         yield client
         client.close()

@@ -13,7 +13,7 @@ import pytest
 from appliance.dataplane.ganesha import Clients, Export, ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.helper.checks import Policy
-from appliance.helper.client import HelperClient
+from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import CheckedExports
 from appliance.helper.tests.served import client_of, served
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
@@ -60,7 +60,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     ganesha.forget(9)
     exports = CheckedExports(simulator, ganesha, Policy().mount_directories, lambda place: rig.seen.get(place))
     with served(simulator, tmp_path / "helper.sock", exports=exports):
-        rig.client = HelperClient(tmp_path / "helper.sock")
+        rig.client = connect(tmp_path / "helper.sock")
         yield rig
         rig.client.close()
 
@@ -222,7 +222,7 @@ def test_what_ganesha_says_comes_back_as_it_was(rig: Rig, monkeypatch: pytest.Mo
 def test_pools_that_are_not_the_helpers(rig: Rig, tmp_path: Path) -> None:
     exports = CheckedExports(rig.simulator, rig.ganesha, Policy().mount_directories, lambda _: "tank/one")
     with served(rig.simulator, tmp_path / "other.sock", policy=Policy(pools=frozenset({"other"})), exports=exports):
-        rig.client = HelperClient(tmp_path / "other.sock")
+        rig.client = connect(tmp_path / "other.sock")
         with pytest.raises(Refused, match="none of this helper's"):
             rig.add()
     assert set(rig.served) == {9}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from appliance.helper import protocol
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.helper.exports import Exports
 from appliance.helper.tests.served import client_of, served
 from appliance.zfs.engine import ZfsEngine
@@ -39,11 +39,14 @@ def simulator() -> Simulator:
     return simulator
 
 
-def test_the_client_has_the_interface() -> None:
+def test_the_client_has_the_interface(tmp_path: Path) -> None:
     """The same names, arguments, defaults and results."""
+    client = connect(tmp_path / "nobody")
     for interface in (ZfsEngine, Exports):
         for name in interface.__abstractmethods__:
-            assert inspect.signature(getattr(HelperClient, name)) == inspect.signature(getattr(interface, name)), name
+            assert inspect.signature(getattr(type(client), name)) == inspect.signature(getattr(interface, name)), name
+    with pytest.raises(TypeError, match="surprise"):
+        client.pools(surprise=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("refused_before_it_asks", [False, True])
@@ -52,10 +55,10 @@ def test_other_users_are_refused(
 ) -> None:
     path = tmp_path / "helper.sock"
     if refused_before_it_asks:
-        connect = socket.socket.connect
+        really = socket.socket.connect
 
         def connect_and_wait(connection: socket.socket, address: str) -> None:
-            connect(connection, address)
+            really(connection, address)
             hung_up = select.poll()
             hung_up.register(connection, 0)  # POLLHUP is told unasked
             assert hung_up.poll(10_000)
@@ -63,10 +66,10 @@ def test_other_users_are_refused(
         monkeypatch.setattr(socket.socket, "connect", connect_and_wait)
     with served(simulator, path, users={os.geteuid() + 1}):
         with pytest.raises(Refused) as caught:
-            HelperClient(path).pools()
+            connect(path).pools()
         assert f"user {os.geteuid()}" in caught.value.reason
         with pytest.raises(Refused):
-            HelperClient(path).create_filesystem("tank/fs")
+            connect(path).create_filesystem("tank/fs")
     assert len(simulator.filesystems()) == 1
 
 
@@ -88,13 +91,13 @@ def test_more_connections_than_allowed_are_refused(simulator: Simulator, tmp_pat
             protocol.read_message(connection, 1 << 20)
             kept.append(connection)
         with pytest.raises((Refused, EngineUnavailable)):
-            HelperClient(path).pools()
+            connect(path).pools()
         for connection in kept:
             connection.close()
         until = time.monotonic() + 60
         while True:
             try:
-                assert HelperClient(path).pools()
+                assert connect(path).pools()
                 break
             except (Refused, EngineUnavailable):
                 assert time.monotonic() < until
@@ -110,12 +113,12 @@ def test_a_message_too_long_ends_the_connection(simulator: Simulator, tmp_path: 
         with pytest.raises((protocol.Closed, ConnectionError)):
             protocol.read_message(connection, 1 << 20)
     with pytest.raises(EngineUnavailable):
-        HelperClient(path).pools()
+        connect(path).pools()
 
 
 def test_a_restart_between_calls_is_not_seen(simulator: Simulator, tmp_path: Path) -> None:
     path = tmp_path / "helper.sock"
-    client = HelperClient(path)
+    client = connect(path)
     with served(simulator, path):
         client.create_filesystem("tank/a")
         assert client.pools()
@@ -158,13 +161,13 @@ def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
         until = time.monotonic() + 60
         while time.monotonic() < until:
             try:
-                HelperClient(path).pools()
+                connect(path).pools()
                 return process
             except EngineUnavailable:
                 time.sleep(0.02)
         raise AssertionError("the helper does not answer")
 
-    process, client = start(), HelperClient(path)
+    process, client = start(), connect(path)
     device = client.disks()[0].path
     client.create_pool("tank", [VdevSpec(devices=(device,))])
     guid = client.create_filesystem("tank/fs").guid
@@ -176,7 +179,7 @@ def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
         tmp_path.chmod(0o755)
         for parent in list(tmp_path.parents)[:3]:  # one more where pytest shares the files among processes
             parent.chmod(0o755)
-        ask = f"from appliance.helper.client import HelperClient as C; from pathlib import Path; C(Path({str(path)!r})).pools()"
+        ask = f"from appliance.helper.client import connect as C; from pathlib import Path; C(Path({str(path)!r})).pools()"
         result = subprocess.run(
             [sys.executable, "-c", ask], cwd=REPOSITORY, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False
         )

@@ -53,12 +53,20 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         time.sleep(0.6)
         return looked(*asked)
 
+    submit, late = appliance.service.methods["submit"], threading.Event()
+
+    def submit_late(asked: dict[str, Any]) -> Any:
+        try:
+            return submit(asked)
+        finally:
+            late.set()
+
     with monkeypatch.context() as patch:
         patch.setattr(appliance.service.context, "look", look_slowly)
+        patch.setitem(appliance.service.methods, "submit", submit_late)
         answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
         assert answer.status_code == 503
-        with appliance.service.executor._submitting:  # until the late one is through
-            pass
+        assert late.wait(60)
     assert jobs_of(appliance, "datastore.create") == []
     services.worker = WorkerClient(appliance.configuration.worker_socket)
     appliance.datastore("first")

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from appliance.domain import jobs, requests
 from appliance.domain.errors import InvalidError
-from appliance.testing import Appliance
+from appliance.testing import GIB, Appliance
 from appliance.worker.executor import BY_REQUEST, OPERATIONS, request_of
+from appliance.zfs.model import Redundancy, VdevSpec
 
 
 @pytest.mark.parametrize("kind", ["datastore.of_tomorrow", "datastore.grow"])
@@ -38,3 +43,109 @@ def test_a_request_is_the_same_on_the_other_side_of_the_socket() -> None:
     for wrong in ({}, {"request": "ChangeDatastore"}, {"request": "Nothing", "id": "first"}):
         with pytest.raises(InvalidError, match="request"):
             request_of(wrong)
+
+
+# --- a pool that hangs
+
+
+@pytest.fixture
+def hanging(appliance: Appliance) -> Iterator[str]:
+    """A pool besides `tank`, with a datastore, that is going to hang."""
+    disks = appliance.simulator.disks()
+    appliance.simulator.create_pool("rust", [VdevSpec(devices=(disks[2].path,), redundancy=Redundancy.STRIPE)])
+    appliance.job("POST", "/datastores", {"name": "stuck", "pool": "rust", "size": str(GIB)})
+    yield "rust"
+
+
+def hang(appliance: Appliance, pool: str) -> threading.Event:
+    answers = threading.Event()
+    appliance.simulator.hanging[pool] = answers
+    return answers
+
+
+def within[T](seconds: float, what: Callable[[], T]) -> T:
+    began = time.monotonic()
+    found = what()
+    assert time.monotonic() - began < seconds
+    return found
+
+
+def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: Appliance, hanging: str) -> None:
+    store = appliance.datastore("works")
+    answers = hang(appliance, hanging)
+    try:
+        made = within(5, lambda: appliance.datastore("another"))
+        within(5, lambda: appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}))
+        within(5, lambda: appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}))
+        listed = within(5, lambda: {one["id"]: one["state"] for one in appliance.get("/datastores")["items"]})
+        assert listed[store] == listed[made] == "active"
+        pools = within(5, lambda: {one["name"]: one for one in appliance.get("/pools")["items"]})
+        assert pools["tank"]["health"] == "ONLINE"
+        assert pools["rust"]["health"] == "SUSPENDED" and "does not answer" in pools["rust"]["status"]
+    finally:
+        answers.set()
+        appliance.simulator.hanging.clear()
+    wait_for(lambda: {one["name"]: one["health"] for one in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
+
+
+def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hanging: str) -> None:
+    stuck = next(one["id"] for one in appliance.get("/datastores")["items"] if one["name"] == "stuck")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [stuck]})
+    answers, real = threading.Event(), appliance.simulator.rollback
+    begun = threading.Event()
+
+    def rollback(*arguments: Any, **options: Any) -> None:
+        begun.set()
+        answers.wait()
+        real(*arguments, **options)
+
+    appliance.simulator.rollback = rollback  # type: ignore[method-assign]
+    answer = appliance.request("POST", f"/datastores/{stuck}/snapshots/one/rollback", {})
+    assert answer.status_code == 202 and answer.json is not None and begun.wait(60)
+    job = answer.json["id"]
+    try:
+        assert appliance.request("POST", f"/jobs/{job}/abandon", role="operator").status_code == 403
+        abandoned = appliance.request("POST", f"/jobs/{job}/abandon")
+        assert abandoned.status_code == 200 and abandoned.json is not None and abandoned.json["state"] == "failed"
+        assert stuck in abandoned.json["problem"]["text"]
+        appliance.service.context.reconciling.reconcile("test")
+        assert stuck not in served(appliance), "its LUN stays out of service"
+        assert appliance.request("POST", f"/jobs/{job}/abandon").status_code == 409
+        within(5, lambda: appliance.job("PATCH", f"/datastores/{stuck}", {"soft_threshold": 50}))
+    finally:
+        answers.set()
+    appliance.ended(job)
+    assert appliance.get(f"/jobs/{job}")["problem"]["code"] == "abandoned", "what its thread does afterwards changes nothing"
+    appliance.service.context.reconciling.reconcile("test")
+    assert stuck in served(appliance), "another job of it has succeeded"
+
+
+def served(appliance: Appliance) -> set[str]:
+    return {lun.lun.uuid for target in appliance.target.targets() for lun in target.luns}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_jobs_of_one_pool_run_in_order_one_at_a_time(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, running, most, order = appliance.datastore("first"), [0], [0], []
+    real = appliance.simulator.snapshot
+
+    def snapshot(names: Any, **options: Any) -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        order.append(names[0].partition("@")[2])
+        time.sleep(0.02)
+        real(names, **options)
+        running[0] -= 1
+
+    monkeypatch.setattr(appliance.simulator, "snapshot", snapshot)
+    names = [f"snapshot{number}" for number in range(5)]
+    made = [appliance.request("POST", "/snapshots", {"name": name, "datastores": [store]}).json for name in names]
+    for one in made:
+        assert one is not None and appliance.ended(one["id"])["state"] == "succeeded"
+    assert most == [1] and order == names

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from appliance.testing import GIB, Appliance
 from appliance.worker import steps
 from appliance.worker.presenting import present_found
 from appliance.worker.reservations import DATASET
-from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolUnavailable
+from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolBusy, PoolUnavailable
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 PORT = f"{ESX},i,0x00023d000001"
@@ -344,24 +345,26 @@ def test_alerts_of_single_luns_stay_while_nobody_can_look(appliance: Appliance) 
     assert appliance.get("/alerts")["items"] == []
 
 
-def test_a_lun_stays_out_while_what_ran_into_its_time_limit_may_come_true(appliance: Appliance) -> None:
-    """A try before waits in the kernel: that a later one is done is no sign that the first won't be, under hosts."""
+def test_a_lun_stays_out_while_the_pool_is_busy(appliance: Appliance) -> None:
+    """A rollback that ran into its time limit is still in the kernel: the helper refuses the next one until it has ended."""
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    appliance.simulator.late["tank"] = ("lzc_rollback_to",)
-    asked, looked = threading.Semaphore(0), appliance.simulator.unfinished
+    refused, busy = threading.Semaphore(0), [True]
+    real = appliance.simulator.rollback
 
-    def unfinished(pool: str) -> tuple[str, ...]:
-        asked.release()
-        return looked(pool)
+    def rollback(name: str, *, destroy: Sequence[str] = ()) -> None:
+        if busy:
+            refused.release()
+            raise PoolBusy("tank", "rollback")
+        real(name, destroy=destroy)
 
-    appliance.simulator.unfinished = unfinished  # type: ignore[method-assign]
+    appliance.simulator.rollback = rollback  # type: ignore[method-assign]
     answer = appliance.request("POST", f"/datastores/{store}/snapshots/one/rollback", {})
     assert answer.status_code == 202 and answer.json is not None
-    assert asked.acquire(timeout=60) and asked.acquire(timeout=60)  # it is tried again
+    assert refused.acquire(timeout=60) and refused.acquire(timeout=60)  # it is tried again
     appliance.request("POST", "/reconcile")
     assert store not in luns(appliance) and appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
-    appliance.simulator.late.clear()
+    busy.clear()
     assert appliance.ended(answer.json["id"])["state"] == "succeeded" and store in luns(appliance)
 
 

@@ -14,13 +14,12 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from appliance.zfs import leftover
 from appliance.zfs.errors import EngineUnavailable, Timeout, UnexpectedFailure
-from appliance.zfs.kernel.late import LATE
-from appliance.zfs.kernel.under_way import Begun
 
 ZFS, ZPOOL, LSBLK, UDEVADM = "/usr/sbin/zfs", "/usr/sbin/zpool", "/usr/bin/lsblk", "/usr/bin/udevadm"
 SMARTCTL = "/usr/sbin/smartctl"
@@ -43,27 +42,7 @@ class Result:
 
 def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
     """Runs a program to its end. Raises Timeout, EngineUnavailable when it is not there, UnexpectedFailure beyond the bounds."""
-    what, operation = " ".join(words[:2]), words[1] if len(words) > 1 else words[0]
-    begun = LATE.begin(operation, words[1:])
-    try:
-        return _run(words, what, seconds, stdin, begun)
-    except _LeftBehind as left:
-        LATE.add(operation, words[1:], left.ended, begun)
-        begun = None
-        raise left.problem from None
-    finally:
-        if begun is not None:
-            begun.end()
-
-
-class _LeftBehind(Exception):  # noqa: N818  # not a failure of its own
-    """The program can't be ended now."""
-
-    def __init__(self, problem: BaseException, ended: Callable[[], bool]) -> None:
-        self.problem, self.ended = problem, ended
-
-
-def _run(words: Sequence[str], what: str, seconds: float, stdin: bytes, begun: Begun | None) -> Result:
+    what = " ".join(words[:2])
     try:
         process = subprocess.Popen(
             list(words),
@@ -74,7 +53,6 @@ def _run(words: Sequence[str], what: str, seconds: float, stdin: bytes, begun: B
             cwd="/",
             start_new_session=True,
             close_fds=True,
-            pass_fds=(begun.descriptor,) if begun else (),
         )
     except OSError as problem:
         raise EngineUnavailable(f"{words[0]}: {problem.strerror}") from problem
@@ -82,10 +60,10 @@ def _run(words: Sequence[str], what: str, seconds: float, stdin: bytes, begun: B
         raise UnexpectedFailure(what, str(problem)) from problem
     try:
         output, complaint = _read(process, what, stdin, seconds)
-    except BaseException as problem:
+    except BaseException:
         _kill(process)
         if process.poll() is None:
-            raise _LeftBehind(problem, lambda: process.poll() is not None) from problem
+            leftover.add(lambda: process.poll() is not None)
         raise
     return Result(process.returncode, output, complaint)
 

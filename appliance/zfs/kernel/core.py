@@ -20,12 +20,12 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.kernel import commands, messages
 from appliance.zfs.kernel.commands import Json
-from appliance.zfs.kernel.late import LATE
 from appliance.zfs.kernel.library import Library
 from appliance.zfs.kernel.messages import Request
 
 READ_SECONDS, CHANGE_SECONDS, POOL_SECONDS = 120.0, 60.0, 300.0
 """Time limits of reading, of a change, and of creating, importing and exporting a pool."""
+DEVICE_SECONDS = 10.0
 KSTAT = Path("/proc/spl/kstat/zfs")
 _HOLDER_SECONDS = 2.0
 _MAX_HOLDERS = 8
@@ -104,10 +104,15 @@ class Core:
 
     # --- who is in the way
 
-    def unfinished(self, pool: str) -> tuple[str, ...]:
-        """See ZfsEngine."""
-        names.dataset_name(pool)
-        return LATE.of(pool)
+    def wait_for_devices(self, volumes: Sequence[str]) -> None:
+        """Until udev has made the links of new or renamed volumes, DEVICE_SECONDS at most: what comes later is served later."""
+        until = time.monotonic() + DEVICE_SECONDS
+        for name in volumes:
+            link = f"/dev/zvol/{name}"
+            while not Path(link).exists() and (left := until - time.monotonic()) > 0:
+                commands.run((commands.UDEVADM, "settle", f"--exit-if-exists={link}", f"--timeout={int(left) + 1}"), seconds=15)
+                if not Path(link).exists():  # the kernel makes the device in the background, after the command has ended
+                    time.sleep(0.02)
 
     def holders(self, name: str) -> tuple[str, ...]:
         """See ZfsEngine; as far as /proc and /sys tell."""

@@ -26,7 +26,7 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.commands import Json
-from appliance.zfs.kernel.core import Core
+from appliance.zfs.kernel.core import READ_SECONDS, Core
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import (
     DatasetList,
@@ -107,6 +107,7 @@ class Datasets(Core):
         sparse = () if thick else ("-s",)
         words = (*sparse, "-V", str(volsize), "-o", f"volblocksize={volblocksize}")
         self._create(name, words, properties or {}, encryption)
+        self.wait_for_devices([name])
         return self.volume(name)
 
     def create_filesystem(
@@ -165,6 +166,7 @@ class Datasets(Core):
         self.need_dataset(name)
         request = Request("rename", name, new_name=new_name)
         self._retry_busy(name, lambda: self.zfs(request, "rename", name, new_name))
+        self.wait_for_devices(self._volumes(new_name))
 
     def _retry_busy(self, name: str, act: Callable[[], object]) -> None:
         """Does it again while only udev has the device: it opens each new volume, and again after each last close."""
@@ -348,6 +350,12 @@ class Datasets(Core):
         check_key(name, key, found)
         request = Request("load_key", name)
         self.zfs(request, "load-key", "-L", "prompt", name, stdin=_key_as_typed(key, found))
+        self.wait_for_devices(self._volumes(name))
+
+    def _volumes(self, root: str) -> list[str]:
+        """Names of the volume, or of those below a file system."""
+        words = ("list", "-H", "-o", "name", "-t", "volume", "-r", root)
+        return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().split()
 
     def unload_key(self, name: str) -> None:
         """See ZfsEngine."""

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls into libzfs_core (pyzfs) with a time limit, their failures as ZfsErrors.
 
-A call that waits in the kernel for a suspended pool can't be ended: its thread is left behind, MAX_STUCK at most.
+A call that waits in the kernel for a suspended pool can't be ended: its thread is left behind, MAX_STUCK at most for each pool.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import importlib
 import threading
 from typing import Any
 
-from appliance.zfs import errors
+from appliance.zfs import errors, leftover, names
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.kernel.late import LATE
 
-MAX_STUCK = 16
+MAX_STUCK = 8
 
 
 class Library:
@@ -23,20 +23,20 @@ class Library:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._stuck = threading.BoundedSemaphore(MAX_STUCK)
+        self._lock = threading.Lock()
+        self._calls: collections.Counter[str] = collections.Counter()
+        """That have not ended, by pool."""
         self._loaded: Any = None
 
     def call(self, function: str, *arguments: Any) -> Any:
         """What the function returns. Raises Timeout, EngineUnavailable, and what libzfs_core raises."""
         if self._loaded is None:
             self._load()
-        if not self._stuck.acquire(blocking=False):
-            raise errors.EngineUnavailable(f"{MAX_STUCK} calls wait for pools that do not answer")
-        try:
-            begun = LATE.begin(function, arguments)
-        except BaseException:
-            self._stuck.release()
-            raise
+        pool = _pool_of(arguments)
+        with self._lock:
+            if self._calls[pool] >= MAX_STUCK:
+                raise errors.EngineUnavailable(f"{MAX_STUCK} calls wait for pool {pool}, which does not answer")
+            self._calls[pool] += 1
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def work() -> None:
@@ -45,18 +45,15 @@ class Library:
             except BaseException as problem:  # noqa: BLE001  # it is raised in the caller's thread
                 done.set_exception(problem)
             finally:
-                self._stuck.release()
+                with self._lock:
+                    self._calls[pool] -= 1
 
         threading.Thread(target=work, name=function, daemon=True).start()
         try:
             return done.result(self._seconds)
         except concurrent.futures.TimeoutError:
-            LATE.add(function, arguments, done.done, begun)
-            begun = None
+            leftover.add(done.done)
             raise errors.Timeout(function, self._seconds) from None
-        finally:
-            if begun is not None:
-                begun.end()
 
     def _load(self) -> None:
         try:
@@ -69,6 +66,13 @@ class Library:
     def exceptions(self) -> Any:
         """Module of its exceptions."""
         return importlib.import_module("libzfs_core.exceptions")
+
+
+def _pool_of(value: Any) -> str:
+    """Of the first name in arguments."""
+    while isinstance(value, (tuple, list, dict)) and value:
+        value = next(iter(value))
+    return names.pool_of(value.decode(errors="replace")) if isinstance(value, bytes) else ""
 
 
 def failures(problem: BaseException) -> list[BaseException]:

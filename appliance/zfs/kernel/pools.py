@@ -261,11 +261,6 @@ class KernelEngine(Snapshots, ZfsEngine):
         off = FeatureState.DISABLED
         return tuple(sorted(name for name, state in after.items() if state != off and before.get(name, off) == off))
 
-    def sync(self, pool: str) -> None:
-        """See ZfsEngine."""
-        self._need(pool)
-        self.zpool(Request("sync", pool), "sync", pool)
-
 
 _ROLE_WORDS = {Role.LOG: "log", Role.CACHE: "cache", Role.SPARE: "spare", Role.SPECIAL: "special", Role.DEDUP: "dedup"}
 

@@ -107,15 +107,6 @@ class Snapshots(Datasets):
 
         self._atomic(translate, "lzc_destroy_snaps", [name.encode() for name in dict.fromkeys(snapshots)], False)
 
-    def rename_snapshot(self, name: str, new_name: str) -> None:
-        """See ZfsEngine."""
-        names.snapshot_name(name)
-        names.snapshot_name(new_name)
-        if name.partition("@")[0] != new_name.partition("@")[0]:
-            raise InvalidName(new_name, "a snapshot stays with its dataset")
-        self._need_snapshots([name])
-        self.zfs(Request("rename_snapshot", name, new_name=new_name), "rename", name, new_name)
-
     # --- holds
 
     def _need_snapshots(self, wanted: Sequence[str]) -> None:
@@ -221,6 +212,8 @@ class Snapshots(Datasets):
         except OutOfSpace:
             self._take_back(snapshot, name)
             raise
+        if kind == "volume":
+            self.wait_for_devices([name])
 
     def _take_back(self, snapshot: str, name: str) -> None:
         """Destroys a clone that the kernel has left without its promise: space went since it was asked for."""

@@ -23,7 +23,7 @@ from appliance.zfs.errors import (
     ZfsError,
 )
 from appliance.zfs.model import DiskHealth, Property, Source
-from appliance.zfs.properties import SETTABLE, On
+from appliance.zfs.properties import SHOWN, On
 from appliance.zfs.simulator import state
 from appliance.zfs.simulator.space import Figures, SpaceMap, parent_of
 from appliance.zfs.simulator.state import DatasetState, Machine, PoolState, SnapshotState
@@ -50,6 +50,8 @@ class Core:
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
         self.waits: dict[str, list[threading.Event]] = {}
+        self.hanging: dict[str, threading.Event] = {}
+        """Pools whose operations do not end before the event, but for `pools`."""
         if path is not None:
             state.save(machine, path)
 
@@ -161,8 +163,8 @@ class Core:
     # --- properties
 
     def effective(self, pool: PoolState, path: str, name: str) -> Property | None:
-        """Value and source of a settable native or a user property; None when the kind has not it or it is not set."""
-        native = SETTABLE.get(name)
+        """Value and source of a native of SHOWN or a user property; None when the kind has not it or it is not set."""
+        native = SHOWN.get(name)
         kind = On.VOLUME if pool.datasets[path].is_volume else On.FILESYSTEM
         if native is not None and not native.on & kind:
             return None
@@ -232,7 +234,23 @@ def operation[S: Core, **P, R](method: Callable[Concatenate[S, P], R]) -> Callab
             waits.pop(0).wait()
         if failures := self.failures.get(name):
             raise failures.pop(0)
+        for pool, answers in list(self.hanging.items()):
+            if name in _OF_ALL_POOLS and not (arguments or options.get("root")) or pool in _named((arguments, options)):
+                answers.wait()
         with self.lock:
             return method(self, *arguments, **options)
 
     return around
+
+
+_OF_ALL_POOLS = ("datasets", "snapshots")
+"""Without a root."""
+
+
+def _named(value: Any) -> set[str]:
+    """Pools of all names in arguments."""
+    if isinstance(value, str):
+        return {value.partition("/")[0].partition("@")[0]}
+    if isinstance(value, dict):
+        return _named(list(value.values()))
+    return set().union(*map(_named, value)) if isinstance(value, (list, tuple)) else set()

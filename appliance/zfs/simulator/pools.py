@@ -583,8 +583,3 @@ class Pools(Datasets):
         if missing:
             self.changed(found)
         return missing
-
-    @operation
-    def sync(self, pool: str) -> None:
-        """See ZfsEngine."""
-        self.pool_state(pool)

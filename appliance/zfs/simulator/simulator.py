@@ -46,12 +46,6 @@ class Simulator(Pools, Snapshots, ZfsEngine):
                 machine.devices[device] = Device(device, disk_size, serial=f"SIM{number:04}")
         super().__init__(machine, clock=clock, path=path)
         self.scan_seconds = scan_seconds
-        self.late: dict[str, tuple[str, ...]] = {}
-        """What `unfinished` tells of a pool, for tests to set."""
-
-    def unfinished(self, pool: str) -> tuple[str, ...]:
-        """See ZfsEngine."""
-        return self.late.get(pool, ())
 
     # --- what programs do with datasets
 

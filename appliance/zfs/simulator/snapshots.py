@@ -120,19 +120,6 @@ class Snapshots(PropertiesAndKeys):
         if clones := self.clones_of(pool, snapshot):
             raise HasDependants(name, tuple(pool.full_name(path) for path in clones))
 
-    @operation
-    def rename_snapshot(self, name: str, new_name: str) -> None:
-        """See ZfsEngine."""
-        pool, _, dataset, snapshot = self.find_snapshot(name)
-        names.snapshot_name(new_name)
-        if name.partition("@")[0] != new_name.partition("@")[0]:
-            raise InvalidName(new_name, "a snapshot stays with its dataset")
-        tag = new_name.partition("@")[2]
-        if any(other.tag == tag for other in dataset.snapshots):
-            raise SnapshotExists(new_name)
-        snapshot.tag = tag
-        self.changed(pool)
-
     # --- holds
 
     @operation

@@ -160,7 +160,6 @@ def test_devices_of_a_mirror(rig: Rig) -> None:
     with pytest.raises(NotSupported):
         rig.engine.remove_vdev(pool, two)
     rig.engine.clear(pool)
-    rig.engine.sync(pool)
     rig.engine.export_pool(pool)
 
 

@@ -102,21 +102,6 @@ def test_destroy_several(rig: Rig) -> None:
         rig.engine.destroy_snapshots([f"{name}@b", "otherpool/fs@b"])
 
 
-def test_rename_snapshot(rig: Rig) -> None:
-    name = rig.filesystem()
-    rig.engine.snapshot([f"{name}@a"])
-    guid = rig.engine.snapshots(name)[0].guid
-    rig.engine.rename_snapshot(f"{name}@a", f"{name}@b")
-    assert [(one.tag, one.guid) for one in rig.engine.snapshots(name)] == [("b", guid)]
-    rig.engine.snapshot([f"{name}@a"])
-    with pytest.raises(SnapshotExists):
-        rig.engine.rename_snapshot(f"{name}@a", f"{name}@b")
-    with pytest.raises(NoSuchSnapshot):
-        rig.engine.rename_snapshot(f"{name}@c", f"{name}@d")
-    with pytest.raises(InvalidName):
-        rig.engine.rename_snapshot(f"{name}@a", f"{rig.pool}@a")
-
-
 def test_holds(rig: Rig) -> None:
     names = [f"{rig.filesystem()}@s", f"{rig.filesystem()}@s"]
     rig.engine.snapshot(names)

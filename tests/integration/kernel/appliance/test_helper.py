@@ -17,7 +17,7 @@ from support.appliance import START_SECONDS
 from support.programs import IN_GUEST, REPOSITORY, run, wait_for
 from support.zfs import destroy_pool
 
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.tests.contract.on_kernel import wait_for as wait_for_link
 
@@ -26,12 +26,12 @@ DEVICES = ("/dev/shm/helper0", "/dev/shm/helper1")
 STORY = f"""
 import json, os, sys
 from pathlib import Path
-from appliance.helper.client import HelperClient
+from appliance.helper.client import connect
 from appliance.zfs.errors import *
 from appliance.zfs.model import *
 
 assert os.getuid() == {NOBODY}
-zfs = HelperClient(Path(sys.argv[1]))
+zfs = connect(Path(sys.argv[1]))
 
 def refused(kind, act, *arguments, **options):
     try:
@@ -74,7 +74,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
         try:
-            HelperClient(path).pools()
+            connect(path).pools()
         except ZfsError:
             return False
         return True
@@ -116,7 +116,7 @@ def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> N
     """OpenZFS 2.3 itself would wait in the kernel until it is closed, and let nobody open it meanwhile."""
     path, _ = helper
     assert "unprivileged" not in run("zpool", "list", "-H", "-o", "name").split()
-    client = HelperClient(path)
+    client = connect(path)
     run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
     client.create_volume("unprivileged/vol", 16 << 20)
     wait_for_link("/dev/zvol/unprivileged/vol")
@@ -130,7 +130,7 @@ def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> N
 
 def test_a_volume_that_udev_looks_at_just_then_is_rolled_back(helper: tuple[Path, Path], tmp_path: Path) -> None:
     """It opens each volume whose last writer has gone, for a moment: nobody is to be told that the volume is in use."""
-    client, looks = HelperClient(helper[0]), tmp_path / "udev-looks"
+    client, looks = connect(helper[0]), tmp_path / "udev-looks"
     run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
     client.create_volume("unprivileged/vol", 16 << 20)
     client.snapshot(["unprivileged/vol@s"])

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads datasets and snapshots of each pool in a thread of its own, so that a pool that hangs delays no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from appliance.domain.pool_health import UNSEEN
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import NoSuchDataset, NoSuchPool, PoolUnavailable
+from appliance.zfs.model import Filesystem, Health, Pool, Snapshot, Volume
+
+SHORTEST_LIMIT = 3.0
+"""Seconds."""
+_TIMES = 4
+"""A pool hangs when it takes so many times as long as it took last, and as the others take now."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Of all pools. One that does not answer has the health SUSPENDED, and nothing of it is here."""
+
+    pools: tuple[Pool, ...]
+    filesystems: tuple[Filesystem, ...]
+    volumes: tuple[Volume, ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+@dataclass
+class _Reading:
+    """Of one pool, in one thread."""
+
+    pool: str
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    gone: bool = False
+    suspended: bool = False
+    filesystems: Sequence[Filesystem] = ()
+    volumes: Sequence[Volume] = ()
+    snapshots: Sequence[Snapshot] = ()
+    error: BaseException | None = None
+
+
+class PoolReading:
+    """Of one engine. `read` is called by one thread at a time."""
+
+    def __init__(self, engine: ZfsEngine, user_properties: Sequence[str]) -> None:
+        self._engine, self._user_properties = engine, tuple(user_properties)
+        self._changed = threading.Condition()
+        self._hanging: dict[str, _Reading] = {}
+        """Given up, and not ended yet. Nothing else is read of these pools meanwhile."""
+        self._seconds: dict[str, float] = {}
+        """How long the last reading of each pool took."""
+
+    def read(self) -> Content:
+        """All that answers. Raises ZfsError."""
+        pools = self._engine.pools()
+        self._hanging = {name: one for name, one in self._hanging.items() if one.ended is None}
+        readings = [_Reading(pool.name) for pool in pools if pool.health not in UNSEEN and pool.name not in self._hanging]
+        if len(readings) == 1 and len(pools) == 1:
+            self._read(readings[0])
+        else:
+            for one in readings:
+                threading.Thread(target=self._read, args=(one,), name=f"reading {one.pool}", daemon=True).start()
+            self._wait(readings)
+        for one in readings:
+            if one.ended is None:
+                self._hanging[one.pool] = one
+            elif one.error is not None:
+                raise one.error
+            else:
+                self._seconds[one.pool] = one.ended - one.began
+        done = [one for one in readings if one.ended is not None]
+        gone, suspended = {one.pool for one in done if one.gone}, {one.pool for one in done if one.suspended}
+        return Content(
+            pools=tuple(
+                replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._told(pool)
+                for pool in pools
+                if pool.name not in gone
+            ),
+            filesystems=tuple(found for one in done for found in one.filesystems),
+            volumes=tuple(found for one in done for found in one.volumes),
+            snapshots=tuple(found for one in done for found in one.snapshots),
+        )
+
+    def _told(self, pool: Pool) -> Pool:
+        if pool.name not in self._hanging:
+            return pool
+        seconds = round(time.monotonic() - self._hanging[pool.name].began)
+        return replace(pool, health=Health.SUSPENDED, status=f"The pool does not answer: it is being read for {seconds} s.")
+
+    def _read(self, reading: _Reading) -> None:
+        try:
+            found = self._engine.datasets(reading.pool)
+            reading.filesystems, reading.volumes = found.filesystems, found.volumes
+            reading.snapshots = self._engine.snapshots(reading.pool, user_properties=self._user_properties)
+        except (NoSuchDataset, NoSuchPool, PoolUnavailable) as error:  # since the list of pools was read
+            reading.suspended = isinstance(error, PoolUnavailable)
+            reading.gone = not reading.suspended
+            reading.filesystems, reading.volumes, reading.snapshots = (), (), ()
+        except Exception as error:  # noqa: BLE001  # raised in the caller's thread
+            reading.error = error
+        finally:
+            with self._changed:
+                reading.ended = time.monotonic()
+                self._changed.notify_all()
+
+    def _wait(self, readings: Sequence[_Reading]) -> None:
+        """Until all have ended, or those that have not hang. One pool alone is waited for: it delays no other."""
+        with self._changed:
+            while left := [one for one in readings if one.ended is None]:
+                now = time.monotonic()
+                others = max((one.ended - one.began for one in readings if one.ended is not None), default=None)
+                if others is None:
+                    self._changed.wait(1.0 if len(readings) == 1 else None)
+                    continue
+                limits = [one.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._seconds.get(one.pool, 0))) for one in left]
+                if max(limits) <= now:
+                    return
+                self._changed.wait(max(limits) - now)
