@@ -218,4 +218,3 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
             job("/datastores", {**body, "host_groups": [group_of(name) for name in one.groups]})
             say(f"made the datastore {one.name}")
     client.call("DELETE", "/session", _headers=headers)
-

@@ -15,7 +15,6 @@ from machine import CommandError, Machine
 from support.programs import REPOSITORY, wait_for
 
 IQN = "iqn.2026-11.zvaai:datastores"
-WRITER = REPOSITORY / "tests/support/steady_writer.py"
 ADDRESS, HOST_ADDRESS = "192.0.2.2", "192.0.2.1"
 PASSWORD = "correct horse 7"
 SEED = f"""
@@ -82,7 +81,7 @@ def failed_units(machine: Machine) -> list[str]:
 
 
 class Writers:
-    """An iSCSI host and an NFSv3 host that write all the time (tests/support/steady_writer.py)."""
+    """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py)."""
 
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
@@ -91,8 +90,8 @@ class Writers:
 
     def _words(self, kind: str, action: str) -> list[str]:
         name = IQN if kind == "iscsi" else "/nfs1"
-        words = [sys.executable, WRITER, kind, action, self._folder / f"{kind}.json", ADDRESS, name]
-        return self._machine.in_network(*words)
+        python = ["env", f"PYTHONPATH={REPOSITORY / 'tests'}", sys.executable, "-m", "support.steady_writer"]
+        return list(map(str, [*python, kind, action, self._folder / f"{kind}.json", ADDRESS, name]))
 
     def start(self, *, anew: bool = True) -> None:
         """And waits until both have written."""
@@ -100,7 +99,7 @@ class Writers:
             if anew:
                 (self._folder / f"{kind}.json").unlink(missing_ok=True)
             log = (self._folder / f"{kind}.log").open("wb")
-            self._running[kind] = subprocess.Popen(self._words(kind, "write"), stdout=log, stderr=log)
+            self._running[kind] = subprocess.Popen(self._machine.in_network(*self._words(kind, "write")), stdout=log, stderr=log)
         self.wait_for_more()
 
     def reports(self) -> dict[str, dict[str, Any]]:
@@ -142,7 +141,7 @@ class Writers:
         """What was acknowledged is there. Raises CommandError."""
         self._machine = machine
         for kind in ("iscsi", "nfs"):
-            machine.client(*self._words(kind, "verify")[2:], seconds=180)  # client enters the network itself
+            machine.client(*self._words(kind, "verify"), seconds=180)
 
 
 def timed(step: Callable[[], object]) -> float:

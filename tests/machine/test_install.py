@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`apt install zvaai` on a Debian 13 that systemd boots: first start, datastores, reboot, shutdown.
 
-The disk has the Debian packages that zvaai depends on already, because apt takes minutes in this kernel; test_bare.py installs on a
-bare system.
+The disk has the Debian packages that zvaai depends on already, because apt takes minutes in this kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from machine import Machine
 from server import APPLIANCE, SERVING, Writers, failed_units, install, set_up, started_at, timed
 
 from .conftest import MachineMaker
-
 
 EXPOSURE_MAX = {"zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
 CONFINED = ("zvaai-api", "zvaai-worker", "zvaai-target")
@@ -80,7 +78,9 @@ def test_hosts_write_and_survive_a_reboot(machine_of: MachineMaker, installed: M
         last = again.run("journalctl -b -1 --no-pager -o cat -u zvaai-target -u zvaai-worker -u zvaai-api")
         assert "Stopped zvaai-target.service" in last and "Killing process" not in last
         tell(f"booted in {booted:.0f} s")
-        again.run("systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service")
+        again.run(
+            "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
+        )
         again.power_off("reboot")
     with machine_of("server") as alone:
         alone.wait_for_boot()

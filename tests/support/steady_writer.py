@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host that writes all the time, one stable 4 KiB block after the other, and connects again whenever it loses the server.
 
-usage: steady_writer iscsi|nfs write|verify REPORT SERVER NAME     NAME: the target's iqn, or the export's path
+usage: python3 -m support.steady_writer iscsi|nfs write|verify REPORT SERVER NAME     NAME: the target's iqn, or the export's path
 `write` runs until SIGTERM. REPORT, a JSON file, then has how many blocks were acknowledged and the longest time without an
 acknowledgement, in seconds. `verify` reads all blocks back: exit code 1 when one that was acknowledged is not there.
 """
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # this file's own folder has a module named as one of Python's
 
 import asyncio
 import contextlib
@@ -19,7 +14,9 @@ import json
 import os
 import signal
 import struct
+import sys
 import time
+from pathlib import Path
 from typing import Protocol
 
 from support import cdb, libnfs

@@ -10,7 +10,7 @@ SECONDS = 30.0
 
 
 def allow_reservation(pool: str, user: int) -> None:
-    """Lets a user set the property `reservation` in a pool: the target holds the headroom of thin LUNs with it. Raises ZfsError."""
+    """Lets a user set the property `reservation` in a pool, which has the headroom of thin LUNs. Raises ZfsError."""
     result = run([ZFS, "allow", "-u", str(user), "reservation", pool], seconds=SECONDS)
     if result.status != 0:
         raise UnexpectedFailure("allow", result.complaint.strip())
