@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,10 @@ sys.path.insert(0, str(REPOSITORY / "packaging/uml"))
 
 from guest import Disk  # noqa: E402
 from machine import Machine  # noqa: E402
+from support.storage_server import MachineMaker  # noqa: E402
 
 SITE = "http://repository.example"
 POOL_BYTES = 4 << 30
-MachineMaker = Callable[..., Machine]
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from machine import Machine
-from server import APPLIANCE, SERVING, Writers, failed_units, install, set_up, started_at, timed
-
-from .conftest import MachineMaker
+from support.storage_server import APPLIANCE, SERVING, MachineMaker, Writers, failed_units, install, set_up, started_at, timed
 
 EXPOSURE_MAX = {"zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
 CONFINED = ("zvaai-api", "zvaai-worker", "zvaai-target")

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from machine import CommandError, Machine
+from machine import Machine
+
 from support.programs import REPOSITORY, wait_for
 
+MachineMaker = Callable[..., Machine]
 IQN = "iqn.2026-11.zvaai:datastores"
 ADDRESS, HOST_ADDRESS = "192.0.2.2", "192.0.2.1"
 PASSWORD = "correct horse 7"
@@ -149,6 +151,3 @@ def timed(step: Callable[[], object]) -> float:
     began = time.monotonic()
     step()
     return time.monotonic() - began
-
-
-__all__ = ["CommandError", "Machine"]
