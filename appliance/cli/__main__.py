@@ -12,7 +12,21 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import configuration, files, hosts, journal, network, overview, people, receivers, schedules, storage, support
+from appliance.cli import (
+    configuration,
+    files,
+    hosts,
+    journal,
+    network,
+    overview,
+    people,
+    receivers,
+    schedules,
+    setup,
+    storage,
+    support,
+    upgrade,
+)
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import pool_devices as _pool_devices  # noqa: F401  # verbs of `zvaai pool`
 from appliance.cli.client import USAGE, Client, CommandError
@@ -31,6 +45,8 @@ for name, noun in (
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):
     application.command(command.__name__)(command)
 application.command("login")(overview.log_in)
+application.command("setup")(setup.set_up)
+application.command("upgrade")(upgrade.upgrade)
 application.command("recover")(configuration.recover)
 
 
@@ -47,7 +63,7 @@ def begin(
     """Operate a zvaai appliance. Log in first: zvaai login https://HOST:8443"""
     if output not in ("table", "json"):
         raise CommandError(f"--output {output}: table or json", USAGE)
-    if context.invoked_subcommand != "login":
+    if context.invoked_subcommand not in ("login", "setup", "upgrade"):
         context.obj = Shared(Client(url, token, certificate), Output(output == "json"))
 
 

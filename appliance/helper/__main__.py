@@ -27,6 +27,7 @@ from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
+from appliance.zfs.kernel.delegation import allow_reservation
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.simulator import Simulator
 
@@ -127,7 +128,8 @@ def main() -> int:
         copies = FolderCopies(options.simulator.with_suffix(".copies"))
     listener = _listener(options.socket)
     server = Server(
-        engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
+        engine, listener, users=users, policy=policy, system=system, target_user=target_user,
+        allow=None if options.simulator else allow_reservation, keys=keys, exports=exports,
         copies=copies, log=log,
     )  # fmt: skip
     stopping = threading.Event()

@@ -145,8 +145,10 @@ class Mounts:
         system: Callable[[], Collection[str]],
         target_user: int | None = None,
         pools: Collection[str] | None = None,
+        allow: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`pools`: of others nothing is unmounted. None: there are no others."""
+        """`pools`: of others nothing is unmounted. None: there are no others. `allow` lets a user reserve space in a pool."""
+        self._allow = allow
         self._directories = tuple(directories)
         self._system, self._pools = system, pools
         self._target_user = target_user
@@ -278,8 +280,10 @@ class Mounts:
             return
         try:
             give_folder(str(found.mountpoint), self._target_user)
-        except OSError as problem:
-            _log.warning("the reservations of pool %s can't be given to the target: %s", pool, problem)
+            if self._allow is not None:
+                self._allow(pool, self._target_user)
+        except (OSError, ZfsError) as problem:
+            _log.warning("the target gets no rights in pool %s: %s", pool, problem)
 
     def _not_the_system(self, arguments: Mapping[str, Any]) -> None:
         system = self._system()

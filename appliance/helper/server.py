@@ -41,7 +41,7 @@ _log = logging.getLogger("zvaai-helper")
 class Server:
     """Serves an engine over a listening Unix socket to these users. `system` tells the pools that are not to be touched.
 
-    `target_user` gets the folders of persistent reservations.
+    `target_user` gets the folders of persistent reservations, and by `allow` the right to reserve space in the pool.
     """
 
     def __init__(
@@ -53,13 +53,14 @@ class Server:
         policy: Policy,
         system: Callable[[], Collection[str]] = frozenset,
         target_user: int | None = None,
+        allow: Callable[[str, int], None] | None = None,
         keys: Keys | None = None,
         exports: Exports | None = None,
         copies: ConfigurationCopies | None = None,
         log: Log | None = None,
     ) -> None:
         self._keys, self._exports, self._copies, self._log_lines = keys, exports, copies, log
-        self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools)
+        self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools, allow)
         self._folders = SnapshotFolders(engine, self._mounts.place)
         self._engine = engine
         self._listener = listener

@@ -17,7 +17,11 @@ from support.programs import CACHE, REPOSITORY, run
 
 PACKAGES = CACHE / "packages"
 NEEDED = {
-    "zvaai-target": {"/usr/sbin/zvaai-target", "/usr/lib/systemd/system/zvaai-target.service"},
+    "zvaai-target": {
+        "/usr/sbin/zvaai-target",
+        "/usr/lib/systemd/system/zvaai-target.service",
+        "/etc/apparmor.d/zvaai-target",
+    },
     "zvaai-nfs": {
         "/usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so",
         "/usr/lib/zvaai/ganesha/libganesha_nfsd.so.6.5",
@@ -37,6 +41,9 @@ NEEDED = {
         "/usr/share/dbus-1/system.d/zvaai-nfs.conf",
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("api.service", "api.socket", "worker.service", "helper.service")),
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("helper.socket", "mounts.service")),
+        *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("login-screen.service", "login-screen.path", "setup.service")),
+        *(f"/etc/apparmor.d/zvaai-{name}" for name in ("api", "worker")),
+        "/usr/lib/zvaai/login-screen",
         *(f"/usr/lib/systemd/system/zvaai-frontend{name}" for name in (".service", "-reload.service", "-reload.timer")),
     },
     "zvaai-zvol-clone-dkms": {"/usr/src/zvol_clone-2.1/dkms.conf", "/usr/sbin/zvol_clone-load"},

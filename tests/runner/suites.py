@@ -54,6 +54,7 @@ class Suite:
 
 TARGET, FSAL, CONSOLE, KERNEL = "build-target", "build-ganesha-fsal", "build-console", "build-kernel"
 PACKAGES = "build-repository"
+MACHINE = "build-machine"
 SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi", "build-fallback-kernel"
 OPENZFS_2_4 = "build-kernel-2.4"
 
@@ -63,6 +64,7 @@ BUILDS = (
     Job(FSAL, ["packaging/build-ganesha-fsal"], seconds=60),
     Job(CONSOLE, ["packaging/build-console"], seconds=60),
     Job(PACKAGES, ["packaging/build-repository"], [TARGET, FSAL, CONSOLE], seconds=40),
+    Job(MACHINE, ["packaging/uml/machine-image"], [KERNEL], seconds=150),
     Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
     Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
     Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
@@ -226,6 +228,16 @@ ON_ZFS = (
 )
 
 ONLY_LONG = (
+    Suite(
+        "machine",
+        "a Debian 13 booted by systemd: installation, first start, reboot, upgrade, downgrade, purge",
+        Run.LONG,
+        files=["tests/machine"],
+        needs=[PACKAGES, MACHINE],
+        covers=["packaging/debian", "packaging/systemd", "packaging/apparmor", "packaging/uml"],
+        seconds=600,
+        processors=1,
+    ),
     Suite(
         "clients-on-zvols",
         "clients and conformance once more, on zvols; the demo on a host that has the module",

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`zvaai setup`: the first minutes of a server. It shows the console's one-time code, or sets the server up from a seed file.
+
+The seed file is TOML, of root alone, and is deleted when all of it is done: it has the first password.
+
+    [administrator]   name = "admin", password
+    [[pools]]         name, vdevs = ["mirror", "/dev/disk/by-id/A", "/dev/disk/by-id/B"] (as `zvaai pool create` takes them)
+    [[groups]]        name
+    [[hosts]]         name, group, iqns, addresses
+    [[datastores]]    name, pool, size = "2T", kind = "vmfs" | "nfs", thick = false, groups
+
+Each part is made unless one of its name exists, so that a run that was interrupted continues.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from appliance.cli.client import FAILED, INVALID, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError
+from appliance.cli.shared import as_bytes
+from appliance.cli.storage import vdevs_of
+
+CODE = Path("/var/lib/zvaai/setup-code")
+RECOVERY_KEY = Path("/etc/zvaai/recovery-key")
+"""It opens the configuration on the pools when the system disk is lost."""
+URL = "https://localhost:8443"
+API_SECONDS = 120.0
+"""For the API to serve after it was started."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Administrator(_Part):
+    """The first user."""
+
+    name: str = "admin"
+    password: str
+
+
+class Pool(_Part):
+    """A pool on empty disks."""
+
+    name: str
+    vdevs: list[str]
+
+
+class Group(_Part):
+    """A host group."""
+
+    name: str
+
+
+class Host(_Part):
+    """An ESXi host."""
+
+    name: str
+    group: str | None = None
+    iqns: list[str] = Field(default_factory=list)
+    addresses: list[str] = Field(default_factory=list)
+
+
+class Datastore(_Part):
+    """A datastore; `size` as the command takes it."""
+
+    name: str
+    pool: str
+    size: str
+    kind: Literal["vmfs", "nfs"] = "vmfs"
+    thick: bool = False
+    groups: list[str] = Field(default_factory=list)
+
+
+class Seed(_Part):
+    """The whole file."""
+
+    administrator: Administrator
+    pools: list[Pool] = Field(default_factory=list)
+    groups: list[Group] = Field(default_factory=list)
+    hosts: list[Host] = Field(default_factory=list)
+    datastores: list[Datastore] = Field(default_factory=list)
+
+
+def read_seed(path: Path) -> Seed:
+    """Raises CommandError for a file that others may read, or that is not what it should be."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno())
+            if stat.S_IMODE(mode.st_mode) & 0o077 or mode.st_uid != os.geteuid():
+                raise CommandError(f"{path}: it has a password, and others may read it. Run: chmod 600 {path}", NOT_ALLOWED)
+            return Seed.model_validate(tomllib.load(file))
+    except tomllib.TOMLDecodeError as error:
+        raise CommandError(f"{path}: {error}", INVALID) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise CommandError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}", INVALID) from error
+
+
+def set_up(
+    seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None,
+) -> None:
+    """Shows the console's address and one-time code. With --seed: makes the first administrator, pools, hosts and datastores.
+
+    Needs root. Example: zvaai setup --seed /etc/zvaai/setup.toml
+    """
+    if os.geteuid() != 0:
+        raise CommandError("only root can read the one-time code; run: sudo zvaai setup", NOT_ALLOWED)
+    code = wait_for_code(CODE)
+    if seed is None:
+        if code is None:
+            print(f"The server is set up. Console: {console()}")
+        else:
+            print(f"Console:        {console()}\nOne-time code:  {code}\nOpen the console to make the first administrator.")
+        return
+    if not seed.exists():
+        raise CommandError(f"{seed} does not exist; docs/install.md shows an example", USAGE)
+    carry_out(read_seed(seed), code, print)
+    seed.unlink()
+
+
+def console() -> str:
+    """The console's address: of the interface that has the default route, or of any."""
+    found = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=False).stdout.split()
+    address = next((one for one in found if ":" not in one), "localhost")
+    return f"https://{address}:{urlsplit(URL).port}"
+
+
+def wait_for_code(path: Path) -> str | None:
+    """The one-time code, once the API serves; None when the server is set up. Raises CommandError when the API does not start."""
+    client = trusting_client()
+    code = path.read_text().strip() if path.exists() else None
+    if client.call("GET", "/setup")["needed"]:
+        return path.read_text().strip() if code is None else code
+    return None
+
+
+def trusting_client() -> Client:
+    """Of this machine's API, whose certificate is taken as it is: it comes over the loopback interface."""
+    until = time.monotonic() + API_SECONDS
+    parts = urlsplit(URL)
+    while True:
+        try:
+            pem = ssl.get_server_certificate((parts.hostname or "", parts.port or 0), timeout=10)
+            client = Client(URL, None, None, trusted=pem)
+            client.token = None
+            client.call("GET", "/setup")
+            return client
+        except (OSError, CommandError) as error:
+            refused = isinstance(error, CommandError) and error.exit_code != UNAVAILABLE
+            if refused or time.monotonic() > until:
+                raise CommandError(f"the API does not serve ({error}); check: systemctl status zvaai-api", UNAVAILABLE) from error
+        time.sleep(0.5)
+
+
+def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
+    """Makes what the seed has and the server lacks. Raises CommandError."""
+    client = trusting_client()
+    who = {"name": seed.administrator.name, "password": seed.administrator.password}
+    if code is not None:
+        made = client.call("POST", "/setup", {"code": code, **who})
+        # Not printed: the log of a service is no place for it.
+        with os.fdopen(os.open(RECOVERY_KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"{made['recovery_key']}\n")
+        say(f"made the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")
+    begun = client.call("POST", "/session", who)
+    headers = {"X-CSRF-Token": begun["csrf_token"]}
+
+    def existing(path: str) -> dict[str, str]:
+        return {one["name"]: one.get("id", one["name"]) for one in client.all(path)}
+
+    def group_of(name: str) -> str:
+        if name not in groups:
+            raise CommandError(f"there is no host group {name!r}: add it to the seed file", INVALID)
+        return groups[name]
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        return client.call("POST", path, body, _headers=headers)
+
+    def job(path: str, body: dict[str, Any]) -> None:
+        ended = client.wait(post(path, body)["id"], lambda _job: None)
+        if problem := (ended["result"] or {}).get("problem"):
+            raise CommandError(f"{body['name']}: {problem}", FAILED)
+
+    pools = existing("/pools")
+    for pool in seed.pools:
+        if pool.name not in pools:
+            job("/pools", {"name": pool.name, "vdevs": vdevs_of(pool.vdevs)})
+            say(f"made the pool {pool.name}")
+    groups = existing("/host-groups")
+    for group in seed.groups:
+        if group.name not in groups:
+            groups[group.name] = post("/host-groups", {"name": group.name})["id"]
+    hosts = existing("/hosts")
+    for host in seed.hosts:
+        if host.name not in hosts:
+            body: dict[str, Any] = {"name": host.name, "iqns": host.iqns, "addresses": host.addresses}
+            if host.group is not None:
+                body["group"] = group_of(host.group)
+            post("/hosts", body)
+            say(f"made the host {host.name}")
+    datastores = existing("/datastores")
+    for one in seed.datastores:
+        if one.name not in datastores:
+            body = {"name": one.name, "pool": one.pool, "size": as_bytes(one.size), "kind": one.kind, "thick": one.thick}
+            job("/datastores", {**body, "host_groups": [group_of(name) for name in one.groups]})
+            say(f"made the datastore {one.name}")
+    client.call("DELETE", "/session", _headers=headers)

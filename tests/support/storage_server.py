@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A storage server on a machine: installed as docs/install.md says, set up by a seed file, used by hosts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from machine import Machine
+
+from support.programs import REPOSITORY, wait_for
+
+MachineMaker = Callable[..., Machine]
+IQN = "iqn.2026-11.zvaai:datastores"
+ADDRESS, HOST_ADDRESS = "192.0.2.2", "192.0.2.1"
+PASSWORD = "correct horse 7"
+SEED = f"""
+[administrator]
+password = "{PASSWORD}"
+[[pools]]
+name = "tank"
+vdevs = ["mirror", "/dev/disk/by-id/rig-ubdb", "/dev/disk/by-id/rig-ubdc"]
+[[groups]]
+name = "cluster"
+[[hosts]]
+name = "esx1"
+group = "cluster"
+iqns = ["iqn.2026-11.example.zvaai:writer"]
+addresses = ["{HOST_ADDRESS}"]
+[[datastores]]
+name = "vmfs1"
+pool = "tank"
+size = "1G"
+groups = ["cluster"]
+[[datastores]]
+name = "nfs1"
+pool = "tank"
+size = "1G"
+kind = "nfs"
+groups = ["cluster"]
+"""
+SERVING = ("zvaai-target.service", "nfs-ganesha.service")
+APPLIANCE = ("zvaai-worker.service", "zvaai-api.service")
+INSTALL = """
+wget -q -P /etc/apt/sources.list.d http://repository.example/zvaai.sources
+sed -i 's/ main$/ main contrib/' /etc/apt/sources.list
+apt-get -q update && apt-get -q -y install zvaai
+"""
+"""docs/install.md's three lines; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
+
+
+def install(machine: Machine, seconds: float = 1200) -> None:
+    """The three lines. wget does not know apt's proxy."""
+    machine.run("export http_proxy=http://192.0.2.1:3142\n" + INSTALL, seconds)
+
+
+def set_up(machine: Machine) -> None:
+    """By the seed file."""
+    machine.run(f"umask 077; mkdir -p /etc/zvaai; cat >/etc/zvaai/setup.toml <<'END'\n{SEED}\nEND")
+    machine.run("systemctl start zvaai-setup.service || { journalctl -b --no-pager -u zvaai-setup -u zvaai-worker -u zvaai-helper"
+                " -u zvaai-api -u zvaai-target | tail -60; exit 1; }", 300)  # fmt: skip
+
+
+def properties(machine: Machine, unit: str, *names: str) -> dict[str, str]:
+    """Of a unit, as systemctl shows them."""
+    lines = machine.run(f"systemctl show {unit} --property {','.join(names)}").strip().splitlines()
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def started_at(machine: Machine, unit: str) -> int:
+    """Microseconds after the boot when it became active; 0: never."""
+    return int(properties(machine, unit, "ActiveEnterTimestampMonotonic")["ActiveEnterTimestampMonotonic"])
+
+
+def failed_units(machine: Machine) -> list[str]:
+    """Units that failed."""
+    return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
+
+
+class Writers:
+    """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py)."""
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _words(self, kind: str, action: str) -> list[str]:
+        name = IQN if kind == "iscsi" else "/nfs1"
+        python = ["env", f"PYTHONPATH={REPOSITORY / 'tests'}", sys.executable, "-m", "support.steady_writer"]
+        return list(map(str, [*python, kind, action, self._folder / f"{kind}.json", ADDRESS, name]))
+
+    def start(self, *, anew: bool = True) -> None:
+        """And waits until both have written."""
+        for kind in ("iscsi", "nfs"):
+            if anew:
+                (self._folder / f"{kind}.json").unlink(missing_ok=True)
+            log = (self._folder / f"{kind}.log").open("wb")
+            self._running[kind] = subprocess.Popen(self._machine.in_network(*self._words(kind, "write")), stdout=log, stderr=log)
+        self.wait_for_more()
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """What each had acknowledged and the longest gap, by kind."""
+        found = {}
+        for kind in ("iscsi", "nfs"):
+            path = self._folder / f"{kind}.json"
+            found[kind] = json.loads(path.read_text()) if path.exists() else {"acknowledged": 0, "longest": 0.0}
+        return found
+
+    def move(self, machine: Machine) -> None:
+        """To the machine that was booted again: its network is a new one, so the hosts are started anew, and count on."""
+        self.stop()
+        self._machine = machine
+        self.start(anew=False)
+
+    def wait_for_more(self, blocks: int = 40) -> None:
+        """Until both have written so many blocks more."""
+        before = self.reports()
+
+        def more() -> bool:
+            for kind, process in self._running.items():
+                log = (self._folder / f"{kind}.log").read_text(errors="replace")
+                assert process.poll() is None, f"the {kind} writer ended: {log}"
+            return all(now["acknowledged"] >= before[kind]["acknowledged"] + blocks for kind, now in self.reports().items())
+
+        wait_for(more, f"both hosts write; they have written {self.reports()}", 120)
+
+    def stop(self) -> dict[str, dict[str, Any]]:
+        """Their last reports."""
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            process.wait(150)
+        self._running = {}
+        return self.reports()
+
+    def verify(self, machine: Machine) -> None:
+        """What was acknowledged is there. Raises CommandError."""
+        self._machine = machine
+        for kind in ("iscsi", "nfs"):
+            machine.client(*self._words(kind, "verify"), seconds=180)
+
+
+def timed(step: Callable[[], object]) -> float:
+    """Seconds that a step took."""
+    began = time.monotonic()
+    step()
+    return time.monotonic() - began
