@@ -131,11 +131,6 @@ class Configuration(_Section):
         return self.state_directory / "certificate.pem"
 
     @property
-    def jobs_under_way(self) -> Path:
-        """Which jobs may be under way, on simulated storage without a root helper, which has it else (worker/under_way.py)."""
-        return self.state_directory / "jobs-under-way"
-
-    @property
     def audit_directory(self) -> Path:
         """Older entries of the audit."""
         return self.state_directory / "audit"

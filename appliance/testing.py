@@ -56,7 +56,9 @@ class Appliance:
     tokens: dict[str, str] = field(default_factory=dict)
     server: WorkerServer | None = None
 
-    def restart_worker(self, *, sorts_out: bool = True) -> None:
+    def restart_worker(
+        self,
+    ) -> None:
         """Another one, which knows nothing but what is in database, storage and target.
 
         What was under way may go on when this returns, or has failed, but where it `sorts_out` nothing for now.
@@ -71,17 +73,11 @@ class Appliance:
         self.server.service = self.service
         self.service.start()
         self.settled()
-        if sorts_out:
-            self.sorted_out()
 
     def settled(self) -> None:
         """Once what the worker does by itself, after its start or after what was asked of it, is done. Raises AssertionError."""
         assert self.service.rounds.wait(_LIMIT_S), "a round by the clock does not end"
         assert self.service.watch.asked.wait(_LIMIT_S), "asking the disks does not end"
-
-    def sorted_out(self) -> None:
-        """Once the worker has noted for the first time what is under way: that asks storage too. Raises AssertionError."""
-        assert self.service.executor.sorted_out.wait(_LIMIT_S), "what is under way is not sorted out"
 
     @property
     def store(self) -> Store:
@@ -216,7 +212,6 @@ def running(
             appliance.tokens[role.label] = access.add_token(session, caller, "test", role, access.TOKEN_LONGEST_S)[1]
     try:
         appliance.settled()
-        appliance.sorted_out()
         yield appliance
     finally:
         server.shutdown()

@@ -24,7 +24,7 @@ from appliance.api.schemas.service import (
     StatusTold,
 )
 from appliance.database.models import Alert, Job, Setting
-from appliance.domain import jobs, kept_chap
+from appliance.domain import jobs
 from appliance.domain.access import Role
 from appliance.domain.errors import UnavailableError
 from appliance.domain.esxcli import esxcli_lines
@@ -115,7 +115,6 @@ def change_iscsi(call: Call, body: IscsiSettings) -> BaseModel:
     call.match(read_iscsi(call))
     with call.changing() as session:
         session.merge(Setting(name="iscsi", value=body.model_dump()))
-        kept_chap.drop(session)
     call.changed()
     return body
 

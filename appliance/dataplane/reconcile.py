@@ -13,21 +13,19 @@ It takes away before it gives: who should not see something sees it no longer, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from appliance.dataplane.target import (
     CHANGING_TOGETHER,
     HostGroup,
     Lun,
-    ServedLun,
     ServedTarget,
     TargetControl,
     TargetRefusedError,
 )
 
 GROUP_PREFIX = "zvaai:"
-_ZVOLS = "/dev/zvol/"
 Step = Callable[[TargetControl], None]
 
 
@@ -58,10 +56,6 @@ class Wanted:
     """Paths at which copies are. An unknown LUN there stays only if the target itself looks whether the volume is its own."""
     kept_accounts: frozenset[str] = frozenset()
     """Accounts whose secrets can't be had: they stay as they are."""
-    pools: frozenset[str] | None = None
-    """Those that can be seen. A LUN on a zvol of another stays as an unknown one does. None: volumes are not on pools."""
-    gone: frozenset[str] = frozenset()
-    """UUIDs of which that does not hold: their volumes are seen elsewhere, or somebody takes them out of service."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +90,6 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-def of_pools_away(wanted: Wanted, luns: Iterable[ServedLun]) -> list[ServedLun]:
-    """Those whose pools can't be seen, under numbers that are nobody else's."""
-    return [
-        found
-        for found in luns
-        if wanted.pools is not None
-        and found.lun.path.startswith(_ZVOLS)
-        and found.lun.path.removeprefix(_ZVOLS).partition("/")[0] not in wanted.pools
-        and found.lun.uuid not in wanted.gone
-        and found.lun.number not in wanted.luns
-    ]
-
-
 def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGroup]) -> list[Difference]:
     """The steps from what is to what is wanted, in an order that never shows too much."""
     steps: list[Difference] = []
@@ -116,8 +97,6 @@ def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGr
     if served is None:
         steps.append(Difference(f"target {name} is missing", lambda control: control.create_target(name)))
         served = ServedTarget(name, ())
-    away = {found.lun.uuid for found in of_pools_away(wanted, served.luns)}
-    wanted = replace(wanted, unknown=wanted.unknown | away)
     kept = {iqn for found in served.luns if found.lun.uuid in wanted.unknown for iqn in found.lun.initiators or ()}
     wanted = replace(wanted, initiators=tuple(sorted({*wanted.initiators, *kept})))
     steps += _taken_away(wanted, served)

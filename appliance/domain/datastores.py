@@ -17,7 +17,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Export, ExportGroup, Host, HostGroup, HostInitiator, Presentation, PresentationGroup
-from appliance.domain import exports, kept_initiators, older_numbers
+from appliance.domain import exports
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
@@ -400,7 +400,6 @@ def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None)
         found.lun = lun
     session.flush()
     if groups is not None:
-        kept_initiators.drop(session, uuid)
         session.execute(delete(PresentationGroup).where(PresentationGroup.datastore == uuid))
         session.add_all(
             PresentationGroup(datastore=uuid, group_id=group(session, group_id).id) for group_id in sorted(set(groups))
@@ -411,22 +410,19 @@ def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None)
 def forget(session: Session, uuid: str) -> None:
     """Its number, and the path that hosts mounted, are free again."""
     exports.forget(session, uuid)
-    kept_initiators.drop(session, uuid)
-    older_numbers.forget(session, uuid)
     session.execute(delete(PresentationGroup).where(PresentationGroup.datastore == uuid))
     session.execute(delete(Presentation).where(Presentation.datastore == uuid))
 
 
 def admitted(session: Session, uuid: str) -> dict[str, str]:
-    """Initiators that see a datastore, and the names of their hosts, where they are known."""
+    """Initiators that see a datastore, and the names of their hosts."""
     rows = session.execute(
         select(HostInitiator.iqn, Host.name)
         .join(Host, Host.id == HostInitiator.host_id)
         .join(PresentationGroup, PresentationGroup.group_id == Host.group_id)
         .where(PresentationGroup.datastore == uuid)
     )
-    kept = kept_initiators.of_all(session).get(uuid, ())
-    return {**dict.fromkeys(kept, "unknown host"), **dict(rows.tuples().all())}
+    return dict(rows.tuples().all())
 
 
 def count_presented(session: Session, group_id: str) -> int:
@@ -442,8 +438,7 @@ def kinds_shown(session: Session, group_id: str | None = None) -> set[str]:
     else:
         tables = ((VMFS, PresentationGroup.group_id), (NFS, ExportGroup.group_id))
     found = {kind: select(column) if group_id is None else select(column).where(column == group_id) for kind, column in tables}
-    kept = {VMFS} if group_id is None and kept_initiators.of_all(session) else set()
-    return kept | {kind for kind, rows in found.items() if session.scalar(rows.limit(1)) is not None}
+    return {kind for kind, rows in found.items() if session.scalar(rows.limit(1)) is not None}
 
 
 def group_names(session: Session) -> dict[str, str]:

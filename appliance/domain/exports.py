@@ -13,7 +13,6 @@ from appliance.database.models import Export, ExportGroup, Host
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.hosts import group
 from appliance.domain.identity import EXPORTS
-from appliance.domain.journal import Finding, settle
 
 VERSIONS = ("3", "4")
 SQUASHES = ("none", "root", "all")
@@ -90,8 +89,6 @@ def show(
         found.squash = squash
     if clients is not None:
         found.clients = list(clients)
-    if clients is not None:  # host groups alone leave the addresses that were kept as they are
-        settle(session, kept_area(uuid), [])
     session.flush()
     if groups is not None:
         session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
@@ -99,21 +96,8 @@ def show(
     session.flush()
 
 
-def kept_area(uuid: str) -> str:
-    """Of the alert that `tell_kept` raises."""
-    return f"clients-kept:{uuid}"
-
-
-def tell_kept(session: Session, uuid: str, clients: Sequence[str]) -> None:
-    """Who mounts it was found with the NFS server, not in the database. Raises an alert, until somebody has set its clients."""
-    text = f"the database did not know who may mount it; as the NFS server has it, it stays: {', '.join(clients)}"
-    remedy = "set its clients as they should be (none, if host groups name all), and its host groups"
-    settle(session, kept_area(uuid), [Finding(f"{kept_area(uuid)}:export", "warning", uuid, text, remedy)])
-
-
 def forget(session: Session, uuid: str) -> None:
     """Its number and path are free again."""
-    settle(session, kept_area(uuid), [])
     session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
     session.execute(delete(Export).where(Export.datastore == uuid))
 

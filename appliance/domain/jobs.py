@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Job
-from appliance.domain import jobs_ended
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import tell
 
@@ -93,11 +91,6 @@ def active(session: Session) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
 
 
-def has_others(session: Session, known: Collection[str]) -> bool:
-    """Whether there is any job, ended or not, but for those of these identifiers."""
-    return session.scalar(select(Job.id).where(Job.id.not_in(known)).limit(1)) is not None
-
-
 def subjects_since(session: Session, since: float) -> set[str]:
     """What jobs are about that are under way, or have ended since then (seconds since 1970)."""
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
@@ -150,7 +143,6 @@ def end(
     """It ended."""
     found = job(session, job_id)
     found.state, found.result, found.problem, found.ended_at = state, result, problem, time.time()
-    jobs_ended.one_more(session)
     if state == SUCCEEDED:
         found.percent = 100
     _changed(session, found)
@@ -167,7 +159,6 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
     found.cancel = True
     if found.state == QUEUED:
         found.state, found.ended_at = CANCELLED, time.time()
-        jobs_ended.one_more(session)
     _changed(session, found)
     return found
 

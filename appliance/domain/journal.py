@@ -25,8 +25,6 @@ AUDIT_KEPT = 50_000
 AUDIT_FILES = 100
 AUDIT_FILE_ENTRIES = 5_000
 ALERTS_KEPT = 5_000
-OLDER_DATABASE = "older-database:jobs"
-"""Area of what is over once somebody has acknowledged it (jobs_ended.py)."""
 
 
 def record(
@@ -187,6 +185,4 @@ def acknowledge(session: Session, alert_id: int, who: str) -> Alert:
         raise NotFoundError("alert", str(alert_id))
     if alert.acknowledged_at is None:
         alert.acknowledged_at, alert.acknowledged_by = time.time(), who
-        if alert.key.startswith(f"{OLDER_DATABASE}:"):
-            settle(session, OLDER_DATABASE, [])
     return alert

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from appliance.domain.errors import InvalidError
 from appliance.domain.journal import Finding
-from appliance.zfs.model import Health, Pool, ScanState, Vdev
+from appliance.zfs.model import Filesystem, Health, Pool, ScanState, Vdev
 
 AREA = "pool"
 SCAN_TOLD_S = 86400
@@ -18,12 +18,23 @@ SCAN_TOLD_S = 86400
 SLOW_TOLD_S = 3600
 """So long after the last of them it is told that a device is slow."""
 _LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
+_UNSEEN = frozenset((Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED))
+"""The datasets of such a pool cannot be listed."""
 FINE = (Health.ONLINE, Health.AVAILABLE, Health.IN_USE)
 
 
 def findings(pools: Iterable[Pool], now: float) -> list[Finding]:
     """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended."""
     return [finding for pool in pools for finding in _of(pool, now)]
+
+
+def seen_throughout(pools: Iterable[Pool], filesystems: Sequence[Filesystem]) -> tuple[Pool, ...]:
+    """Pools, listed last, that were there when file systems were listed: each has a root dataset.
+
+    The list of datasets may be incomplete for a pool that was imported in between.
+    """
+    there = {one.name for one in filesystems}
+    return tuple(pool for pool in pools if pool.name in there or pool.health in _UNSEEN)
 
 
 def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:

@@ -27,10 +27,9 @@ from appliance.database.models import (
     User,
     Webhook,
 )
-from appliance.domain import exports, hosts, jobs, kept_chap, kept_initiators, older_numbers, webhooks
+from appliance.domain import exports, hosts, jobs, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
-from appliance.domain.journal import settle
 from appliance.domain.secrets import Seal, SealedError
 
 
@@ -189,18 +188,10 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
     session.flush()
     session.add_all(HostInitiator(iqn=iqn.lower(), host_id=host.id) for host in content.hosts for iqn in host.iqns)
     session.add_all(Presentation(datastore=row.datastore, lun=row.lun) for row in content.presentations)
-    for presented in content.presentations:
-        kept_initiators.drop(session, presented.datastore)
     session.add_all(
         Export(**row.model_dump(exclude={"groups", "clients"}), clients=exports.check_clients(row.clients))
         for row in content.exports
     )
-    numbered = {row.datastore for row in content.presentations} | {row.datastore for row in content.exports}
-    older_numbers.remember_restored(session, numbered)
-    for presented in content.presentations:
-        older_numbers.settled(session, presented.datastore)
-    for exported in content.exports:
-        settle(session, exports.kept_area(exported.datastore), [])
     session.flush()
     session.add_all(
         PresentationGroup(datastore=row.datastore, group_id=one) for row in content.presentations for one in row.groups
@@ -230,7 +221,6 @@ def _people(session: Session, content: Content, secrets: Secrets, caller: str) -
 
 def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
     session.merge(Setting(name="iscsi", value=content.iscsi.model_dump()))
-    kept_chap.drop(session)
     last = {schedule.id: schedule.last_at for schedule in session.scalars(select(Schedule))}
     now = time.time()
     session.flush()
@@ -262,10 +252,6 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     )
     for iqn, lun, datastore in luns:
         sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
-    for datastore, iqns in kept_initiators.of_all(session).items():
-        row = session.get(Presentation, datastore)
-        for iqn in iqns if row is not None else ():
-            sees.setdefault(iqn, set()).add(f"LUN {row.lun if row else ''} ({datastore})")
     groups: dict[str, list[str]] = {}
     for datastore, group_id in session.execute(select(ExportGroup.datastore, ExportGroup.group_id)):
         groups.setdefault(datastore, []).append(group_id)

@@ -25,7 +25,6 @@ from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
-from appliance.zfs.job_notes import NotesFile, PoolMarks
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.late import LATE
 from appliance.zfs.keys import KeptKeys
@@ -58,7 +57,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--logs", type=Path, metavar="DIRECTORY", help="where the log is kept in files too (in memory unless told)"
     )
-    parser.add_argument("--jobs", type=Path, metavar="FILE", help="where the worker's jobs under way are noted")
     parser.add_argument(
         "--exports", type=Path, metavar="DIRECTORY", help="nfs-ganesha's exports, one file each; without, none is changed"
     )
@@ -129,17 +127,13 @@ def main() -> int:
     def system() -> frozenset[str]:
         return frozenset() if options.simulator else pools_of_the_system(policy.mount_directories)
 
-    def marked(pool: str) -> bool:
-        return (policy.pools is None or pool in policy.pools) and pool not in system()
-
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
-    notes = NotesFile(options.jobs, PoolMarks(engine, marked)) if options.jobs else None
     listener = _listener(options.socket)
     server = Server(
         engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
-        notes=notes, log=log,
+        log=log,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

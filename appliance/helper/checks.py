@@ -16,8 +16,6 @@ from typing import Any
 from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
-from appliance.zfs.job_notes import MAX_ENDED
-from appliance.zfs.job_notes import PROPERTY as ENDED
 from appliance.zfs.layout import check_layout, device_path
 from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
@@ -34,7 +32,6 @@ MAX_SNAPSHOTS = 20_000
 """In one step."""
 MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
-MAX_JOBS = 10_000
 """Under way at once: more than the worker lets wait."""
 MAX_GUID = (1 << 64) - 1
 MAX_EXPORTS = 65535
@@ -90,10 +87,8 @@ class Policy:
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
-            "ended": lambda value: within("ended", value + 1, MAX_ENDED),
             "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
-            "jobs": jobs,
             "key": key,
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
@@ -124,8 +119,6 @@ class Policy:
             raise Refused(f"{operation} has no check of its argument {name}")
 
     def _properties(self, operation: str, name: str, value: Mapping[str, str]) -> None:
-        if ENDED in value:
-            raise Refused(f"{ENDED} is written with the note of jobs only")
         if len(value) > MAX_PROPERTIES:
             raise Refused(f"{len(value)} properties: {MAX_PROPERTIES} at most")
         if operation == "create_pool" and name == "properties":
@@ -173,14 +166,6 @@ def key(value: bytes) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= MAX_KEY_BYTES:
         raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
-
-
-def jobs(value: Sequence[str]) -> None:
-    """Identifiers of jobs. Raises Refused."""
-    if len(value) > MAX_JOBS:
-        raise Refused(f"{len(value)} jobs: {MAX_JOBS} at most")
-    if not all(_UUID.fullmatch(one) for one in value):
-        raise Refused("a job's identifier is a UUID in lower case")
 
 
 def clients(value: Sequence[str]) -> None:
@@ -264,8 +249,6 @@ def _user_property_names(value: Sequence[str]) -> None:
 
 
 def _property_name(name: str) -> None:
-    if name == ENDED:
-        raise Refused(f"{ENDED} is written with the note of jobs only")
     if names.is_user_property(name):
         check_user_property(name, "")
     elif len(name) > 64 or not name.isascii() or not name.replace("_", "").isalnum():

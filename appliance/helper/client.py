@@ -18,7 +18,6 @@ from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
-from appliance.zfs.job_notes import JobNotes, Noted
 from appliance.zfs.keys import KeptKey, Keys
 from appliance.zfs.log import Log
 from appliance.zfs.model import (
@@ -130,7 +129,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
+class HelperClient(ZfsEngine, Keys, Exports, Log):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -481,19 +480,6 @@ class HelperClient(ZfsEngine, Keys, Exports, JobNotes, Log):
     def forget_export(self, number: int) -> None:
         """See Exports."""
         self._ask("forget_export", number=number)
-
-    def noted_jobs(self) -> Noted:
-        """See JobNotes."""
-        result: Noted = self._ask("noted_jobs")
-        return result
-
-    def note_jobs(self, jobs: Sequence[str], database: str, ended: int) -> None:
-        """See JobNotes."""
-        self._ask("note_jobs", jobs=jobs, database=database, ended=ended)
-
-    def mark_pools(self) -> None:
-        """See JobNotes."""
-        self._ask("mark_pools")
 
     def log_lines(self) -> list[str]:
         """See Log."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, JobNotes and Log, with their types.
+"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports and Log, with their types.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -17,7 +17,6 @@ import msgspec
 
 from appliance.helper.exports import Exports
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -33,7 +32,6 @@ _READING = frozenset(
         "kept_keys",
         "importable",
         "log_lines",
-        "noted_jobs",
         "pools",
         "properties",
         "snapshots",
@@ -42,7 +40,6 @@ _READING = frozenset(
         "zpool_status",
     )
 )
-_UNTOLD = frozenset(("mark_pools", "note_jobs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +51,10 @@ class Operation:
     """Their types, by name; those with a default may be left out, others not be there."""
     result: Any
     changes: bool
-    """Then nobody asks twice."""
-    audited: bool
-    """Whether it goes into the audit: what changes something does, but for what the worker notes of its own with each job."""
+    """The client does not repeat such a request, and the audit has it."""
 
 
-def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[JobNotes] | type[Log], name: str) -> Operation:
+def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[Log], name: str) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -71,15 +66,13 @@ def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[JobNot
     ]
     arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, frozen=True, kw_only=True)
     changes = name not in _READING
-    return Operation(name, arguments, types["return"], changes, changes and name not in _UNTOLD)
+    return Operation(name, arguments, types["return"], changes)
 
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)
 """Those of the helper's own keys, not of the engine."""
 OF_EXPORTS = frozenset(Exports.__abstractmethods__)
 """Those of the NFS server."""
-OF_NOTES = frozenset(JobNotes.__abstractmethods__)
-"""The helper's note of the worker's jobs."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -88,7 +81,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             (ZfsEngine, ZfsEngine.__abstractmethods__),
             (Keys, OF_KEYS),
             (Exports, OF_EXPORTS),
-            (JobNotes, OF_NOTES),
             (Log, OF_LOG),
         )
         for name in sorted(found)

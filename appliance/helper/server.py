@@ -21,10 +21,9 @@ from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_EXPORTS, OF_KEYS, OF_LOG, OF_NOTES, OPERATIONS, Operation
+from appliance.helper.operations import OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
-from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -53,10 +52,9 @@ class Server:
         target_user: int | None = None,
         keys: Keys | None = None,
         exports: Exports | None = None,
-        notes: JobNotes | None = None,
         log: Log | None = None,
     ) -> None:
-        self._keys, self._exports, self._notes, self._log_lines = keys, exports, notes, log
+        self._keys, self._exports, self._log_lines = keys, exports, log
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools)
         self._engine = engine
         self._listener = listener
@@ -163,7 +161,7 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
-    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | JobNotes:
+    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports:
         if operation.name in OF_KEYS:
             if self._keys is None:
                 raise Refused("this helper keeps no keys: it has no directory for them")
@@ -172,10 +170,6 @@ class Server:
             if self._exports is None:
                 raise Refused("this helper has no NFS server: no folder of exports (--exports)")
             return self._exports
-        if operation.name in OF_NOTES:
-            if self._notes is None:
-                raise Refused("this helper notes no jobs: it has no file for them (--jobs)")
-            return self._notes
         return self._engine
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
@@ -193,7 +187,7 @@ class Server:
 
     @contextlib.contextmanager
     def _audited(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Iterator[None]:
-        if not operation.audited:
+        if not operation.changes:
             yield
             return
         with self._lock:

@@ -22,17 +22,16 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs
+from appliance.domain import capacity, exports, identity, jobs, pool_health
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import NotFoundError
 from appliance.domain.secrets import Seal
-from appliance.worker import lost_database, nfs_serving, reservations
+from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
 from appliance.worker.settling import Settling
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.job_notes import JobNotes, NotesFile, PoolMarks
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume
 
@@ -63,8 +62,6 @@ class Context:
     """Where the target keeps the persistent reservations of a pool's LUNs."""
     keys: Keys = field(init=False)
     """Of encrypted datasets: the helper's, or our own where there is none."""
-    notes: JobNotes = field(init=False)
-    """Of jobs under way: the helper's, or our own where there is none."""
     files: FileControl = field(init=False)
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
@@ -94,7 +91,6 @@ class Context:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
-        self.notes = engine if isinstance(engine, JobNotes) else NotesFile(self.configuration.jobs_under_way, PoolMarks(engine))
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:
@@ -133,12 +129,12 @@ class Context:
     def _as_it_is(self) -> Inventory:
         asked = time.monotonic()
         with as_domain_errors():
-            datasets = self.engine.datasets()  # first, and pools last: lost_database.seen_throughout
+            datasets = self.engine.datasets()  # first, and pools last: pool_health.seen_throughout
             filesystems, volumes = tuple(datasets.filesystems), tuple(datasets.volumes)
             found = {one.name: self.path(one) for one in filesystems if identity.UUID in one.properties}
             return Inventory(
                 at=asked,
-                pools=lost_database.seen_throughout(self.engine.pools(), filesystems),
+                pools=pool_health.seen_throughout(self.engine.pools(), filesystems),
                 volumes=volumes,
                 filesystems=filesystems,
                 snapshots=tuple(self._snapshots()),

@@ -16,12 +16,6 @@ def certain(stores: Sequence[Datastore], inventory: Inventory) -> list[Datastore
     return [store for store, dataset in _with_datasets(stores, inventory) if identity.is_surely_another(dataset)]
 
 
-def perhaps_originals(stores: Sequence[Datastore], inventory: Inventory) -> set[str]:
-    """UUIDs that copies claim with their own GUIDs: one of two with one identity, or one with a damaged property."""
-    found = _with_datasets(stores, inventory)
-    return {store.copy_of for store, dataset in found if store.copy_of and identity.has_its_guid(dataset)}
-
-
 def _with_datasets(stores: Sequence[Datastore], inventory: Inventory) -> list[tuple[Datastore, Dataset]]:
     found = [store for store in stores if store.state == "copy"]
     if not found:

@@ -8,13 +8,12 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from appliance import logs
 from appliance.database.models import Job
-from appliance.domain import datastores, jobs, jobs_ended, schedules
+from appliance.domain import datastores, jobs, schedules
 from appliance.domain.errors import ConflictError, DomainError, InternalError, NotFoundError, UnavailableError, to_wire
 from appliance.worker import (
     file_operations,
@@ -23,13 +22,10 @@ from appliance.worker import (
     pool_operations,
     snapshot_operations,
     support,
-    under_way,
 )
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Cancelled, Operation, Parameters, Plan, Stopping
-from appliance.worker.under_way import NOT_NOTED, NOT_WITNESSED, UnderWay
-from appliance.zfs.errors import ZfsError
 from appliance.zfs.model import Health
 
 OPERATIONS = {
@@ -41,15 +37,7 @@ _TRIES_BESIDE = 40
 """About five minutes: who is waited for may be started anew, and tells then."""
 _BESIDE = 4
 """Jobs that wait beside others, at once."""
-_TAKE_DISKS = frozenset(("pool.create", "pool.import"))
-"""Kinds of jobs that may take disks of a pool that is not imported, and so tells nothing."""
-_AS_IT_WAS = "it had begun by the database, and whatever it had done by then was not taken back"
 _log = logging.getLogger(__name__)
-
-
-def _by_database(job: Job) -> str | None:
-    """What may be left of a job that is not begun again; None where it had not begun."""
-    return _AS_IT_WAS if job.state == jobs.RUNNING else None
 
 
 class Executor:
@@ -65,107 +53,10 @@ class Executor:
         """By the jobs that they have."""
         self._at_work: set[str] = set()
         """Jobs that run, or have ended, and what comes after their end has not."""
-        self._under_way = UnderWay(context.notes)
-        self.sorted_out = threading.Event()
-        """What is under way by the database may be taken up, or has failed, and that is noted."""
-        self._taken_up: set[str] = set()
-        """Jobs from before the start that have not begun since."""
-        self._taking_up = threading.Lock()
 
     def start(self) -> None:
         """Begins with what was under way."""
         self._thread.start()
-
-    def _sort_out(self) -> None:
-        """Jobs of an older copy of the database fail: nobody asks for them now, and what they would take back may be in use."""
-        noted = self._under_way.at_start()
-        with self._under_way.lock, self._context.store.session() as session:
-            own = jobs_ended.count(session)
-            since = self._under_way.read() - set(noted.jobs)
-            active = [job for job in jobs.active(session) if job.id not in since]
-            is_new = own.number == 0 and not jobs.has_others(session, since)
-        behind = under_way.missed(noted, own)
-        if behind is None and is_new:  # the one before it was lost; a copy of before ends were counted has jobs
-            behind = 0
-        others = active if behind else [job for job in active if job.id not in noted.jobs]
-        self._taken_up = {job.id for job in active} - {job.id for job in others}
-        if others or behind or behind is None:
-            tell = behind != 0 or not under_way.is_newest(noted, own)
-            self._fail(others, under_way.older(behind) if behind else NOT_NOTED, behind, tell=tell)
-        self._note()
-        try:
-            self._after(others)
-        finally:
-            self._mark()
-            self.sorted_out.set()
-
-    def _fail(self, others: Sequence[Job], why: str, behind: int | None, *, tell: bool = True) -> None:
-        """All in one step with what may `tell` that the database is older: from then on it is not."""
-        with self._context.store.session() as session:
-            before = jobs_ended.count(session)
-            for job in others:
-                self._end_in(session, job, jobs.FAILED, None, {**to_wire(ConflictError(why)), "left": _by_database(job)})
-            # Its own ends come on top, so that a disk of in between knows less than the pools, too.
-            jobs_ended.follow(session, before.number + (behind or 0) + len(others))
-            if tell:
-                jobs_ended.tell_older(session, behind, len(others))
-
-    def _after(self, others: Sequence[Job]) -> None:
-        if any(job.parameters.get("out_of_service") for job in others):
-            self._back_in_service()
-        for job in others:
-            self._context.settling.ended(job)
-
-    def _may_begin(self, job: Job) -> bool:
-        """Whether a job from before the start may still be taken up: a pool that has come since may know better.
-
-        If not, all of them have failed. Raises ZfsError.
-        """
-        with self._taking_up:
-            if job.id not in self._taken_up:
-                return True
-            noted = self._under_way.now()
-            with self._context.store.reading() as session:
-                own = jobs_ended.known(session)
-                left = [one for one in jobs.active(session) if one.id in self._taken_up]
-            behind = under_way.missed(noted, own) if own else 0
-            takes_disks = job.kind in _TAKE_DISKS and job.parameters.get("force")
-            if behind:
-                self._fail(left, under_way.older(behind), behind)
-                self._taken_up.clear()
-            elif takes_disks and not under_way.is_witnessed(self._under_way.at_start()):
-                left = [job]
-                self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(NOT_WITNESSED)), "left": _by_database(job)})
-                self._taken_up.discard(job.id)
-            else:
-                self._taken_up.discard(job.id)
-                return True
-        self._note()
-        self._after(left)
-        self._mark()
-        return False
-
-    def _note(self) -> None:
-        """What has ended need not be taken up again."""
-        try:
-            with self._under_way.lock:
-                with self._context.store.reading() as session:
-                    active, ended = [job.id for job in jobs.active(session)], jobs_ended.known(session)
-                if ended is not None:
-                    self._under_way.keep(active, ended)
-        except ZfsError as error:
-            _log.warning("noting which jobs are under way: %s", error)
-        except Exception:  # no job's fault: what has ended stays noted until the next one ends
-            _log.exception("noting which jobs are under way")
-
-    def _mark(self) -> None:
-        """How many have ended, in the pools: after all that hosts wait for, as it takes as long as they take to write."""
-        try:
-            self._under_way.mark()
-        except ZfsError as error:
-            _log.warning("noting in pools how many jobs have ended: %s", error)
-        except Exception:  # no job's fault: the next turn tries again
-            _log.exception("noting in pools how many jobs have ended")
 
     def stop(self) -> None:
         """Waits for the job under way; those beside are taken up again at the next start."""
@@ -205,23 +96,10 @@ class Executor:
     def _queue(self, kind: str, plan: Plan, actor: str, key: str | None, until: float | None) -> str | None:
         """A job's identifier; None where what was planned is not free any more: the reconciler may have given a number away."""
         job_id = str(uuid.uuid4())
-        with self._under_way.lock:
-            with self._context.store.reading() as session:
-                if not self._is_free(session, plan, until):
-                    return None
-                active, ended = [one.id for one in jobs.active(session)], jobs_ended.known(session)
-            if ended is None:
-                with self._context.store.session() as session:
-                    ended = jobs_ended.count(session)
-            try:
-                # In no transaction: the helper may take long, and all who write would wait. Noted in vain does no harm.
-                self._under_way.add(job_id, active, ended)
-            except ZfsError as error:
-                raise UnavailableError(f"it can't be noted, and so is not begun: {error}") from error
-            with self._context.store.session() as session:
-                if not self._is_free(session, plan, until):
-                    return None
-                jobs.submit(session, job_id, kind, plan.subject, plan.parameters, actor, key)
+        with self._context.store.session() as session:
+            if not self._is_free(session, plan, until):
+                return None
+            jobs.submit(session, job_id, kind, plan.subject, plan.parameters, actor, key)
         return job_id
 
     def _is_free(self, session: Session, plan: Plan, until: float | None) -> bool:
@@ -251,8 +129,6 @@ class Executor:
 
     def _start_beside(self) -> None:
         """Each job in a thread of its own, as long as they are few."""
-        if not self.sorted_out.is_set():
-            return
         try:
             with self._wake:
                 while not self._stopping.is_set() and len(self._beside) < _BESIDE and (job := self._next(beside=True)):
@@ -281,16 +157,12 @@ class Executor:
                 self._stopping.wait(1)
 
     def _turn(self) -> None:
-        if not self.sorted_out.is_set():
-            self._sort_out()
         self._start_beside()
         job = self._next()
         if job is None:
             with self._wake:
                 if not self._stopping.is_set() and self._next() is None:
                     self._wake.wait(5)
-            self._note()  # queued jobs are cancelled by the API
-            self._mark()
             self._context.settling.consider()
             return
         self._whole(job)
@@ -312,8 +184,6 @@ class Executor:
     def _run_and_settle(self, job: Job) -> None:
         operation = OPERATIONS[job.kind]
         logs.of_request(f"job-{job.id}")
-        if not self._may_begin(job):
-            return
         _log.info("%s of %s begins", job.kind, job.subject)
         try:
             self._one(job.id, operation, job.parameters)
@@ -324,7 +194,6 @@ class Executor:
         if job.parameters.get("out_of_service"):
             self._back_in_service()
         self._context.settling.ended(job)
-        self._mark()
 
     def _back_in_service(self) -> None:
         try:
@@ -334,15 +203,10 @@ class Executor:
 
     def _end(self, job: Job, state: str, *, result: Parameters | None = None, problem: Parameters | None = None) -> None:
         with self._context.store.session() as session:
-            self._end_in(session, job, state, result, problem)
-        self._note()
-
-    @staticmethod
-    def _end_in(session: Session, job: Job, state: str, result: Parameters | None, problem: Parameters | None) -> None:
-        jobs.end(session, job.id, state, result=result, problem=problem)
-        _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
-        if job.parameters.get("schedule"):
-            schedules.ended(session, job.parameters["schedule"], problem["text"] if problem else None)
+            jobs.end(session, job.id, state, result=result, problem=problem)
+            _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
+            if job.parameters.get("schedule"):
+                schedules.ended(session, job.parameters["schedule"], problem["text"] if problem else None)
 
     def _one(self, job_id: str, operation: Operation, decided: Parameters) -> None:
         with self._context.store.session() as session:

@@ -22,7 +22,7 @@ from appliance.domain.identity import Identity
 from appliance.domain.thick import with_slack
 from appliance.worker import thick
 from appliance.worker.context import Context
-from appliance.worker.nfs_serving import covered, kept_by_files
+from appliance.worker.nfs_serving import covered
 from appliance.worker.steps import Parameters, choose_lun, pending_values
 from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
@@ -162,9 +162,8 @@ class Nfs(Kind):
         known = _known(context, uuid, "export", "share", "host_groups", "clients", "versions", "squash")
         number, share = known.get("export"), known.get("share")
         if number is None or share is None:
-            numbers, shares = kept_by_files(context.nfs.files(), kept)
-            numbers |= pending_values(context, "export") | _foreign(context)
-            shares |= pending_values(context, "share")
+            numbers = pending_values(context, "export") | _foreign(context)
+            shares = pending_values(context, "share")
             with context.store.reading() as session:
                 number = exports.free_number(session, kept.export if kept else None, numbers)
                 share = exports.free_share(session, name, uuid, kept.share if kept else None, shares)

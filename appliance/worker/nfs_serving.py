@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from appliance.dataplane import export_file, reconcile_exports
+from appliance.dataplane import reconcile_exports
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
 from appliance.dataplane.reconcile_exports import WantedExports
 from appliance.domain import datastores as domain
 from appliance.domain import exports
 from appliance.domain.datastores import Datastore
-from appliance.domain.identity import Identity
 from appliance.worker import copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
@@ -73,46 +69,6 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
     )  # fmt: skip
 
 
-def as_exported(files: Mapping[int, str], store: Datastore, number: int, share: str) -> dict[str, Any]:
-    """Of a datastore that the database does not know, by the number and path that lie with its data: who may, as its file says.
-
-    `clients`, `versions` and `squash`; nothing where no file of the appliance is of this dataset.
-    """
-    export = export_file.read(files.get(number, ""))
-    if export is None or (export.dataset, export.pseudo) != (store.dataset, share) or export.guid not in (None, store.guid):
-        return {}
-    clients = [name for rights in export.clients for name in rights.clients.split(", ")]
-    with contextlib.suppress(ValueError):
-        for client in clients:
-            ipaddress.ip_network(client)
-        squash = next(name for name, word in SQUASH.items() if word == export.squash)
-        return {"clients": clients, "versions": [str(version) for version in export.protocols], "squash": squash}
-    return {}
-
-
-def kept_by_files(
-    files: Mapping[int, str], kept: Identity | None, dataset: str = "", guid: int | None = None
-) -> tuple[set[int], set[str]]:
-    """Numbers and paths of all exports in files but a datastore's own, by its dataset or by what is `kept` with its data.
-
-    `guid` is its dataset's; None for a replica that is to take the original's place. While a pool is away and the database does
-    not know it, such a file is all that says who may.
-    """
-    numbers, shares = set(), set()
-    for number, text in files.items():
-        export = export_file.read(text)
-        if not text.strip() and (kept is None or kept.export != number):  # whose it is nobody can say
-            numbers.add(number)
-        if export is None or not export.dataset:
-            continue
-        own = kept is not None and (number, export.pseudo) == (kept.export, kept.share)
-        own = own and (guid is None or export.guid in (None, guid))
-        if not own and export.dataset != dataset:
-            numbers.add(number)
-            shares.add(export.pseudo)
-    return numbers, shares
-
-
 @dataclass
 class Serving:
     """One round of the reconciler for NFS datastores."""
@@ -127,14 +83,10 @@ class Serving:
     """What is mounted at a path: appliance.zfs.mountinfo. None for a simulator's, which are folders."""
     numbers: Mapping[str, int]
     """Of the export of each datastore that was ever shown to hosts and not forgotten."""
-    pools: Collection[str]
-    """Those that can be seen."""
     certain_copies: frozenset[str] = frozenset()
     """Datasets that are certain to be copies (copies.certain)."""
     unsure: Collection[str] = ()
     """What jobs are about: of them it can't be told yet that only copies are there."""
-    undecided: Collection[str] = ()
-    """Of these it can't be told yet under which number and path hosts know them (older_numbers.Followed): they stay so."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -151,8 +103,6 @@ class Serving:
             for number, export in wanted.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
-        paths = {one.path for one in served.values()}
-        serving |= {store.uuid for store in stores if store.uuid and store.uuid in self.undecided and store.path in paths}
         replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.unsure), {})
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
@@ -162,11 +112,6 @@ class Serving:
         # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
         seen = {store.uuid for store in stores if store.state != "missing"}
         kept = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
-        if self.undecided:  # what is found may have a number that one of them does not have any more
-            doubtful = {store.dataset for store in stores if store.uuid in self.undecided and store.uuid not in self.out}
-            doubtful |= {store.dataset for store in stores if store.state == "active" and store.export is None}
-            files = {number: export_file.read(text) for number, text in self.control.files().items()}
-            kept |= {number for number, export in files.items() if export is not None and export.dataset in doubtful}
         failures: list[Failure] = []
         for store in stores:
             if store.kind != domain.NFS or store.state != "active" or store.uuid is None or store.export is None:
@@ -175,7 +120,7 @@ class Serving:
             if store.uuid in self.out:
                 continue
             problem = self._mounted(store)
-            if problem is None and store.uuid not in self.undecided:
+            if problem is None:
                 export = export_of(store, self.addresses)
                 try:
                     export.block()
@@ -185,9 +130,6 @@ class Serving:
             if problem is not None:
                 kept.add(store.export)
                 failures.append(Failure(store.uuid, problem))
-        found, problems = self._unknown(stores)
-        kept |= found
-        failures += problems
         return WantedExports(wanted, self.mounts, subjects, frozenset(kept), self._places_of_copies(stores)), failures
 
     def _places_of_copies(self, stores: Sequence[Datastore]) -> frozenset[str]:
@@ -198,35 +140,6 @@ class Serving:
             if store.dataset in self.certain_copies and store.mounted and covered(self.topmost, store.path, store.dataset) is None
         }
         return frozenset(theirs - {store.path for store in stores if store.state == "active" and store.mounted})
-
-    def _unknown(self, stores: Sequence[Datastore]) -> tuple[set[int], list[Failure]]:
-        """Numbers that the database does not know, of exports that the appliance made: the database was lost, or is an older one.
-
-        They stay while nobody can say what they are of: their files are all that knows who may.
-        """
-        copies = {store.dataset for store in stores if store.state == "copy"}
-        unsure = copies | {store.dataset for store in stores if store.state == "active" and store.export is None}
-        kept, failures = set(), []
-        for number, text in self.control.files().items():
-            if number in self.numbers.values():
-                continue
-            if not text.strip():
-                kept.add(number)
-                what = f"the file {number}.conf of an export unknown to the database can't be read, or is empty"
-                failures.append(Failure("", f"{what}: put it right, or remove it"))
-                continue
-            export = export_file.read(text)
-            if export is None or not export.dataset:
-                continue
-            away = export.dataset.split("/", 1)[0] not in self.pools
-            if away or export.dataset in unsure:
-                kept.add(number)
-            if away:
-                what = (
-                    f"export {number} ({export.pseudo}) is of {export.dataset}, unknown to the database, and its pool is not here"
-                )
-                failures.append(Failure("", f"{what}: import it, or remove the export and its file {number}.conf"))
-        return kept, failures
 
     def _mounted(self, store: Datastore) -> str | None:
         """Why it can't be exported: of a file system that is not mounted the folder below it would be."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from appliance.dataplane import export_file
 from appliance.domain import datastores as domain
-from appliance.domain import designation, exports, identity, kept_initiators, older_numbers
+from appliance.domain import designation, exports, identity
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.thick import without_slack
@@ -131,9 +131,7 @@ class Change(Operation):
             unused(context, store, asked.get("force", False), "another LUN number takes it away from them")
             unreserved(context, store, asked.get("force", False))
         groups = asked.get("host_groups")
-        with context.store.reading() as session:
-            unkept = groups is not None and bool(kept_initiators.lost(session, store.uuid or "", groups))
-        fewer_groups = unkept or (groups is not None and bool(set(store.host_groups) - set(groups)))
+        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
         if fewer_groups:
             unused(context, store, asked.get("force", False), "fewer host groups may take it away from them")
         if store.kind == domain.NFS and _takes_away(store, asked):
@@ -174,8 +172,6 @@ class Change(Operation):
         if number is not None:
             with context.store.session() as session:
                 domain.present(session, uuid, number, changes.get("host_groups"))
-                if changes.get("lun") is not None:
-                    older_numbers.settled(session, uuid)
         elif decided.get("exported") is not None:
             told = {key: changes.get(key) for key in ("versions", "squash", "clients")}
             with context.store.session() as session:
@@ -554,8 +550,6 @@ class Forget(Operation):
                 context.nfs.forget(decided["exported"])
         with context.store.session() as session:
             domain.forget(session, decided["uuid"])
-            if decided.get("exported") is None:
-                kept_initiators.remember_forgotten(session, decided["uuid"])
         return {"datastore": decided["uuid"], "problems": problems_serving(context, self.kind)}
 
 

@@ -17,16 +17,15 @@ from appliance.database.models import Export, Host, Presentation
 from appliance.dataplane import reconcile as planes
 from appliance.dataplane import reconcile_pools
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.target import ServedLun
 from appliance.dataplane.vaai_nas import FileRefusedError
-from appliance.domain import capacity, exports, kept_chap, kept_initiators
+from appliance.domain import capacity, exports
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
-from appliance.worker import copies, lost_database, nfs_serving, older_numbers, reservations, thick
+from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.errors import as_domain_errors, domain_error
-from appliance.worker.presenting import present_found, unnumbered
+from appliance.worker.presenting import present_found, store_numbers
 from appliance.worker.rounds import EVENT, PERIODIC
 from appliance.worker.wanted import becoming_thick, out_of_service
 from appliance.worker.wanted import wanted as wanted_of
@@ -73,13 +72,9 @@ class Reconciling:
                 locked = self._unlock(stores)
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
                     inventory, stores = self._looked()
-                followed = older_numbers.follow(self._context, inventory, stores)
-                if followed.changed:
-                    stores = self._of(inventory)
-                self._context.settling.leave("numbers", followed.undecided)
-                present_found(self._context, inventory, stores, followed.undecided)
+                present_found(self._context, inventory, stores)
                 stores = self._of(inventory)
-                older_numbers.keep(self._context, inventory, stores, followed.undecided)
+                store_numbers(self._context, inventory, stores)
                 with self._context.store.reading() as session:
                     about = self._context.about_since(session, inventory)
             except DomainError as error:
@@ -95,7 +90,7 @@ class Reconciling:
             serving = {store.uuid for store in stores if store.uuid in self.serving}
             for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
                 try:
-                    outcomes[plane], served = serve(inventory, stores, about, followed.undecided)
+                    outcomes[plane], served = serve(inventory, stores, about)
                     serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
                 except DomainError as error:
                     away[plane] = error
@@ -154,7 +149,7 @@ class Reconciling:
             settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
 
     def _reconcile_target(
-        self, inventory: Inventory, stores: list[Datastore], about: set[str], undecided: frozenset[str]
+        self, inventory: Inventory, stores: list[Datastore], about: set[str]
     ) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
@@ -165,9 +160,8 @@ class Reconciling:
                 self._context.folder,
                 self._context.topmost,
             )
-        self._look_at_chap()
         with self._context.store.reading() as session:
-            wanted = wanted_of(self._context, inventory, stores, session, folders, undecided)
+            wanted = wanted_of(self._context, inventory, stores, session, folders)
             changing = becoming_thick(session)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
@@ -179,12 +173,10 @@ class Reconciling:
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
             with self._context.store.session() as session:
-                kept_chap.now_known(session, wanted.accounts.keys() - failed)
                 for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
         served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
-        without_number = [*unnumbered(stores, served), *self._keep_of_pools_away(inventory, wanted, list(served.values()))]
         failing = {
             uuid: planes.Failure(
                 uuid,
@@ -196,8 +188,7 @@ class Reconciling:
         }
         reasons = {uuid: failure.text for uuid, failure in failing.items()}
         failing |= {failure.subject: failure for failure in copies.failures(stores, domain.VMFS, shown, reasons)}
-        self._seen_without(set(served))
-        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values(), *without_number)
+        failures = (*outcome.failures, *of_pools.failures, *unmounted, *failing.values())
         outcome = planes.Outcome(reserved + outcome.differences + of_pools.differences, failures)
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
@@ -222,36 +213,8 @@ class Reconciling:
             time.sleep(0.05)
         return failures
 
-    def _look_at_chap(self) -> None:
-        """A database that does not know whether CHAP is required takes it over from the target."""
-        with self._context.store.reading() as session:
-            if kept_chap.is_known(session):
-                return
-        served = next(iter(self._context.served_targets()), None)
-        with self._context.store.session() as session:
-            accounts = [one.name for one in served.accounts] if served else []
-            kept_chap.first_look(session, served is not None and served.chap_required, accounts)
-
-    def _keep_of_pools_away(self, inventory: Inventory, wanted: planes.Wanted, served: list[ServedLun]) -> list[planes.Failure]:
-        staying = planes.of_pools_away(wanted, served)
-        if not staying:
-            return []
-        with self._context.store.reading() as session:
-            if not lost_database.unknown(session, staying):
-                return []
-        with self._context.store.session() as session:
-            return lost_database.keep(session, staying, self._context.about_since(session, inventory))
-
-    def _seen_without(self, served: set[str]) -> None:
-        """What was forgotten while the target was away, and it serves no longer, need not be remembered."""
-        with self._context.store.reading() as session:
-            gone = kept_initiators.forgotten(session) - served
-        if gone:
-            with self._context.store.session() as session:
-                kept_initiators.remember_no_longer(session, gone)
-
     def _reconcile_exports(
-        self, inventory: Inventory, stores: list[Datastore], about: set[str], undecided: frozenset[str]
+        self, inventory: Inventory, stores: list[Datastore], about: set[str]
     ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
             out = out_of_service(session)
@@ -260,7 +223,6 @@ class Reconciling:
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
         if any(store.kind == domain.NFS and store.state == "active" and not store.mounted for store in stores):
             self._context.outdated.set()  # it is mounted below
-        pools = lost_database.visible(inventory.pools)
         certain = frozenset(store.dataset for store in copies.certain(stores, inventory))
         serving = nfs_serving.Serving(
             self._context.engine,
@@ -270,10 +232,8 @@ class Reconciling:
             addresses,
             self._context.topmost,
             numbers,
-            pools,
             certain,
             about,
-            undecided,
         )
         with as_domain_errors():
             reconciled = serving.reconcile(stores)

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from appliance.database.models import Schedule
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, jobs_ended, schedules
+from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
@@ -29,8 +29,6 @@ from appliance.worker.watch import Watch
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
 
-_SORTING_SECONDS = 1.0
-"""It takes longer only while the root helper is away."""
 _log = logging.getLogger(__name__)
 
 
@@ -380,11 +378,7 @@ class Service:
         self._retention()
 
     def _retention(self) -> None:
-        if not self.executor.sorted_out.wait(_SORTING_SECONDS):
-            return
         with self.context.store.reading() as session:
-            if jobs_ended.is_told(session):  # it would destroy by the rules of an older copy
-                return
             kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -14,10 +14,10 @@ from appliance.dataplane import reconcile as planes
 from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.dataplane.target import KeptNames, Lun
 from appliance.domain import datastores as domain
-from appliance.domain import jobs, kept_chap, kept_initiators
+from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import SealedError
-from appliance.worker import copies, lost_database
+from appliance.worker import copies
 from appliance.zfs.model import KeyStatus
 
 if TYPE_CHECKING:
@@ -30,27 +30,23 @@ def wanted(
     stores: Sequence[Datastore],
     session: Session,
     folders: Mapping[str, str],
-    undecided: Collection[str] = (),
 ) -> planes.Wanted:
-    """What the target is to serve. What a job has taken out of service is left out until the job has ended.
-
-    Those `undecided` (older_numbers.Followed) stay as the target has them.
-    """
+    """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
     out = out_of_service(session)
     members: dict[str, list[str]] = {}
     rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
     for iqn, group_id in rows:
         members.setdefault(group_id or "", []).append(iqn)
-    luns, kept = {}, kept_initiators.of_all(session)
+    luns = {}
     unknown: set[str] = set()
     admitted: set[str] = set()
     for store in stores:
         if store.state == "active" and store.uuid and store.lun is not None:  # so it is a VMFS one
-            seen_by = sorted({*kept.get(store.uuid, ()), *(iqn for one in store.host_groups for iqn in members.get(one, ()))})
+            seen_by = sorted({iqn for one in store.host_groups for iqn in members.get(one, ())})
             if store.uuid in out:  # hosts stay logged in, and find their LUN there again when the job has ended
                 admitted.update(seen_by)
                 continue
-            if store.uuid in undecided or store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
+            if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
                 unknown.add(store.uuid)
                 continue
             luns[store.lun] = Lun(
@@ -67,9 +63,6 @@ def wanted(
     # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
     seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
     unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
-    # Which number is theirs, and who sees them, only the target knows: the database was lost, or is an older one.
-    unnumbered = {store.uuid for store in stores if is_unnumbered(store) and store.uuid}
-    unknown |= (unnumbered | (copies.perhaps_originals(stores, inventory) - seen)) - out
     groups = {
         f"{planes.GROUP_PREFIX}{group.id}": TargetHostGroup(
             f"{planes.GROUP_PREFIX}{group.id}", tuple(sorted(members.get(group.id, ()))), tuple(group.disabled)
@@ -89,8 +82,6 @@ def wanted(
         unknown=frozenset(unknown),
         copies=frozenset(store.device for store in copies.certain(stores, inventory) if store.kind == domain.VMFS),
         kept_accounts=unreadable,
-        pools=None if context.on_files else lost_database.visible(inventory.pools),
-        gone=frozenset(out | kept_initiators.forgotten(session) | seen),
         initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
     )
 
@@ -122,12 +113,7 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Want
             own = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
             if names := tuple(sorted(own)):  # who has no name logs in as nobody
                 accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, names, stale)
-    return accounts, frozenset(unreadable) | kept_chap.accounts(session)
-
-
-def is_unnumbered(store: Datastore) -> bool:
-    """Whether it is a LUN that has no number yet."""
-    return store.state == "active" and store.kind == domain.VMFS and store.lun is None
+    return accounts, frozenset(unreadable)
 
 
 def out_of_service(session: Session) -> set[str]:

@@ -23,7 +23,6 @@ from appliance.zfs.model import (
     Disk,
     DiskHealth,
     Filesystem,
-    Health,
     Hold,
     ImportablePool,
     NewEncryption,
@@ -69,10 +68,6 @@ class ZfsEngine(ABC):
             if pool.name == name:
                 return pool
         raise NoSuchPool(name)
-
-    def answering_pools(self) -> list[str]:
-        """Names of those that are not suspended."""
-        return [pool.name for pool in self.pools() if pool.health != Health.SUSPENDED]
 
     @abstractmethod
     def create_pool(

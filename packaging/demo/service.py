@@ -139,7 +139,7 @@ class Appliance:
         if name == "helper":
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             keys = self._options.state / "keys"
-            command += ["--keys", str(keys), "--jobs", str(keys / "jobs-under-way")]
+            command += ["--keys", str(keys)]
             command += ["--device-directory", self._options.device_directory]
             command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
             command += ["--exports", f"{HERE}/exports.d", "--bus", BUS]  # the demo's own export has loaded FSAL_ZVAAI already

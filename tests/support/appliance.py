@@ -112,9 +112,8 @@ class Appliance:
         if simulating_helper:
             helper = self.helper_socket = directory / "helper.sock"
             mounts = ("--mount-directory", "/srv/zvaai", "--mount-directory", directory / "volumes")
-            notes = ("--jobs", directory / "helper.jobs")
             simulator = ("--simulator", directory / "simulator.json")
-            self.helper = Process("helper", directory, "--socket", helper, *simulator, *mounts, *notes)
+            self.helper = Process("helper", directory, "--socket", helper, *simulator, *mounts)
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"
@@ -258,7 +257,6 @@ def _answers(path: Path) -> bool:
 def running_helper(path: Path, *words: str) -> Iterator[None]:
     """The root helper at this socket, on real storage in the guest, with pools of devices in memory."""
     usual = ["--socket", str(path), "--device-directory", "/dev/shm", "--search", "/dev/shm", "--target-user", "nobody"]
-    usual += ["--jobs", str(path.with_suffix(".jobs"))]
     helper = subprocess.Popen([sys.executable, "-m", "appliance.helper", *usual, *words], cwd=REPOSITORY)
 
     def answers() -> bool:

@@ -15,7 +15,6 @@ from appliance.helper.client import HelperClient
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.job_notes import JobNotes
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.log import Log
 
@@ -28,7 +27,6 @@ def served(
     users: Collection[int] | None = None,
     policy: Policy | None = None,
     exports: Exports | None = None,
-    notes: JobNotes | None = None,
     log: Log | None = None,
 ) -> Iterator[None]:
     """Serves the engine at this path meanwhile."""
@@ -43,7 +41,6 @@ def served(
         policy=policy or Policy(),
         keys=KeptKeys(engine, path.with_suffix(".keys")),
         exports=exports,
-        notes=notes,
         log=log,
     )
     thread = threading.Thread(target=server.serve, daemon=True)

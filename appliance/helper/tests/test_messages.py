@@ -7,7 +7,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ from appliance.helper.operations import OF_LOG, OPERATIONS
 from appliance.helper.server import Server
 from appliance.zfs import names
 from appliance.zfs.errors import InvalidName, error_classes
-from appliance.zfs.job_notes import Ended, Noted, NotesFile
 from appliance.zfs.model import DatasetList, Filesystem, Property, Source, Space
 from appliance.zfs.properties import SETTABLE
 
@@ -161,11 +159,6 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai/a/link"}}, "refused"),
     ("set_properties", {"name": "tank/a", "properties": {"setuid": "on"}}, "refused"),
     ("inherit_property", {"name": "tank/a", "property": "devices"}, "refused"),
-    ("set_properties", {"name": "tank", "properties": {"zvaai:jobs_ended": f"{JOB} 7"}}, "refused"),
-    ("inherit_property", {"name": "tank", "property": "zvaai:jobs_ended"}, "refused"),
-    ("mark_pools", {"ended": 7}, "refused"),
-    ("note_jobs", {"jobs": [JOB], "database": "tank", "ended": 7}, "refused"),
-    ("note_jobs", {"jobs": [JOB], "database": JOB, "ended": -1}, "refused"),
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "/srv/zvaai-else"}}, "refused"),
     ("create_filesystem", {"name": "tank/a", "properties": {"mountpoint": "legacy"}}, "refused"),
     ("set_properties", {"name": "tank/a", "properties": {"keylocation": "file:///etc/shadow"}}, "invalid_property"),
@@ -241,16 +234,6 @@ def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert ask(Failing(), request("destroy", name="tank/a")).error == "invalid_name"
     assert json.loads(caplog.records[-1].getMessage())["outcome"] == "invalid_name"
-
-
-def test_what_the_worker_notes_with_each_job_is_not_audited(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    """It would take the place of what was changed, in the newest lines that are kept."""
-    caplog.set_level(logging.INFO)
-    notes = NotesFile(tmp_path / "jobs")
-    server = Server(Recorder(), None, users=(), policy=Policy(), notes=notes)  # type: ignore[arg-type]
-    answer = server.answer(request("note_jobs", jobs=[JOB], database=JOB, ended=7), 1, 0)
-    assert b"error" not in answer and notes.noted_jobs() == Noted((JOB,), Ended(JOB, 7))
-    assert not caplog.records
 
 
 @pytest.mark.parametrize("code", sorted(error_classes()))

@@ -12,7 +12,6 @@ import pytest
 
 from appliance.dataplane.ganesha import Ganesha
 from appliance.testing import GIB, Appliance, running
-from appliance.worker.tests.test_lost_database import lose
 
 ESX = "192.0.2.11"
 NOW = (1_800_000_000, 0)
@@ -89,32 +88,6 @@ def test_a_file_that_can_not_be_read_is_one_exports_fault(odd: Appliance, daemon
     (folder / "9.conf").rmdir()
     assert odd.request("POST", "/reconcile").status_code == 200
     assert odd.get("/alerts")["items"] == [] and (folder / "1.conf").read_text() == daemon.serves[1]
-
-
-@pytest.mark.parametrize("away", [True, False])
-@pytest.mark.parametrize("how", ["empty", "a link"])
-def test_with_the_database_lost_an_export_whose_file_can_not_be_read_stays(
-    how: str, away: bool, odd: Appliance, daemon: Daemon, tmp_path: Path
-) -> None:
-    file = tmp_path / "exports.d" / "1.conf"
-    text, before = file.read_text(), dict(daemon.serves)
-    file.unlink()
-    if how == "empty":
-        file.write_text("")
-    else:
-        file.symlink_to(tmp_path / "elsewhere")
-    if away:
-        odd.simulator.suspend("tank")
-    lose(odd)
-    for _ in range(2):
-        assert odd.request("POST", "/reconcile").status_code == 200
-        assert daemon.serves == before and file.exists(follow_symlinks=False)
-        assert any("1.conf of an export unknown" in one["text"] for one in odd.get("/alerts")["items"])
-    file.unlink()
-    file.write_text(text)
-    assert odd.request("POST", "/reconcile").status_code == 200
-    assert daemon.serves == before and file.read_text() == text
-    assert not any("1.conf of an export unknown" in one["text"] for one in odd.get("/alerts")["items"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
 from support import ganesha as daemon
 from support.libnfs import mounted
 from support.message_bus import message_bus
@@ -21,7 +20,6 @@ from support.programs import IN_GUEST, run, wait_for
 from support.vaai_nas import vaai_nas
 
 from appliance.config import Nfs
-from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, Ganesha
 from appliance.testing import GIB, Appliance, running
 
@@ -130,21 +128,6 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     assert {one.export_id: one.pseudo for one in rig.control.served()} == {before.export_id: "/first", **OTHERS}
     assert [one.name for one in rig.exports.iterdir()] == [f"{before.export_id}.conf"]
     assert rig.reconcile() == {"differences": [], "failures": []}
-
-
-def test_a_lost_database_takes_it_from_no_host_and_what_is_forgotten_is_gone(rig: Rig) -> None:
-    store = rig.appliance.nfs_datastore("first", clients=[ESX1])
-    with mounted("/first", server=ESX1) as host:
-        host.write_file("/kept", b"data")
-        with rig.appliance.service.context.reconciling.lock, rig.appliance.store.session() as session:
-            session.execute(delete(ExportRow))
-        assert rig.reconcile() == {"differences": [], "failures": []}
-        assert host.read_file("/kept") == b"data" and rig.told(store)["clients"] == [ESX1]
-        with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
-            stranger.names()
-    rig.appliance.simulator.export_pool("tank")
-    rig.appliance.job("POST", f"/datastores/{store}/forget?force=true")
-    assert {one.export_id: one.pseudo for one in rig.control.served()} == OTHERS and list(rig.exports.iterdir()) == []
 
 
 def test_it_comes_back_without_the_appliance(rig: Rig) -> None:

@@ -22,14 +22,12 @@ from appliance.zfs.errors import ZfsError
 from appliance.zfs.tests.contract.on_kernel import wait_for as wait_for_link
 
 NOBODY = 65534
-DATABASE = "6f7a2c1e-9d5b-4c3a-8e21-0b7f5d4c3a21"
 DEVICES = ("/dev/shm/helper0", "/dev/shm/helper1")
 STORY = f"""
 import json, os, sys
 from pathlib import Path
 from appliance.helper.client import HelperClient
 from appliance.zfs.errors import *
-from appliance.zfs.job_notes import Ended
 from appliance.zfs.model import *
 
 assert os.getuid() == {NOBODY}
@@ -47,10 +45,6 @@ zfs.create_pool("unprivileged", [mirror], force=True)
 refused(Refused, zfs.create_pool, "stolen", [VdevSpec(devices=("/dev/ubda",))], force=True)
 refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "/etc"}})
 refused(Refused, zfs.create_filesystem, "unprivileged/fs", properties={{"mountpoint": "legacy"}})
-zfs.note_jobs([], {DATABASE!r}, 7)
-zfs.mark_pools()
-assert Ended({DATABASE!r}, 7) in zfs.noted_jobs().by_pools
-refused(Refused, zfs.set_properties, "unprivileged", {{"zvaai:jobs_ended": "{DATABASE} 9"}})
 volume = zfs.create_volume("unprivileged/vol", 32 << 20, thick=True, properties={{"zvaai:name": "ds 1"}})
 filesystem = zfs.create_filesystem("unprivileged/fs", properties={{"mountpoint": "/srv/zvaai/fs"}})
 zfs.snapshot(["unprivileged/vol@s", "unprivileged/fs@s"])
@@ -74,7 +68,6 @@ def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
             file.truncate(256 << 20)
     path, log = Path("/run/zvaai-helper-test.sock"), tmp_path / "log"
     words = ["--socket", str(path), "--user", "nobody", "--device-directory", "/dev/shm", "--search", "/dev/shm"]
-    words += ["--jobs", str(tmp_path / "jobs")]
     with log.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-m", "appliance.helper", *words], cwd=REPOSITORY, stderr=file)
 
@@ -108,8 +101,6 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
     assert {str(guid) for guid in told["guids"]} == set(guids)
     assert told["mounted"] and os.path.ismount("/srv/zvaai/fs"), "mounted for everybody"
     assert run("zfs", "get", "-H", "-o", "value,source", "zvaai:name", "unprivileged/vol").split("\t") == ["ds 1", "local\n"]
-    ended = run("zfs", "get", "-H", "-o", "value,source", "zvaai:jobs_ended", "unprivileged")
-    assert ended.split("\t") == [f"{DATABASE} 7", "local\n"]
     assert int(run("zfs", "get", "-H", "-p", "-o", "value", "refreservation", "unprivileged/vol")) > 32 << 20
     txgs = run("zfs", "list", "-H", "-p", "-t", "snapshot", "-r", "-o", "createtxg", "unprivileged").split()
     assert len(txgs) == 2 and txgs[0] == txgs[1], "both in one transaction group"

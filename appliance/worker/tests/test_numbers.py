@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of LUNs and exports: stored with the data, taken over from a pool that is imported, and never given twice."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appliance.domain import backup, exports, jobs
+from appliance.domain import datastores as domain
+from appliance.testing import GIB, Appliance
+from appliance.worker.tests.test_nfs_datastores import told
+
+IQN = "iqn.1998-01.com.vmware:esx1"
+
+
+def reconcile(appliance: Appliance) -> Any:
+    answer = appliance.request("POST", "/reconcile")
+    assert answer.status_code == 200
+    return answer.json
+
+
+def stored(appliance: Appliance, store: str, name: str = "zvaai:lun") -> str:
+    """A property of its dataset."""
+    return appliance.simulator.properties(told(appliance, store)["dataset"])[name].value
+
+
+def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup, "_SCRYPT_N", 1 << 4)
+    store, mounted = appliance.datastore("first", lun=7), appliance.nfs_datastore("mounted")
+    passphrase = "long enough for it"
+    document = appliance.request("POST", "/configuration/backup", {"passphrase": passphrase}).json
+    appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
+    assert stored(appliance, store) == "8"
+    appliance.simulator.set_properties(told(appliance, mounted)["dataset"], {"zvaai:share": "/elsewhere", "zvaai:export": "77"})
+    wanted: dict[str, Any] = {"backup": json.dumps(document), "passphrase": passphrase, "dry_run": False}
+    assert appliance.request("POST", "/configuration/restore", wanted).status_code == 200
+    reconcile(appliance)
+    assert [lun.lun.number for lun in appliance.target.targets()[0].luns] == [7] and stored(appliance, store) == "7"
+    assert [stored(appliance, mounted, f"zvaai:{name}") for name in ("share", "export")] == ["/mounted", "1"]
+
+
+@pytest.mark.parametrize(("number", "given"), [("5", 5), ("0", 1)])
+def test_what_comes_with_its_pool_keeps_its_number_if_that_is_free(appliance: Appliance, number: str, given: int) -> None:
+    appliance.datastore("first", lun=0)
+    properties = {"zvaai:uuid": "00000000-0000-4000-8000-000000000007", "zvaai:name": "found", "zvaai:lun": number}
+    found = appliance.simulator.create_volume("tank/found", GIB, properties=properties)
+    appliance.simulator.set_properties("tank/found", {"zvaai:guid": str(found.guid)})
+    reconcile(appliance)
+    store = properties["zvaai:uuid"]
+    assert told(appliance, store)["lun"] == given and told(appliance, store)["host_groups"] == []
+    reconcile(appliance)
+    assert stored(appliance, store) == str(given)
+
+
+def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
+    """A job that is queued and does not begin: the worker ends."""
+    appliance.service.executor.stop()
+    answer = request()
+    assert answer.status_code == 202, answer.text
+    return str(answer.json["id"])
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind: str, appliance: Appliance) -> None:
+    body = {"name": "first", "pool": "tank", "size": str(GIB), "kind": kind}
+    job = waiting(appliance, lambda: appliance.request("POST", "/datastores", body))
+    found = str(uuid.UUID(int=7))
+    with appliance.store.session() as session:
+        decided = jobs.job(session, job).parameters
+        if kind == "vmfs":
+            domain.present(session, found, decided["lun"], None)
+        else:
+            exports.show(session, found, decided["export"], "/found")
+    appliance.restart_worker()
+    ended = appliance.ended(job)
+    assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and found in str(ended["problem"]), ended
+    assert [one["id"] for one in appliance.get("/datastores")["items"]] == [found], "the job took back what it had made"
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_a_pool_that_comes_while_datasets_are_listed_loses_nothing(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The list of datasets was made before the pool was there, the list of pools after."""
+    group = appliance.group("cluster", IQN)
+    store = appliance.datastore("first", kind=kind, host_groups=[group])
+    simulator, pending, really = appliance.simulator, [True], appliance.simulator.datasets
+    before = appliance.target.targets(), appliance.nfs.served()
+    simulator.export_pool("tank")
+
+    def listed(*arguments: Any) -> Any:
+        found = really(*arguments)
+        if pending and appliance.service.context.reconciling.lock.locked():
+            pending.clear()
+            simulator.import_pool("tank")
+        return found
+
+    monkeypatch.setattr(simulator, "datasets", listed)
+    for _ in range(2):
+        reconcile(appliance)
+        assert not pending and (appliance.target.targets(), appliance.nfs.served()) == before
+    assert told(appliance, store)["state"] == "active"
+
+
+def test_chap_switched_on_by_hand_is_switched_off_again(appliance: Appliance) -> None:
+    """The database has no setting until an admin stores one: then CHAP is not required."""
+    reconcile(appliance)
+    appliance.target.require_chap(appliance.configuration.target.name, True)
+    assert any("CHAP" in one for one in reconcile(appliance)["differences"])
+    assert not appliance.target.targets()[0].chap_required
