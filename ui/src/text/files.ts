@@ -32,7 +32,7 @@ export const files = {
     action: "Clone",
     actionOf: (path: string) => `Clone ${path}`,
     title: (path: string) => `Clone ${path}`,
-    lead: "A point-in-time copy. The file appears only when it is complete. The descriptor is not cloned: create the VM on the host, or copy the descriptor and change the name in it.",
+    lead: "A point-in-time copy. The file appears only when it is complete. The descriptor is not cloned. Create the VM on the host, or copy the descriptor and change its name.",
     destination: "Path of the clone",
     destinationHelp: "A new name in an existing folder of this datastore, for example vm2/disk-flat.vmdk",
     how: "Method",

@@ -73,7 +73,7 @@ export const pools = {
   export: {
     action: "Export pool",
     title: (pool: string) => `Export ${pool}?`,
-    lead: "All datastores of the pool go out of service, and their VMs lose their disks, until the pool is imported again. No data is lost.",
+    lead: "All datastores of the pool go out of service, and their VMs lose their disks. No data is lost.",
     storesUnknown: "Loading the list of affected datastores.",
     stores: (count: number) => (count === 1 ? "1 datastore goes out of service:" : `${count} datastores go out of service:`),
     submit: "Export",

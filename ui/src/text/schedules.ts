@@ -19,7 +19,7 @@ export const schedules = {
     done: (name: string) => `${name} was changed`,
   },
   changeLead:
-    "Fewer kept snapshots, or a shorter time, mean that older ones are destroyed soon, but never those that are held or have clones.",
+    "If the schedule retains fewer snapshots, older ones are destroyed soon. Snapshots with holds or clones are retained.",
   columns: {
     name: "Name",
     datastores: "Datastores",
