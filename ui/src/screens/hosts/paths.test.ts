@@ -45,7 +45,7 @@ it.each([
 ])("linesOf %j", (typed, lines) => expect(linesOf(typed)).toEqual(lines));
 
 it("isRecent: an NFS client is idle 5 minutes after its last request, unless it has files open", () => {
-  const client = { address: "192.0.2.1", seen_at: "2026-11-25T10:00:00Z", opens: null, datastores: [] };
+  const client = { address: "192.0.2.1", seen_at: "2026-11-25T10:00:00Z", opens: 0, datastores: [] };
   const minutes = (count: number) => Date.parse(client.seen_at) + count * 60_000;
   expect([isRecent(client, minutes(4)), isRecent(client, minutes(19))]).toEqual([true, false]);
   expect(isRecent({ ...client, opens: 1 }, minutes(19))).toBe(true);

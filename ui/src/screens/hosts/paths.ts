@@ -17,7 +17,7 @@ const IDLE_AFTER_MS = 5 * 60_000;
 
 /** Whether an NFS client has open files, or has sent a request in the last 5 minutes. */
 export function isRecent(client: NfsClient, now: number): boolean {
-  return (client.opens ?? 0) > 0 || (client.seen_at != null && now - Date.parse(client.seen_at) < IDLE_AFTER_MS);
+  return client.opens > 0 || now - Date.parse(client.seen_at) < IDLE_AFTER_MS;
 }
 
 /** Whether all has been told by which it can be seen that the host uses nothing; no NFS client is one without addresses. */
